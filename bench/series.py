@@ -336,7 +336,7 @@ def _anywhere(series: Series, count: int) -> float:
 def _from_pages(series: Series, count: int) -> float:
     """The same when every page with points must be read: only those that lead there stay."""
     with series._host.reading() as fold:
-        maps = [each._tiers for each in fold._maps]
+        maps = [each._store for each in fold._maps]
     rooms = [each.ram_max for each in maps]
     for each in maps:
         each.ram_max = 2 * each._branch_ram

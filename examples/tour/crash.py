@@ -1,7 +1,7 @@
-"""The chapter of the crash: a process is killed while it appends.
+"""The crash chapter: a process is killed while it appends.
 
-Nothing that it was promised may be missing afterwards. What it had not been promised yet may be
-there, too: an ack can be lost on its way, a record cannot.
+No acknowledged record may be missing after recovery. Records without an acknowledgement may exist:
+an ack can be lost on its way, an acknowledged record cannot.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ _CHUNK = 1 << 16
 
 
 def show(stage: Stage, scene: Scene) -> None:
-    stage.title("A process appends from five threads, and is killed in the middle")
-    told = _write_and_kill(stage, scene)
+    stage.title("A process appends from five threads and is killed")
+    acked = _write_and_kill(stage, scene)
     stage.title("The store is opened again")
     with _reopen(stage, scene.store) as store:
         rows = []
         for name in journal.TOPICS:
-            rows.append(compare(stage, store.existing_topic(name), told.acks[name]))
-        stage.table(["topic", "durability", "acked", "recovered", "not acked, yet there"], rows)
+            rows.append(compare(stage, store.existing_topic(name), acked.acks[name]))
+        stage.table(["topic", "durability", "acked", "recovered", "recovered, not acked"], rows)
 
 
 def _write_and_kill(stage: Stage, scene: Scene) -> Journal:
-    """Run the writer until it has done enough, kill it; what it had journalled."""
-    told = Journal()
+    """Run the writer until it has appended enough, and kill it; its journal."""
+    acked = Journal()
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "examples.tour.writer", scene.store, str(writing)]
     with subprocess.Popen(command, pass_fds=[writing], start_new_session=True) as writer:
         os.close(writing)
         try:
             with stage.bar("acknowledged", scene.crash_records) as update:
-                _listen(reading, scene, told, update)
+                _read_journal(reading, scene, acked, update)
             writer.send_signal(signal.SIGKILL)
             writer.wait()
             while chunk := os.read(reading, _CHUNK):
-                told.add(chunk)
+                acked.add(chunk)
         finally:
             writer.kill()
             os.close(reading)
-    stage.say(f"killed with SIGKILL after {told.records:,} acknowledged records")
-    stage.check(writer.returncode == -signal.SIGKILL, "the writer had no chance to clean up")
-    return told
+    stage.say(f"killed with SIGKILL after {acked.records:,} acknowledged records")
+    stage.check(writer.returncode == -signal.SIGKILL, "the writer could not clean up")
+    return acked
 
 
-def _listen(descriptor: int, scene: Scene, told: Journal, update: Update) -> None:
-    """Read the journal until there is enough of it, every topic included."""
+def _read_journal(descriptor: int, scene: Scene, acked: Journal, update: Update) -> None:
+    """Read the journal until it has enough records, with every topic."""
     deadline = time.monotonic() + _START_S_MAX
     enough_at = None
     while time.monotonic() < deadline:
@@ -70,22 +70,22 @@ def _listen(descriptor: int, scene: Scene, told: Journal, update: Update) -> Non
         chunk = os.read(descriptor, _CHUNK)
         if not chunk:
             return
-        told.add(chunk)
-        update(told.records)
+        acked.add(chunk)
+        update(acked.records)
         now = time.monotonic()
         enough_at = enough_at or now + scene.crash_s_max
-        if len(told.acks) == len(journal.TOPICS) and (
-            told.records >= scene.crash_records or now > enough_at
+        if len(acked.acks) == len(journal.TOPICS) and (
+            acked.records >= scene.crash_records or now > enough_at
         ):
             return
 
 
 def _reopen(stage: Stage, path: str) -> Store:
     size = sum(entry.stat().st_size for entry in _files(f"{path}/wal"))
-    begun = time.monotonic()
+    started_at = time.monotonic()
     with stage.bar("reading the log", size) as update:
-        store = Store(path, progress=lambda what, done, total: update(done))
-    seconds = time.monotonic() - begun
+        store = Store(path, progress=lambda step, done, total: update(done))
+    seconds = time.monotonic() - started_at
     stage.say(f"recovered {size / 1e6:,.0f} MB of log files in {seconds:.2f} s")
     return store
 
@@ -99,7 +99,7 @@ def _files(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def compare(stage: Stage, topic: Topic, acks: list[Ack]) -> list[str]:
-    """Whether everything acked is there, byte for byte; a row of the table."""
+    """Check that every acked append was recovered byte for byte; a row of the table."""
     data: list[bytes] = []
     dense = True
     after = 0
@@ -114,7 +114,7 @@ def compare(stage: Stage, topic: Topic, acks: list[Ack]) -> list[str]:
     good = sum(journal.digest(data[ack.first_seq - 1 : ack.last_seq]) == ack.digest for ack in acks)
     stage.check(
         dense and good == len(acks),
-        f"{topic.name}: {good:,} of {len(acks):,} acked appends are there, byte for byte",
+        f"{topic.name}: {good:,} of {len(acks):,} acked appends were recovered, byte for byte",
     )
     acked = sum(ack.records for ack in acks)
     counts = (acked, len(data), len(data) - acked)

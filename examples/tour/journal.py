@@ -1,13 +1,13 @@
-"""The journal of acknowledgements: what the writing process was promised, told before it dies.
+"""The journal of acknowledgements of the process that is killed.
 
 Each ack is one message of 32 bytes on a pipe, written after the append returned and before the next
-one begins. A write so small is whole or not at all, and what is in a pipe outlives its writer.
+one starts. A write of this size is atomic, and data in a pipe outlives its writer.
 
     0   1   number of the topic in ``TOPICS``
     1   7   zero
     8   8   first seq
     16  8   last seq
-    24  8   xxh3-64 of the payloads, one behind the other
+    24  8   xxh3-64 of the concatenated payloads
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def tell(descriptor: int, ack: Ack) -> None:
 
 
 class Journal:
-    """What has been told so far. Owned by one thread."""
+    """The acks that were read so far. Owned by one thread."""
 
     def __init__(self) -> None:
         self.acks: dict[str, list[Ack]] = {}
@@ -56,11 +56,11 @@ class Journal:
         self._rest = b""
 
     def add(self, chunk: bytes) -> None:
-        """Take in what came from the pipe; a piece of a message waits for the rest of it."""
+        """Add bytes of the pipe; a partial message waits for its rest."""
         chunk = self._rest + chunk
-        whole = len(chunk) - len(chunk) % _ACK.size
-        self._rest = chunk[whole:]
-        for number, first_seq, last_seq, told in _ACK.iter_unpack(chunk[:whole]):
-            ack = Ack(TOPICS[number], first_seq, last_seq, told)
+        complete = len(chunk) - len(chunk) % _ACK.size
+        self._rest = chunk[complete:]
+        for number, first_seq, last_seq, data_digest in _ACK.iter_unpack(chunk[:complete]):
+            ack = Ack(TOPICS[number], first_seq, last_seq, data_digest)
             self.acks.setdefault(ack.topic, []).append(ack)
             self.records += ack.records

@@ -1,4 +1,4 @@
-"""The chapter of keeping: deletes by tag, a cap and its tombstone, a checkpoint, a full check."""
+"""The retention chapter: deletes by tag, a cap and its tombstone, a checkpoint, a verification."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from strandline.store import Store
 
 
 def show(stage: Stage, scene: Scene) -> None:
-    stage.title("What is kept, and what is given up")
+    stage.title("Retention and deletes")
     with Store(scene.store) as store:
         _delete_by_tag(stage, store, scene.orders)
         _cap(stage, store, scene.orders)
@@ -24,16 +24,17 @@ def show(stage: Stage, scene: Scene) -> None:
 
 def _delete_by_tag(stage: Stage, store: Store, count: int) -> None:
     orders = store.topic("orders")
-    places = ("eu-west", "eu-north", "us-east", "us-west")
+    regions = ("eu-west", "eu-north", "us-east", "us-west")
     orders.append_many(
         [f"order {number}".encode() for number in range(count)],
-        tags=[places[number % 4] for number in range(count)],
+        tags=[regions[number % 4] for number in range(count)],
     )
-    done = orders.delete(match="eu*")
+    result = orders.delete(match="eu*")
     left = orders.read(0, count)
     stage.check(
-        done.deleted == count // 2 and {record.tag for record in left.records} == set(places[2:]),
-        f"delete(match='eu*') took {done.deleted:,} of {count:,} orders, in silence",
+        result.deleted == count // 2
+        and {record.tag for record in left.records} == set(regions[2:]),
+        f"delete(match='eu*') deleted {result.deleted:,} of {count:,} orders, without a tombstone",
     )
 
 
@@ -45,7 +46,7 @@ def _cap(stage: Stage, store: Store, count: int) -> None:
     gap = page.tombstone or Tombstone(gap_from=0, gap_to=0, reason="no tombstone")
     stage.check(
         (gap.gap_from, gap.gap_to, gap.reason) == (1, count - kept, "cap") and len(page) == kept,
-        f"a cap keeps {kept:,} records; a reader from the beginning is told that "
+        f"a cap keeps {kept:,} records; a read from the beginning reports that "
         f"{gap.gap_from:,} to {gap.gap_to:,} are gone ({gap.reason})",
     )
 
@@ -61,11 +62,11 @@ def _checkpoint(stage: Stage, store: Store) -> None:
 
 
 def _verify(stage: Stage, path: str) -> None:
-    found = verify_store(OsDisk(), path)
+    report = verify_store(OsDisk(), path)
     stage.check(
-        found.ok,
-        f"verify read {found.bytes_read / 1e6:,.0f} MB in {found.files} files with "
-        f"{found.records:,} records: {len(found.problems)} problems",
+        report.ok,
+        f"verify read {report.bytes_read / 1e6:,.0f} MB in {report.files} files with "
+        f"{report.records:,} records: {len(report.problems)} problems",
     )
 
 

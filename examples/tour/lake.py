@@ -1,4 +1,4 @@
-"""The chapter of the lake: history moves into Parquet files, and others read them."""
+"""The lake chapter: history moves into Parquet files, which other programs read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DAYS = 5
 
 
 def show(stage: Stage, scene: Scene) -> None:
-    stage.title("Older records become Parquet, and anybody can read them")
+    stage.title("Older records become Parquet, readable by any program")
     settings = Settings(
         segment=SegmentSettings(seal_records=scene.orders, own_bytes_min=1),
         lake=LakeSettings(hot_segments=1),
@@ -26,10 +26,10 @@ def show(stage: Stage, scene: Scene) -> None:
         history = store.topic("history")
         _append(stage, store, history, scene.orders)
         _relocate(stage, store, history)
-    _read_plainly(stage, scene.store)
+    _read_with_pyarrow(stage, scene.store)
     _read_as_dataset(stage, scene)
-    found = verify_store(OsDisk(), scene.store, settings)
-    stage.check(found.ok, f"verify read the lake too: {len(found.problems)} problems")
+    report = verify_store(OsDisk(), scene.store, settings)
+    stage.check(report.ok, f"verify read the lake, too: {len(report.problems)} problems")
 
 
 def _append(stage: Stage, store: Store, history: Topic, count: int) -> None:
@@ -52,19 +52,19 @@ def _relocate(stage: Stage, store: Store, history: Topic) -> None:
     read = sum(1 for _ in history.follow(after=0, timeout_s=0))
     stage.check(
         read == history.head_seq,
-        f"a reader goes from the lake into the segments and sees no border: {read:,} records",
+        f"a reader continues from the lake into the segments: {read:,} records",
     )
     history.delete(match="day-0")
     store.relocate()
 
 
-def _read_plainly(stage: Stage, path: str) -> None:
-    facts = external_reader.files(f"{path}/lake", "history")
-    rows = sum(pq.read_table(file.url, columns=["seq"]).num_rows for file in facts.files)
+def _read_with_pyarrow(stage: Stage, path: str) -> None:
+    listing = external_reader.files(f"{path}/lake", "history")
+    rows = sum(pq.read_table(file.url, columns=["seq"]).num_rows for file in listing.files)
     stage.check(
-        rows == facts.rows,
-        f"the store is closed, and plain pyarrow reads version {facts.version}: {rows:,} rows in "
-        f"{len(facts.files)} files",
+        rows == listing.rows,
+        f"the store is closed, and pyarrow alone reads version {listing.version}: {rows:,} rows in "
+        f"{len(listing.files)} files",
     )
 
 
@@ -72,8 +72,8 @@ def _read_as_dataset(stage: Stage, scene: Scene) -> None:
     rows = external_reader.dataset(f"{scene.store}/lake", "history").count_rows()
     stage.check(
         rows == scene.orders * (_DAYS - 2),
-        f"strandline.lake.dataset leaves out the deleted day: {rows:,} rows",
+        f"external_reader.dataset omits the deleted day: {rows:,} rows",
     )
     stage.say(
-        "strandline lake files history --output jsonl tells DuckDB, Polars and Spark the same"
+        "strandline lake files history --output jsonl lists them for DuckDB, Polars and Spark"
     )

@@ -1,4 +1,4 @@
-"""The chapter of the live tail: one thread appends, another follows, and the wait is measured."""
+"""The live tail chapter: one thread appends, another follows, and the latency is measured."""
 
 from __future__ import annotations
 
@@ -22,28 +22,31 @@ def show(stage: Stage, scene: Scene) -> None:
         topic = store.topic("news")
         writer = threading.Thread(target=_write, args=(topic, scene.live_records))
         writer.start()
-        seen: list[tuple[Record, int]] = []
+        received: list[tuple[Record, int]] = []
         with stage.bar("following", scene.live_records) as update:
             for record in topic.follow(timeout_s=_SILENCE_S_MAX):
-                seen.append((record, time.perf_counter_ns()))
-                update(len(seen))
-                if len(seen) == scene.live_records:
+                received.append((record, time.perf_counter_ns()))
+                update(len(received))
+                if len(received) == scene.live_records:
                     break
         writer.join()
-    for record, _ in seen[:_SHOWN]:
+    for record, _ in received[:_SHOWN]:
         stage.say(f"seq {record.seq}  {record.data.decode()}")
-    seqs = [record.seq for record, _ in seen]
+    seqs = [record.seq for record, _ in received]
     stage.check(
         seqs == list(range(1, scene.live_records + 1)),
-        f"the follower saw {len(seqs):,} of {scene.live_records:,} records, each once, in order",
+        f"the follower read {len(seqs):,} of {scene.live_records:,} records, each once, in order",
     )
-    waits = sorted(at - int(record.data.split()[-1]) for record, at in seen)
-    if waits:
-        half, most = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
-        stage.say(f"from append to follower: p50 {half / 1000:.0f} µs, p99 {most / 1000:.0f} µs")
+    latencies_ns = sorted(at - int(record.data.split()[-1]) for record, at in received)
+    if latencies_ns:
+        median, p99 = (
+            latencies_ns[len(latencies_ns) // 2],
+            latencies_ns[len(latencies_ns) * 99 // 100],
+        )
+        stage.say(f"from append to follower: p50 {median / 1000:.0f} µs, p99 {p99 / 1000:.0f} µs")
 
 
 def _write(topic: Topic, count: int) -> None:
-    for place in range(count):
-        topic.append(f"headline {place} at {time.perf_counter_ns()}".encode())
+    for number in range(count):
+        topic.append(f"headline {number} at {time.perf_counter_ns()}".encode())
         time.sleep(_PAUSE_S)

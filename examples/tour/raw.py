@@ -1,4 +1,4 @@
-"""What the disk does without us: the same bytes through bare system calls."""
+"""The rates of the disk alone: the same bytes through plain system calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Raw:
 
     def __init__(self, path: str, seconds: float) -> None:
         self._seconds = seconds
-        # As large as what is measured beside it, or all of it would stay in the processor's cache.
+        # As large as the measured file: a smaller one would stay in the cache of the processor.
         self._size = int(_SIZE_MAX * min(1.0, seconds)) + _SIZE_MIN
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         for offset in range(0, self._size, 1 << 20):
@@ -32,7 +32,7 @@ class Raw:
         return self._rate(len(data), lambda at: os.pwrite(self._fd, data, at))
 
     def write_and_sync(self, data: bytes) -> float:
-        """Writes per second that are each made durable."""
+        """Durable writes of these bytes per second."""
 
         def act(offset: int) -> None:
             os.pwrite(self._fd, data, offset)
@@ -41,30 +41,30 @@ class Raw:
         return self._rate(len(data), act)
 
     def read(self, size: int) -> float:
-        """Reads of so many bytes per second."""
+        """Reads of this size per second."""
         return self._rate(size, lambda at: os.pread(self._fd, size, at))
 
     def _rate(self, step: int, act: Callable[[int], object]) -> float:
         offset = 0
 
-        def turn() -> None:
+        def step_once() -> None:
             nonlocal offset
             act(offset)
             offset = (offset + step) % (self._size - step)
 
-        return rate(turn, self._seconds)
+        return rate(step_once, self._seconds)
 
 
 def rate(act: Callable[[], object], seconds: float, *, times_max: int = 1 << 62) -> float:
-    """How often per second something can be done: the median of a few rounds."""
+    """Operations per second: the median of a few rounds."""
     round_max = max(1, times_max // _ROUNDS)
     return statistics.median(_round(act, seconds / _ROUNDS, round_max) for _ in range(_ROUNDS))
 
 
 def _round(act: Callable[[], object], seconds: float, times_max: int) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     count = 0
-    while count < times_max and time.perf_counter() - begun < seconds:
+    while count < times_max and time.perf_counter() - started_at < seconds:
         act()
         count += 1
-    return count / (time.perf_counter() - begun)
+    return count / (time.perf_counter() - started_at)

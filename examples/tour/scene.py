@@ -1,4 +1,4 @@
-"""How large the demo is: the tour, and the quick one that a test can afford."""
+"""The size of the demo: full, and quick for tests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the demo plays, and how much of everything."""
+    """Folders of the demo, and the amount of data of each chapter."""
 
     store: str
     scratch: str
     picture: str
-    """Where the drawing goes."""
+    """File of the chart."""
     crash_records: int = 600_000
     crash_s_max: float = 8.0
     live_records: int = 2000
@@ -22,7 +22,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quick(store: str, scratch: str, picture: str) -> Scene:
-    """The same chapters, small."""
+    """The same chapters with little data."""
     return Scene(
         store=store,
         scratch=scratch,

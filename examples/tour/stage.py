@@ -1,4 +1,4 @@
-"""Where the demo speaks: titles, lines, bars and tables, and the checks that decide its end.
+"""Output of the demo: titles, lines, bars and tables, and the checks that decide the exit code.
 
 On a terminal it is drawn by rich, with bars that move; elsewhere it is plain lines, one per fact.
 """
@@ -19,16 +19,16 @@ Update = Callable[[int], None]
 
 
 class Stage:
-    """What the audience sees. Owned by one thread."""
+    """Prints the demo and counts failed checks. Owned by one thread."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
         self.failures: list[str] = []
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         self._chapter = 0
 
     def title(self, text: str) -> None:
-        """Begin the next chapter."""
+        """Print the title of the next chapter."""
         self._chapter += 1
         self.console.print()
         self.console.print(f"[bold cyan]{self._chapter}. {escape(text)}[/]")
@@ -36,8 +36,8 @@ class Stage:
     def say(self, text: str) -> None:
         self.console.print(f"   {escape(text)}", soft_wrap=True)
 
-    def check(self, good: bool, text: str) -> None:  # noqa: FBT001 - the subject of the call
-        """A fact that must hold, or the demo fails."""
+    def check(self, good: bool, text: str) -> None:  # noqa: FBT001 - the condition of the check
+        """Print a check; the demo fails if it is false."""
         mark = "[green]ok  [/]" if good else "[bold red]FAIL[/]"
         self.console.print(f"   {mark} {escape(text)}", soft_wrap=True)
         if not good:
@@ -46,15 +46,15 @@ class Stage:
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Rows under a header: the first column is text, the others are numbers."""
         table = Table(box=None, padding=(0, 1), header_style="dim")
-        for place, name in enumerate(columns):
-            table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
+        for index, name in enumerate(columns):
+            table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
         for row in rows:
             table.add_row(*(escape(cell) for cell in row))
         self.console.print(Padding(table, (0, 0, 0, 2)))
 
     @contextlib.contextmanager
     def bar(self, label: str, total: int) -> Iterator[Update]:
-        """A bar while something goes on; yields the function that moves it."""
+        """A progress bar; yields the function that updates it."""
         if not self.console.is_terminal:
             yield lambda done: None
             return
@@ -69,8 +69,8 @@ class Stage:
             yield lambda done: progress.update(task, completed=done)
 
     def end(self) -> int:
-        """The last line; the exit code."""
-        seconds = time.monotonic() - self._begun
+        """Print the result and return the exit code."""
+        seconds = time.monotonic() - self._started_at
         self.console.print()
         if self.failures:
             self.console.print(
@@ -79,5 +79,5 @@ class Stage:
             for failure in self.failures:
                 self.say(failure)
             return 1
-        self.console.print(f"[bold green]Every check held.[/] {seconds:.0f} s")
+        self.console.print(f"[bold green]All checks passed.[/] {seconds:.0f} s")
         return 0

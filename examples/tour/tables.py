@@ -1,4 +1,4 @@
-"""The chapter of tables: events with a schema, asked while they come in and after a restart."""
+"""The tables chapter: events with a schema, queried while they arrive and after a restart."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _CITIES = ("Oslo", "Rome", "Bern")
 
 
 def show(stage: Stage, scene: Scene) -> None:
-    stage.title("Events, asked")
+    stage.title("Queries over events")
     count = max(300, scene.orders // 3)
     with Store(scene.store) as store:
         store.run(
             'DEFINE visit FIELDS {city: ["Oslo","Rome","Bern"], seconds: "u64", paid: "bool"}'
         )
         _store(store, count)
-        _refused(stage, store, count)
-        _asked(stage, store, count)
+        _reject_invalid(stage, store, count)
+        _query(stage, store, count)
         store.run("REMEMBER QUERY visit COUNT, AVG seconds BY city AS cities")
         store.run("FLUSH")
     with Store(scene.store) as store:
@@ -28,24 +28,24 @@ def show(stage: Stage, scene: Scene) -> None:
         rows = store.run("SHOW cities").rows()
         stage.check(
             sum(row["count"] for row in rows) == count + 3,
-            "a remembered query is brought up to date from where it was, also after a restart",
+            "a materialized query is refreshed from its position, also after a restart",
         )
         kept_fresh(stage, store, Embedded())
 
 
 def kept_fresh(stage: Stage, store: Store, engine: Engine) -> None:
-    """A pipeline of its own refreshes what is remembered, beside this process, which writes."""
+    """Refresh a materialized query with a pipeline while this process writes."""
     before = store.run("QUERY visit COUNT").rows()[0]["count"]
     count = max(100, before // 4)
     _store(store, count)
-    (done,) = materialize(store.path, ["cities"], engine=engine).refreshed
+    (refreshed,) = materialize(store.path, ["cities"], engine=engine).refreshed
     stored = store.questions.remembered.describe("cities")
     rows = store.run("SHOW cities").rows()
     stage.check(
-        (done.engine, done.behind, stored.behind) == (engine.name, count, 0)
+        (refreshed.engine, refreshed.behind, stored.behind) == (engine.name, count, 0)
         and sum(row["count"] for row in rows) == before + count,
-        f"a remembered query is kept fresh by a pipeline beside ({engine.name}): {count:,} new "
-        f"events in {done.seconds:.2f} s, delivered to the process that has the store",
+        f"a pipeline refreshes a materialized query ({engine.name}): {count:,} new events in "
+        f"{refreshed.seconds:.2f} s, delivered to the process that has the store",
     )
 
 
@@ -58,20 +58,20 @@ def _store(store: Store, count: int) -> None:
     table.store_many([f"user-{number % 49}" for number in range(count)], events)
 
 
-def _refused(stage: Stage, store: Store, count: int) -> None:
+def _reject_invalid(stage: Stage, store: Store, count: int) -> None:
     try:
         store.run('STORE visit FOR user-1 PAYLOAD {"city": "Paris", "seconds": 1, "paid": false}')
-        refused = False
+        rejected = False
     except Invalid:
-        refused = True
-    found = store.run("QUERY visit COUNT").rows()[0]["count"]
+        rejected = True
+    rows = store.run("QUERY visit COUNT").rows()[0]["count"]
     stage.check(
-        refused and found == count,
-        "an event that does not fit its schema is refused, all others are rows",
+        rejected and rows == count,
+        "an event that does not match its schema is rejected, all others are rows",
     )
 
 
-def _asked(stage: Stage, store: Store, count: int) -> None:
+def _query(stage: Stage, store: Store, count: int) -> None:
     by_city = store.run("QUERY visit COUNT BY city").rows()
     pairs = store.run(
         "QUERY visit FOLLOWED BY visit WITHIN 1 DAY WHERE visit.paid AND NOT visit2.paid COUNT"

@@ -1,4 +1,4 @@
-"""The chapter of views: one topic as stream, map and queue; a series; all of it folded again."""
+"""The views chapter: one topic as stream, map and queue; a series; a rebuild of all views."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ def show(stage: Stage, scene: Scene) -> None:
         digests = _digests(store)
         store.checkpoint()
     with Store(scene.store) as store:
-        found = _digests(store)
-        for kind, name in found:
+        restored = _digests(store)
+        for kind, name in restored:
             store.rebuild(kind, name)
         stage.check(
-            digests == found == _digests(store),
-            f"{len(found)} views are the same after a restart, and when they are thrown away and "
-            "folded again from the log",
+            digests == restored == _digests(store),
+            f"{len(restored)} views are the same after a restart, and after a rebuild from the log",
         )
 
 
@@ -49,12 +48,12 @@ def _map(stage: Stage, store: Store) -> None:
     prices.put("tea", b"3.20", version=version)
     try:
         prices.put("tea", b"2.80", version=version)
-        refused = False
+        rejected = False
     except Conflict:
-        refused = True
+        rejected = True
     stage.check(
-        refused and [found.value for found in prices.history("tea")] == [b"3.20", b"3.00"],
-        "a put with a version that is no longer the newest is refused; older versions can be read",
+        rejected and [found.value for found in prices.history("tea")] == [b"3.20", b"3.00"],
+        "a put with a version that is not the newest is rejected; older versions can be read",
     )
 
 
@@ -69,7 +68,7 @@ def _queue(stage: Stage, store: Store, count: int) -> None:
     again = jobs.claim(10, worker="b")
     stage.check(
         first.data == b"urgent" and [job.seq for job in again] == [rest[0].seq],
-        f"{count:,} jobs claimed and acked, the urgent one first; the one given back came again",
+        f"{count:,} jobs claimed and acked, the urgent one first; the nacked one is claimed again",
     )
 
 
@@ -80,13 +79,13 @@ def _series(stage: Stage, store: Store, count: int) -> None:
     places.run_retention(500)
     try:
         places.append(1, 400, b"too late")
-        refused = False
+        rejected = False
     except Invalid:
-        refused = True
-    found = places.range(1, 0, 1010)
+        rejected = True
+    points = places.range(1, 0, 1010)
     stage.check(
-        refused and late.last_seq == count + 1 and found[0].payload == b"late",
-        "a point that comes late is found in its place; one below the floor is refused, not lost",
+        rejected and late.last_seq == count + 1 and points[0].payload == b"late",
+        "a late point is found at its time; one below the floor is rejected, not lost silently",
     )
 
 

@@ -1,8 +1,8 @@
-"""The chapter of Spark: a stream over the live topic, added up and drawn; and pipelines.
+"""The Spark chapter: a stream over the live topic, summed and drawn; and pipelines.
 
-One thread sells things. Spark follows the topic, adds up the sales of each second, and at the end
-the sums are compared with what was sold. Meanwhile history moves into the lake in small files,
-which are then merged into one. At last a remembered query of the chapter before is kept fresh.
+One thread appends sales. Spark follows the topic and sums the sales of each second; at the end the
+sums are compared with the sales. Meanwhile history moves into the lake in small files, which are
+then merged into one. At the end a materialized query of an earlier chapter is refreshed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _SHOWN = 6
 
 
 def show(stage: Stage, scene: Scene) -> None:
-    stage.title("Spark follows the live topic and adds it up by the second")
+    stage.title("Spark follows the live topic and sums it by the second")
     try:
-        import strandline.spark  # noqa: PLC0415 - the tour goes on without Spark
+        import strandline.spark  # noqa: PLC0415 - the tour continues without Spark
 
         spark = strandline.spark.session("local[2]")
     except (ImportError, NotInstalled) as error:
-        stage.say(f"left out: {error}")
+        stage.say(f"skipped: {error}")
         return
     settings = Settings(
         segment=SegmentSettings(seal_records=1, own_bytes_min=1), lake=LakeSettings(hot_segments=1)
@@ -69,7 +69,7 @@ def _follow(
         .start()
     )
     with stage.bar("selling, and following", 1) as update:
-        query.processAllAvailable()  # what comes first takes seconds: Spark plans and compiles
+        query.processAllAvailable()  # the first batch takes seconds: Spark plans and compiles
         seller.start()
         seller.join()
         query.processAllAvailable()
@@ -85,13 +85,13 @@ def _follow(
             for second, item, count, cents in sums[-_SHOWN:]
         ],
     )
-    told: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for _, item, count, _ in sums:
-        told[item] += count
+        counted[item] += count
     stage.check(
-        told == sold,
-        f"{batches} micro-batches while it was written, and every sale is counted once: "
-        + ", ".join(f"{count:,} {item}" for item, count in sorted(told.items())),
+        counted == sold,
+        f"{batches} micro-batches during the writes, and every sale is counted once: "
+        + ", ".join(f"{count:,} {item}" for item, count in sorted(counted.items())),
     )
     return sums
 
@@ -108,11 +108,11 @@ def _by_second(sales: DataFrame) -> DataFrame:
 
 
 def _sell(store: Store, sales: Topic, seconds: float, sold: Counter[str]) -> None:
-    """Sell more and more; older records go into the lake all the while."""
-    begun = time.monotonic()
+    """Append more and more sales, and relocate older records into the lake."""
+    started_at = time.monotonic()
     ticks = 0
-    while (gone_s := time.monotonic() - begun) < seconds:
-        _sell_basket(sales, gone_s, sold)
+    while (elapsed_s := time.monotonic() - started_at) < seconds:
+        _sell_basket(sales, elapsed_s, sold)
         ticks += 1
         if ticks % 5 == 0:
             store.checkpoint()
@@ -120,11 +120,11 @@ def _sell(store: Store, sales: Topic, seconds: float, sold: Counter[str]) -> Non
         time.sleep(_TICK_S)
 
 
-def _sell_basket(sales: Topic, gone_s: float, sold: Counter[str]) -> None:
+def _sell_basket(sales: Topic, elapsed_s: float, sold: Counter[str]) -> None:
     basket = [
         (item, cents)
-        for place, (item, cents) in enumerate(_ITEMS.items())
-        for _ in range(1 + place + int(gone_s * (place + 1)))
+        for index, (item, cents) in enumerate(_ITEMS.items())
+        for _ in range(1 + index + int(elapsed_s * (index + 1)))
     ]
     sales.append_many([json.dumps({"item": i, "cents": c}).encode() for i, c in basket])
     sold.update(item for item, _ in basket)
@@ -137,13 +137,13 @@ def _compact(stage: Stage, store: Store, sales: Topic, spark: SparkSession) -> N
     store.checkpoint()
     store.relocate()
     before = [record.data for record in sales.follow(after=0, timeout_s=0)]
-    done = compact(store, ["sales"], engine=SparkEngine(spark))
+    summary = compact(store, ["sales"], engine=SparkEngine(spark))
     store.relocate()
     after = [record.data for record in sales.follow(after=0, timeout_s=0)]
     stage.check(
-        after == before and done.files_after < done.files_before,
-        f"compact merged {done.files_before} lake files into {done.files_after} while the store is "
-        f"open, and a reader finds the same {len(after):,} records",
+        after == before and summary.files_after < summary.files_before,
+        f"compact merged {summary.files_before} lake files into {summary.files_after} while the "
+        f"store is open, and a reader gets the same {len(after):,} records",
     )
 
 
@@ -155,14 +155,14 @@ def _write_back(
         [(json.dumps({"second": s, "item": i, "sold": n, "cents": c}), i) for s, i, n, c in sums],
         "data string, tag string",
     )
-    for _ in range(2):  # as a job that is run again by mistake
+    for _ in range(2):  # as if the job is repeated by mistake
         frame.write.format("strandline").mode("append").option("topic", "sales-by-second").option(
             "writeId", "the demo"
         ).save(store.path)
     count = store.topic("sales-by-second").head_seq
     stage.check(
         count == len(sums),
-        f"Spark wrote the {len(sums)} sums to a topic, twice, and each is there once",
+        f"Spark wrote the {len(sums)} sums to a topic twice, and each is stored once",
     )
 
 
@@ -176,16 +176,16 @@ def _draw(stage: Stage, sums: list[tuple[str, str, int, int]], picture: str) -> 
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
-        stage.say("matplotlib is not installed: no picture")
+        stage.say("matplotlib is not installed: no chart")
         return
     seconds = sorted({second for second, *_ in sums})
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
     for name in _ITEMS:
-        found = {second: cents / 100 for second, item, _, cents in sums if item == name}
-        axes.plot(seconds, [found.get(second, 0.0) for second in seconds], marker="o", label=name)
-    axes.set(title="Sales by the second, added up by Spark", xlabel="second", ylabel="sold for")
+        revenue = {second: cents / 100 for second, item, _, cents in sums if item == name}
+        axes.plot(seconds, [revenue.get(second, 0.0) for second in seconds], marker="o", label=name)
+    axes.set(title="Sales by the second, summed by Spark", xlabel="second", ylabel="revenue")
     axes.tick_params(axis="x", rotation=45)
     axes.legend()
     figure.savefig(picture, dpi=120)
-    stage.say(f"drawn: {picture}")
+    stage.say(f"chart: {picture}")

@@ -1,9 +1,9 @@
-"""The process that will be killed: several threads append and journal each ack, without end.
+"""The process that is killed: several threads append and journal each ack, without end.
 
     python -m examples.tour.writer STORE DESCRIPTOR
 
 Two threads append single records to an ``fsync`` topic, two to a ``disk`` topic, and one appends
-batches to another. It ends by itself only when nobody reads the journal any more.
+batches to another. It ends by itself only when the reader of the journal closes the pipe.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ def main(path: str, descriptor: int) -> None:
         payments, clicks, readings = (
             store.topic(name, durability=journal.DURABILITY[name]) for name in journal.TOPICS
         )
-        turns = [_single(payments, 1), _single(payments, 2), _single(clicks, 3)]
-        turns += [_single(clicks, 4), _batch(readings, 5)]
-        threads = [threading.Thread(target=_write, args=(turn, descriptor)) for turn in turns]
+        appends = [_single(payments, 1), _single(payments, 2), _single(clicks, 3)]
+        appends += [_single(clicks, 4), _batch(readings, 5)]
+        threads = [threading.Thread(target=_write, args=(append, descriptor)) for append in appends]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
 
-Turn = Callable[[int], tuple[str, list[bytes], Appended]]
+_Append = Callable[[int], tuple[str, list[bytes], Appended]]
 
 
-def _single(topic: Topic, thread: int) -> Turn:
-    def turn(count: int) -> tuple[str, list[bytes], Appended]:
+def _single(topic: Topic, thread: int) -> _Append:
+    def append(count: int) -> tuple[str, list[bytes], Appended]:
         data = _payload(topic.name, thread, count)
         return topic.name, [data], topic.append(data)
 
-    return turn
+    return append
 
 
-def _batch(topic: Topic, thread: int) -> Turn:
-    def turn(count: int) -> tuple[str, list[bytes], Appended]:
+def _batch(topic: Topic, thread: int) -> _Append:
+    def append(count: int) -> tuple[str, list[bytes], Appended]:
         first = count * BATCH
-        many = [_payload(topic.name, thread, first + place) for place in range(BATCH)]
-        return topic.name, many, topic.append_many(many)
+        batch = [_payload(topic.name, thread, first + index) for index in range(BATCH)]
+        return topic.name, batch, topic.append_many(batch)
 
-    return turn
+    return append
 
 
 def _payload(topic: str, thread: int, count: int) -> bytes:
     return f"{topic} {count} of thread {thread} ".encode().ljust(100, b".")
 
 
-def _write(turn: Turn, descriptor: int) -> None:
+def _write(append: _Append, descriptor: int) -> None:
     try:
         for count in itertools.count():
-            topic, data, appended = turn(count)
+            topic, data, appended = append(count)
             ack = Ack(topic, appended.first_seq, appended.last_seq, journal.digest(data))
             journal.tell(descriptor, ack)
     except BrokenPipeError:

@@ -192,7 +192,7 @@ _NAMES_BY_MODULE = {
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 _OTHER_NAMES = {"open": "Store", "reservoir": "open_reservoir"}
-"""Names that are exported under another one than their own."""
+"""Names that are exported under another name than their own."""
 
 _SUBMODULES = (
     *("api", "assembly", "backup", "client", "config", "errors", "ingest", "lake", "log"),
@@ -211,13 +211,13 @@ if not TYPE_CHECKING:  # a checker that sees __getattr__ accepts every name
         """Import a name of this package on its first use."""
         if name in _MODULE_OF:
             module = import_module(f"{__name__}.{_MODULE_OF[name]}")
-            found = getattr(module, _OTHER_NAMES.get(name, name))
+            value = getattr(module, _OTHER_NAMES.get(name, name))
         elif name in _SUBMODULES:
-            found = import_module(f"{__name__}.{name}")
+            value = import_module(f"{__name__}.{name}")
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-        globals()[name] = found
-        return found
+        globals()[name] = value
+        return value
 
     def __dir__() -> list[str]:
         """All names, imported or not."""

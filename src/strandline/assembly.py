@@ -1,4 +1,4 @@
-"""Puts the parts of a store together that are made of many others. No rules."""
+"""Builds the parts of a store that depend on many others, such as the lake and the views."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ RUNS_KEPT = 10_000
 _OWN_TOPICS: dict[str, dict[str, object]] = {
     RUNS_TOPIC: {"durability": "fsync", "cap_records": RUNS_KEPT}
 }
-"""Options of the store's own topics that deliveries make."""
+"""Options of the store's own topics, which deliveries create."""
 
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
-    """Say of what a failure of the disk has stopped."""
+    """Raise a failure of the disk as Unavailable, naming the operation that it stopped."""
     try:
         yield
     except (OSError, MemoryError) as error:
@@ -56,7 +56,7 @@ def telling(what: str) -> Iterator[None]:
 
 
 class Base(NamedTuple):
-    """What most parts of a store are made of."""
+    """The objects that most parts of a store are constructed from."""
 
     layout: Layout
     disk: Disk
@@ -68,54 +68,54 @@ class Base(NamedTuple):
 
 def wire_lake(
     base: Base,
-    found: Recovered,
+    state: Recovered,
     sealer: Sealer,
     *,
     pins: Pins,
     reader: Callable[[], Reader],
     changing: threading.Lock,
 ) -> tuple[Intake, Relocator, Scrubber]:
-    """The door of the lake, what moves records there, and what checks that all files are whole."""
-    intake = Intake(
+    """The writer of the lake, the job that moves records there, and the scrub job."""
+    lake_writer = Intake(
         base.objects,
         base.disk,
         base.clock,
         base.settings.lake,
-        store_id=found.store_id,
+        store_id=state.store_id,
         spool=base.layout.spool,
         confirm=base.lake.identity.confirm,
-        doubted=bool(base.settings.lake.url),
-        expected=any(state.cold is not None for state in found.catalog.states()),
+        needs_probe=bool(base.settings.lake.url),
+        must_exist=any(topic.cold is not None for topic in state.catalog.states()),
     )
-    intake.empty_spool()
+    lake_writer.empty_spool()
     relocator = Relocator(
         base.clock,
-        found.catalog,
+        state.catalog,
         sealer,
         base.lake,
-        intake,
+        lake_writer,
         reader=reader,
         changing=changing,
         pins=pins,
     )
     scrubber = Scrubber(
         base.clock,
-        found.catalog,
-        found.library,
+        state.catalog,
+        state.library,
         sealer,
         relocator,
-        intake,
+        lake_writer,
         base.lake,
         base.settings.scrub,
-        store_id=found.store_id,
+        store_id=state.store_id,
         changing=changing,
         tables=check_tables,
     )
-    return intake, relocator, scrubber
+    return lake_writer, relocator, scrubber
 
 
 class Receiver(Protocol):
-    """Where deliveries go: a store."""
+    """The store as a destination of deliveries."""
 
     def topic(self, name: str, **options: object) -> Topic: ...
 
@@ -127,9 +127,9 @@ class Receiver(Protocol):
 
 
 def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
-    """What appends the deliveries of other processes."""
+    """The job that appends the deliveries of other processes."""
 
-    def topic(name: str, create: bool) -> Topic:  # noqa: FBT001 - handed over as it is
+    def topic(name: str, create: bool) -> Topic:  # noqa: FBT001 - passed to a callback positionally
         if not create:
             return store.existing_topic(name)
         is_new = name in _OWN_TOPICS and name not in store.topics(name)
@@ -148,7 +148,7 @@ def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
 def make_adopting(
     base: Base, views: Views, store_id: str, relocate: Callable[[], None]
 ) -> Adopting:
-    """What takes what other processes have worked out for views."""
+    """The job that installs view state computed by other processes."""
     return Adopting(
         open_objects(base.layout.incoming, disk=base.disk),
         base.objects,
@@ -162,13 +162,13 @@ def make_adopting(
 def make_views(
     base: Base,
     topics: Topics,
-    intake: Intake | None,
+    lake_writer: Intake | None,
     *,
     store_id: bytes,
     trash: set[int],
 ) -> Views:
-    """The views of a store; without the lake's door they are read-only."""
-    learn_at_first()  # a store has threads, and so have those who use it
+    """The views of a store; without a lake writer they are read-only."""
+    learn_at_first()  # before the threads of the store and of its users start
     depot = partial(
         Depot,
         objects=base.objects,
@@ -176,28 +176,28 @@ def make_views(
         settings=base.settings.lake,
         store_id=store_id,
         spool=base.layout.spool,
-        term=None if intake is None else intake.term,
+        term=None if lake_writer is None else lake_writer.term,
         trash=trash.add,
         confirm=base.lake.identity.confirm,
     )
-    shelf = Shelf(
+    registry = Shelf(
         base.layout.views,
         base.disk,
         base.clock,
         base.settings.views,
         damaged=base.layout.damaged,
         store_id=store_id.hex(),
-        readonly=intake is None,
+        readonly=lake_writer is None,
         is_alive=topics.has_topic,
         depot=depot,
     )
-    return Views(shelf, topics)
+    return Views(registry, topics)
 
 
 def make_routers(
     base: Base, store: RoutedTopics, catalog: Callable[[], Catalog], *, readonly: bool
 ) -> Routers:
-    """What forwards records from topic to topic."""
+    """The routers of a store, which forward records from topic to topic."""
     return Routers(
         store,
         catalog,
@@ -208,16 +208,16 @@ def make_routers(
     )
 
 
-def make_roots(base: Base, found: Recovered, pins: Pins) -> Roots:
-    """What writes checkpoints, and removes what the kept ones no longer need."""
+def make_roots(base: Base, state: Recovered, pins: Pins) -> Roots:
+    """The store of checkpoints; it also removes files that the kept checkpoints do not need."""
     shards = base.settings.wal.shards
-    logs = found.logs
+    logs = state.logs
     return Roots(
         base.disk,
         base.layout.meta,
-        found.catalog,
-        found.library,
-        found.root,
+        state.catalog,
+        state.library,
+        state.root,
         shard_directory=base.layout.shard,
         quarantine=base.layout.quarantine,
         retired_ends={number: log.end_lsn for number, log in logs.items() if number >= shards},
@@ -226,18 +226,18 @@ def make_roots(base: Base, found: Recovered, pins: Pins) -> Roots:
     )
 
 
-def make_writer(base: Base, found: Recovered, number: int) -> Writer:
-    """Whoever appends to a shard's log, in a term of its own."""
-    log = found.logs.get(number)
+def make_writer(base: Base, state: Recovered, number: int) -> Writer:
+    """The writer of a shard's log, in a new term."""
+    log = state.logs.get(number)
     files = log.files if log else ShardFiles(base.disk, base.layout.shard(number), number)
-    found.files[number] = files
+    state.files[number] = files
     return Writer(
         files,
         base.clock,
         base.settings.wal,
-        store_id=found.store_id,
-        term=found.term + 1,
+        store_id=state.store_id,
+        term=state.term + 1,
         end_lsn=log.end_lsn if log else 0,
         previous=log.previous if log else 0,
-        last_ts=found.last_ts,
+        last_ts=state.last_ts,
     )

@@ -1,36 +1,37 @@
-"""Every error a caller can meet.
+"""Every error that Strandline raises on purpose, as a tree sorted by what the caller should do.
 
     StrandlineError
-    ├── Invalid            the request is wrong                    fix the call
-    │   ├── UnknownTopic   no such topic                           create it, or check the name
-    │   ├── TooLarge       a record, batch or field over a limit   split it, or raise the limit
-    │   │   └── BatchTooLarge  not one record, all of them are     give fewer at once
-    │   ├── PointsRefused  too old for a series, or in the future  leave them out, or drop_refused
-    │   ├── NotInstalled   Java, pyspark or a part is missing      install it: the message tells how
-    │   ├── NotAStore      the directory holds something else      name another directory
-    │   └── UnfitStore     an object store that cannot keep order  name another object store
-    ├── Forbidden          this user may not do that               ask for the right, or another key
-    ├── NotFound           there is no such object                 re-read what named it
-    │   └── UnknownRouter  no such router                          put it, or check the name
-    ├── Conflict           someone else wrote first                re-read, then retry
-    │   ├── TopicExists    it exists with another configuration    alter it instead
-    │   ├── TopicFull      a cap with discard="reject" is reached  delete records or raise the cap
-    │   ├── AlreadyThere   another writer's object has this name   read it, then decide
-    │   ├── RouterCycle    records would go round in a circle      leave a router out
-    │   └── RouterFanIn    the destination has another source      name another destination
-    ├── RecordsLost        a reader crossed a tombstone            go on behind the gap
-    ├── Unavailable        the disk is failing or busy             retry later
-    │   ├── DiskFull       no room for another write               free space; the store goes on
-    │   ├── MemoryPressure a share of the memory is full           retry later, or give it more
-    │   ├── Locked         another process has the store           close it, or open read-only
-    │   ├── Poisoned       a sync failed                           close and reopen the store
-    │   ├── Unreachable    the object store does not answer        retry later; it may have happened
-    │   ├── Denied         it refuses our credentials              set them, or their rights
-    │   └── NoBucket       the bucket does not exist               make it, or check the name
-    ├── Closed             this handle is finished                 open a new one
-    │   └── Fenced         a newer writer took over                stop; open again to take it back
-    ├── NewerFormat        written by a newer Strandline           upgrade this installation
-    └── Corrupt            stored bytes are not what we wrote      run ``strandline verify``
+    ├── Invalid                     the request is wrong              fix the call
+    │   ├── UnknownTopic            no such topic                     create it, or check the name
+    │   ├── TooLarge                a record or field over a limit    split it, or raise the limit
+    │   │   └── BatchTooLarge       too many records, none too large  append fewer at once
+    │   ├── PointsRefused           points too old, or in the future  leave out, or drop_refused
+    │   ├── NotInstalled            Java, pyspark or a part missing   install what it names
+    │   ├── NotAStore               the directory is not a store      name another directory
+    │   ├── QueryError              a wrong command (query/)          fix its text at the place
+    │   └── UnsupportedObjectStore  it breaks a rule safety rests on  name another object store
+    ├── Forbidden                   this user may not do that         request the right, or a key
+    ├── NotFound                    there is no such object           read again what named it
+    │   └── UnknownRouter           no such router                    put it, or check the name
+    ├── Conflict                    another writer wrote first        read again, then retry
+    │   ├── TopicExists             exists, configured otherwise      alter it instead
+    │   ├── TopicFull               a cap that rejects is reached     delete records, raise the cap
+    │   ├── ObjectExists            another writer's object           read it, then decide
+    │   ├── RouterCycle             routers would form a cycle        leave a router out
+    │   └── RouterFanIn             the destination has a source      name another destination
+    ├── RecordsLost                 a reader crossed a tombstone      resume after the gap
+    ├── Unavailable                 the disk is failing or busy       retry later
+    │   ├── DiskFull                no space for another write        free space; appends resume
+    │   ├── MemoryPressure          a share of the memory is full     retry later, or enlarge it
+    │   ├── Locked                  another process has the store     close it, or open read-only
+    │   ├── StoreFailed             a sync failed                     close and reopen the store
+    │   ├── ObjectStoreUnreachable  no response after retries         retry: it may have happened
+    │   ├── ObjectStoreDenied       it rejects our credentials        set them, or their rights
+    │   └── BucketNotFound          the bucket does not exist         create it, or check its name
+    ├── Closed                      this handle is finished           open a new one
+    │   └── Fenced                  a newer writer took over          stop; reopen to take it back
+    ├── UnsupportedFormat           written by a newer Strandline     upgrade this installation
+    └── Corrupt                     stored bytes are not ours         run ``strandline verify``
 
 ``code`` is stable: it crosses the wire and appears in docs/guide/errors.md.
 """
@@ -42,11 +43,11 @@ from typing import Any
 
 
 class StrandlineError(Exception):
-    """The root of the tree: catch it to catch everything Strandline raises on purpose."""
+    """The base of the tree: catch it to catch everything Strandline raises on purpose."""
 
     code = "error"
     results: tuple[Any, ...] = ()
-    """Of a BATCH: the results of the commands that were done before one failed."""
+    """Of a BATCH: the results of the commands that were completed before one failed."""
 
 
 class Invalid(StrandlineError):
@@ -58,7 +59,7 @@ class Invalid(StrandlineError):
 class PointsRefused(Invalid):
     """Points are before the floor of a series or too far in the future. Nothing was appended.
 
-    ``refused`` has them: place in the batch from 0, at, and ``"floor"`` or ``"future"``.
+    ``refused`` lists them: position in the batch from 0, at, and ``"floor"`` or ``"future"``.
     """
 
     code = "points_refused"
@@ -82,31 +83,31 @@ class TooLarge(Invalid):
 
 
 class BatchTooLarge(TooLarge):
-    """So many records, or bytes, are too many at once, though no record is. Split the batch."""
+    """The batch exceeds a limit although each record is within it. Split the batch."""
 
     code = "batch_too_large"
 
 
 class NotInstalled(Invalid):
-    """Java, pyspark or another optional part is missing or unfit. Install what the message says."""
+    """Java, pyspark or another optional part is missing or unsuitable. Install what is named."""
 
     code = "not_installed"
 
 
 class NotAStore(Invalid):
-    """The directory holds something that is not a store. Nothing in it was touched."""
+    """The directory contains something that is not a store. Nothing in it was changed."""
 
     code = "not_a_store"
 
 
 class UnfitStore(Invalid):
-    """The object store breaks a rule that safety rests on. Name another one."""
+    """The object store breaks a rule that safety rests on. Name another object store."""
 
     code = "unfit_store"
 
 
 class Forbidden(StrandlineError):
-    """This user may not do that, or has another key. Ask an admin for the right."""
+    """This user may not do that, or has another key. Request the right from an admin."""
 
     code = "forbidden"
 
@@ -127,7 +128,7 @@ class UnknownRouter(NotFound):
 
 
 class Conflict(StrandlineError):
-    """Somebody else wrote first. Read again, then decide."""
+    """Another writer wrote first. Read again, then decide."""
 
     code = "conflict"
 
@@ -151,37 +152,38 @@ class AlreadyThere(Conflict):
 
 
 class RouterCycle(Conflict):
-    """Records would go round in a circle. ``cycle`` has its topics, the first one twice."""
+    """Routers would form a cycle. ``cycle`` has its topics, the first one twice."""
 
     code = "router_cycle"
 
     def __init__(self, cycle: list[str]) -> None:
         super().__init__(
-            f"routers would form a circle ({' > '.join(cycle)}): leave one out, or say allow_cycle"
+            f"routers would form a cycle ({' > '.join(cycle)}): leave one out, or set allow_cycle"
         )
         self.cycle = cycle
 
 
 class RouterFanIn(Conflict):
-    """Another router feeds the destination from another source."""
+    """Another router already forwards into the destination from another source."""
 
     code = "router_fan_in"
 
     def __init__(self, dest: str, router: str, source: str) -> None:
         super().__init__(
-            f"topic {dest!r} is fed from {source!r} by router {router!r}: a topic has one source"
+            f"router {router!r} already feeds topic {dest!r} from {source!r}: "
+            "name another destination"
         )
 
 
 class RecordsLost(StrandlineError):
-    """A reader met records that were lost against its will. Go on after ``gap_to``."""
+    """A reader crossed records that were lost. Resume after ``gap_to``."""
 
     code = "records_lost"
 
     def __init__(self, topic: str, gap_from: int, gap_to: int, reason: str) -> None:
         super().__init__(
             f"records {gap_from} to {gap_to} of topic {topic!r} are gone ({reason}): "
-            f"go on with after={gap_to}"
+            f"resume with after={gap_to}"
         )
         self.gap_from = gap_from
         self.gap_to = gap_to
@@ -195,7 +197,7 @@ class Unavailable(StrandlineError):
 
 
 class DiskFull(Unavailable):
-    """There is no room for another write. Reads and deletes go on; free space to continue."""
+    """There is no space for another write. Reads and deletes still work; free space to resume."""
 
     code = "disk_full"
 
@@ -214,26 +216,26 @@ class Locked(Unavailable):
 
 
 class Poisoned(Unavailable):
-    """A sync failed, so nobody knows what reached the disk. Close and reopen the store."""
+    """A sync failed, so what reached the disk is unknown. Close and reopen the store."""
 
     code = "poisoned"
 
 
 class Unreachable(Unavailable):
-    """The object store did not answer, also not when asked again. A write may have happened: repeat
-    it with the same bytes to find out."""
+    """The object store did not respond after retries. A write may have happened: repeat it with the
+    same bytes to find out."""
 
     code = "unreachable"
 
 
 class Denied(Unavailable):
-    """The object store refuses our credentials, or there are none. Set them, or their rights."""
+    """The object store rejects our credentials, or there are none. Set them, or their rights."""
 
     code = "denied"
 
 
 class NoBucket(Unavailable):
-    """The bucket or container does not exist. Make it, or check its name and region."""
+    """The bucket or container does not exist. Create it, or check its name and region."""
 
     code = "no_bucket"
 
@@ -245,7 +247,7 @@ class Closed(StrandlineError):
 
 
 class Fenced(Closed):
-    """A newer writer has taken over. Stop writing; opening again would take over from it."""
+    """A newer writer has taken over. Stop writing; opening again takes over from it."""
 
     code = "fenced"
 
@@ -283,9 +285,9 @@ class Corrupt(StrandlineError):
         self.last_seq = last_seq
 
 
-def of_another_store(what: str, told: bytes, own: bytes) -> str:
-    """The reason of a Corrupt for a file that is whole, and was written by another store."""
+def of_another_store(what: str, file_id: bytes, store_id: bytes) -> str:
+    """Format the reason of a Corrupt for an intact file that another store has written."""
     return (
-        f"another store's {what} (of store {told.hex()}, and this is store {own.hex()}: put this "
-        "store's own back from a backup, or let `strandline repair` go on without it)"
+        f"another store's {what} (of store {file_id.hex()}, and this is store {store_id.hex()}: "
+        "restore this store's own from a backup, or let `strandline repair` continue without it)"
     )

@@ -1,6 +1,6 @@
-"""The values that cross the public face: a record, the answer to an append, a tombstone.
+"""The values of the public interface: a record, the result of an append, a tombstone.
 
-Names and sizes are checked where a value enters (``topic/``); here are only their rules.
+Sizes are checked when a batch is built (``log/append/batch.py``); the rule for names is here.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import msgspec
 from strandline.errors import Invalid
 
 INTERNAL = "strandline."
-"""How the names of topics begin that the store makes for itself."""
+"""The prefix of the names of topics that the store creates for itself."""
 
 KEY, TAG, NODE, META = 1, 2, 4, 8
-"""The bits by which blocks of records and columns of files name the optional fields."""
+"""The bits that name the optional fields in blocks of records and columns of files."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One fact in a topic."""
+    """One entry of a topic."""
 
     seq: int
     ts: int
@@ -33,7 +33,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch landed. ``deduped`` says that an earlier append with the same key did it."""
+    """The seqs of an appended batch. ``deduped``: an earlier append with the same key wrote it."""
 
     first_seq: int
     last_seq: int
@@ -42,9 +42,9 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 
 
 class Numbered(msgspec.Struct, frozen=True, gc=False):
-    """Given as ``idempotency_key``: a batch that its producer has numbered.
+    """A value of ``idempotency_key``: the number that a producer gives to a batch.
 
-    A topic takes a number once, however much later it comes again, and only in rising order.
+    A topic accepts a number once, however much later it is repeated, and only in rising order.
     """
 
     producer: str
@@ -52,11 +52,11 @@ class Numbered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Records that were lost against the reader's will: never silently skipped.
+    """Reports a gap: records that are lost to the reader. A gap is never skipped silently.
 
-    Reasons: ``cap`` and ``ttl`` (retention), ``mixed`` (both), ``lost`` (a crash took an unsynced
-    tail), ``damaged`` (a repair gave a range up), ``recreated`` (the cursor is above the head),
-    ``source_trim`` (gone from the source before a router forwarded them).
+    Reasons: ``cap`` and ``ttl`` (retention), ``mixed`` (both), ``lost`` (a crash lost an unsynced
+    tail), ``damaged`` (a repair gave up a range), ``recreated`` (the cursor is above the head),
+    ``source_trim`` (removed from the source before a router forwarded them).
     """
 
     gap_from: int
@@ -65,12 +65,12 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def missed(self) -> int:
-        """How many seqs the gap covers: an upper bound of the records that were lost."""
+        """The number of seqs in the gap: an upper bound of the records that were lost."""
         return self.gap_to - self.gap_from + 1
 
 
 def check_topic_name(name: str) -> str:
-    """The name itself when it may name a topic."""
+    """Return the name if it is a valid topic name; raise Invalid otherwise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise Invalid(
             f"{name!r} cannot name a topic: use 1 to 255 of A-Z a-z 0-9 . _ : - and begin with a "

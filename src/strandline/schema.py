@@ -2,26 +2,26 @@
 
 A schema is a map of names to types, both text, so that it goes through every encoding as it is:
 
-    type                          also written                what of JSON fits
+    type                          also written                JSON values of this type
     string                        str, text, varchar          a string
     u64                           uint64                      a whole number from 0 to 2^64 - 1
     i64                           int64, int, integer         a whole number of 64 bits
     f64                           float, double, number       a number
     bool                          boolean                     true, false
     datetime                      timestamp                   a time, see below
-    date                                                      a time, of which the day in UTC counts
+    date                                                      a time, reduced to its day in UTC
     ["EUR","USD"]                                             one of these strings
     T | null                                                  as T, or null
 
-A time is RFC 3339 text with an offset; a day, ``2026-01-02``, which is its first moment in UTC; a
+A time is RFC 3339 text with an offset; a day, ``2026-01-02``, which is its start in UTC; a
 whole number since 1970, in seconds up to 11 digits, milliseconds up to 14, microseconds up to 16
 and nanoseconds up to 19; or another number, in seconds. It is cut to the microsecond, and another
 number is rounded to it.
 
 **Names.** A field is a word of any script: letters, marks, digits and ``_``, at most 128. It begins
 with a letter, or with one ``_`` and a letter. No field begins with two ``_``, so such names are
-free for columns of our own. Engines do not distinguish capital letters from small ones, so two
-fields must differ by more than that (``name_key``).
+free for system columns. Engines do not distinguish capital letters from small ones, so two fields
+must differ by more than that (``name_key``).
 
 A table has system columns besides the fields: ``TABLE_COLUMNS`` of an event table,
 ``RECORD_COLUMNS`` of the records of a topic. A field may have the name of one of them:
@@ -30,8 +30,8 @@ A table has system columns besides the fields: ``TABLE_COLUMNS`` of an event tab
     in event tables   of QUERY, SQL and Spark the field keeps its name, and the system column is
                       ``__seq``; see ``shown_columns``
 
-Whether a field may be absent is for whoever checks records on their way in, which nobody does yet.
-Here it is part of the type and changes nothing.
+Whether a field may be absent (``| null``) is part of the type. Records are not checked against it
+when they are appended, so it changes nothing yet.
 """
 
 from __future__ import annotations
@@ -68,21 +68,21 @@ _KINDS: dict[str, KindName] = {
     **dict.fromkeys(("datetime", "timestamp"), "datetime"),
     "date": "date",
 }
-_TYPES_TOLD = 'string, u64, i64, f64, bool, datetime, date, ["a","b"], or one of them with | null'
+_TYPES_TEXT = 'string, u64, i64, f64, bool, datetime, date, ["a","b"], or one of them with | null'
 _OR_NULL = re.compile(r"(.*?)\s*\|\s*null", re.DOTALL | re.IGNORECASE)
 
 
 class Kind(NamedTuple):
-    """A type, read."""
+    """A parsed type."""
 
     name: KindName
     variants: tuple[str, ...] = ()
-    """Of an enum."""
+    """The values of an enum."""
     optional: bool = False
 
     def __str__(self) -> str:
-        told = msgspec.json.encode(self.variants).decode() if self.variants else self.name
-        return f"{told} | null" if self.optional else told
+        text = msgspec.json.encode(self.variants).decode() if self.variants else self.name
+        return f"{text} | null" if self.optional else text
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -103,26 +103,26 @@ NO_SCHEMA = Schema()
 
 
 def column_of(field: str, own: Collection[str] = TABLE_COLUMNS) -> str:
-    """The column of a field in files with these system columns."""
+    """The name of a field's column in files with these system columns."""
     return f"{FIELD_PREFIX}{field}" if name_key(field) in own else field
 
 
 def field_of(column: str) -> str:
-    """The field that a column of a file has; a system column is itself."""
+    """The field that a column of a file contains; a system column returns itself."""
     return column.removeprefix(FIELD_PREFIX)
 
 
 def shown_columns(schema: Schema) -> dict[str, str]:
     """The columns of an event table in files, in their order, each with its name in results."""
-    taken = set(map(name_key, schema.fields))
-    own = {name: f"{SYSTEM_PREFIX}{name}" if name in taken else name for name in TABLE_COLUMNS}
+    used = set(map(name_key, schema.fields))
+    own = {name: f"{SYSTEM_PREFIX}{name}" if name in used else name for name in TABLE_COLUMNS}
     return own | {column_of(field): field for field in schema.fields}
 
 
 @functools.lru_cache(4096)
 def name_key(name: str) -> str:
-    """The same for two names that an engine may take for one: DuckDB compares small letters, Spark
-    both small and capital ones, each letter by itself."""
+    """A key that is equal for two names that an engine may treat as one: DuckDB compares
+    lower-case letters, Spark both lower-case and upper-case ones, each letter by itself."""
     return "".join(map(_letter, name))
 
 
@@ -133,34 +133,34 @@ def _letter(letter: str) -> str:
 
 @functools.lru_cache(1024)
 def kind_of(text: str, field: str) -> Kind:
-    """A type as it is written; an error names the field."""
+    """Parse a type; ``field`` names the field in an error."""
     optional = _OR_NULL.fullmatch(text.strip())
-    told = optional[1] if optional else text.strip()
-    if told.startswith("["):
-        return Kind("enum", _variants(told, field), optional is not None)
-    name = _KINDS.get(told.lower())
+    base = optional[1] if optional else text.strip()
+    if base.startswith("["):
+        return Kind("enum", _variants(base, field), optional is not None)
+    name = _KINDS.get(base.lower())
     if name is None:
-        raise Invalid(f"schema field {field!r} has no type {text!r}: types are {_TYPES_TOLD}")
+        raise Invalid(f"schema field {field!r} has no type {text!r}: types are {_TYPES_TEXT}")
     return Kind(name, (), optional is not None)
 
 
-def checked_fields(given: object) -> dict[str, str]:
-    """The fields that were given, each type in its one way to be written, or a clear error.
+def checked_fields(declared: object) -> dict[str, str]:
+    """Check and normalize the fields of a schema: each type in its canonical spelling.
 
-    A list of strings is an enum, too.
+    A list of strings is an enum, too. Raises Invalid.
     """
-    if not isinstance(given, Mapping):
-        raise Invalid(f"schema is a map of fields to types, not {type(given).__name__}")
-    if len(given) > FIELDS_MAX:
-        raise Invalid(f"a schema has at most {FIELDS_MAX} fields, not {len(given)}")
+    if not isinstance(declared, Mapping):
+        raise Invalid(f"schema is a map of fields to types, not {type(declared).__name__}")
+    if len(declared) > FIELDS_MAX:
+        raise Invalid(f"a schema has at most {FIELDS_MAX} fields, not {len(declared)}")
     fields: dict[str, str] = {}
     known: dict[str, str] = {}
-    for name, told in given.items():
+    for name, declared_type in declared.items():
         _check_name(name)
         other = known.setdefault(name_key(name), name)
         if other != name:
             raise Invalid(f"schema fields {other!r} and {name!r} differ by capital letters alone")
-        fields[name] = str(kind_of(_type_text(told, name), name))
+        fields[name] = str(kind_of(_type_text(declared_type, name), name))
     size = len(msgspec.json.encode(fields))
     if size > SIZE_MAX:
         raise Invalid(f"a schema has at most {SIZE_MAX} bytes as JSON, not {size}")
@@ -176,22 +176,22 @@ def _check_name(name: object) -> None:
         )
 
 
-def _type_text(told: object, field: str) -> str:
-    if isinstance(told, (list, tuple)) and all(isinstance(each, str) for each in told):
-        return msgspec.json.encode(told).decode()
-    if not isinstance(told, str):
-        raise Invalid(f"the type of schema field {field!r} is text: {_TYPES_TOLD}")
-    return told
+def _type_text(declared: object, field: str) -> str:
+    if isinstance(declared, (list, tuple)) and all(isinstance(each, str) for each in declared):
+        return msgspec.json.encode(declared).decode()
+    if not isinstance(declared, str):
+        raise Invalid(f"the type of schema field {field!r} is text: {_TYPES_TEXT}")
+    return declared
 
 
 def _variants(text: str, field: str) -> tuple[str, ...]:
     try:
-        found = msgspec.json.decode(text, type=tuple[str, ...])
+        values = msgspec.json.decode(text, type=tuple[str, ...])
     except (msgspec.MsgspecError, ValueError) as error:
         raise Invalid(f'schema field {field!r}: an enum is written ["a","b"]') from error
-    if not 1 <= len(found) <= VARIANTS_MAX or len(set(found)) < len(found) or "" in found:
+    if not 1 <= len(values) <= VARIANTS_MAX or len(set(values)) < len(values) or "" in values:
         raise Invalid(
             f"schema field {field!r}: an enum has 1 to {VARIANTS_MAX} strings, none of them empty "
             "or twice"
         )
-    return found
+    return values

@@ -1,8 +1,8 @@
-"""Opens a store, wires its parts, starts and stops its jobs. Rules live with their nouns.
+"""Opens a store, connects its parts, starts and stops its jobs. Rules are in other modules.
 
-Opening for writing: lock, identity, recovery (``log/recovery/recover.py``), fix-ups after the last
+Opening for writing: lock, identity, recovery (``log/recovery/recover.py``), repairs after the last
 writer (``log/recovery/after_recovery.py``), a new term, the jobs. Closing is the reverse: stop the
-jobs, flush what waits in memory, sync, say so on the log, release the lock.
+jobs, flush what waits in memory, sync, put a clean close on the log, release the lock.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _INBOX_S = 0.1
 class Store(Doors):
     """An opened data directory. Safe from many threads; use it as a context manager."""
 
-    _found: Recovered
+    _state: Recovered
 
     def __init__(
         self,
@@ -103,10 +103,10 @@ class Store(Doors):
         self._closing = threading.Lock()
         self._checkpointing = threading.Lock()
         self._jobs: list[Job] = []
-        self._deaths: list[str] = []
+        self._failures: list[str] = []
         self._shards: list[Shard] = []
         self._routers = make_routers(
-            self._base, self, lambda: self._found.catalog, readonly=readonly
+            self._base, self, lambda: self._state.catalog, readonly=readonly
         )
         self._opened = ExitStack()
         self._opened.callback(self._lake.close)
@@ -117,7 +117,7 @@ class Store(Doors):
                 self._open_for_writing(progress, start_jobs=start_jobs)
         except BaseException as error:
             self._closed = True
-            self._opened.close()  # as a killed process would: without a word on the log
+            self._opened.close()  # as a killed process would: nothing is written to the log
             if isinstance(error, (OSError, MemoryError)):
                 raise as_unavailable(error, f"the store {self.path}", "opened") from error
             raise
@@ -130,19 +130,19 @@ class Store(Doors):
 
     @property
     def id(self) -> str:
-        """Which store this is, in hex: the same for every opening."""
-        return self._found.store_id.hex()
+        """The identity of this store, in hex: the same for every opening."""
+        return self._state.store_id.hex()
 
     def topic(self, name: str, **options: object) -> Topic:
-        """The topic of this name, made with these options if there is none."""
+        """The topic of this name, created with these options if there is none."""
         self._check()
-        state = self._found.catalog.find(name)
+        state = self._state.catalog.find(name)
         if state is None:
             if self.readonly:
-                state = self._found.catalog.get(name)
+                state = self._state.catalog.get(name)
             else:
                 config = topic_config(TopicConfig(), options)
-                state = self._found.catalog.create(name, config, exist_ok=True)
+                state = self._state.catalog.create(name, config, exist_ok=True)
         elif options and topic_config(state.config, options) != state.config:
             raise Invalid(
                 f"topic {name!r} has other options than given: use alter() to change them"
@@ -150,16 +150,16 @@ class Store(Doors):
         return self._handle(state)
 
     def has_topic(self, topic_id: int) -> bool:
-        """Whether a topic of this id is there."""
-        return self._found.catalog.by_id(topic_id) is not None
+        """Whether a topic of this id exists."""
+        return self._state.catalog.by_id(topic_id) is not None
 
     def totals(self) -> Totals:
-        """What all topics hold together."""
+        """Counts and sizes of all topics together."""
         self._check()
-        return totals_of(self._found.catalog.states())
+        return totals_of(self._state.catalog.states())
 
     def set_aside(self) -> list[str]:
-        """Files that an opening or a repair took out of use, and that are still there."""
+        """Files that an opening or a repair took out of use and that still exist."""
         self._check()
         return self._layout.set_aside(self._disk)
 
@@ -168,27 +168,27 @@ class Store(Doors):
         return [shard.numbers() for shard in self._shards]
 
     def topic_count(self, *, internal: bool = True) -> int:
-        """How many topics there are, with or without the store's own (``strandline.*``)."""
-        return self._found.catalog.count(internal=internal)
+        """The number of topics, with or without the store's own (``strandline.*``)."""
+        return self._state.catalog.count(internal=internal)
 
     def create_topic(self, name: str, **options: object) -> Topic:
-        """A new topic; TopicExists when the name is taken."""
+        """Create a topic; TopicExists when the name is taken."""
         self._check_writable()
         config = topic_config(TopicConfig(), options)
-        return self._handle(self._found.catalog.create(name, config, exist_ok=False))
+        return self._handle(self._state.catalog.create(name, config, exist_ok=False))
 
     def existing_topic(self, name: str) -> Topic:
         """The topic of this name; UnknownTopic when there is none."""
         self._check()
-        return self._handle(self._found.catalog.get(name))
+        return self._handle(self._state.catalog.get(name))
 
     def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
         """Delete a topic with all its records; False when there is none."""
         self._check_writable()
-        # First what belongs to its views: it must not meet another topic of the name.
+        # Companion topics of its views first: a new topic of this name must not find them.
         for companion in self._views.companions(name, if_empty=if_empty):
-            self._found.catalog.drop(companion, if_empty=False)
-        dropped = self._found.catalog.drop(name, if_empty=if_empty)
+            self._state.catalog.drop(companion, if_empty=False)
+        dropped = self._state.catalog.drop(name, if_empty=if_empty)
         self._routers.forget_topic(name)
         self._views.shelf.forget_dropped()
         return dropped
@@ -198,21 +198,21 @@ class Store(Doors):
         self._check()
         if not isinstance(prefix, str):
             raise Invalid(f"prefix is text, not {type(prefix).__name__}")
-        return self._found.catalog.names(prefix)
+        return self._state.catalog.names(prefix)
 
     def tap_topics(self, gate: Gate) -> None:
-        """Have a gate released once, when the next topic is made. Never blocks."""
-        self._found.catalog.waiters.append(gate)
+        """Release a gate once, when the next topic is created. Never blocks."""
+        self._state.catalog.waiters.append(gate)
 
     @property
     def committers(self) -> list[Committer]:
-        """What makes the shards durable, for who watches how much waits for it."""
+        """The committers of the shards, for measuring how much waits for durability."""
         return [shard.committer for shard in self._shards]
 
     def newer_topics(self, topic_id: int) -> list[Topic]:
-        """Topics that were made after the one of this id, newest first."""
+        """Topics that were created after the one of this id, newest first."""
         self._check()
-        return [self._handle(state) for state in self._found.catalog.newer(topic_id)]
+        return [self._handle(state) for state in self._state.catalog.newer(topic_id)]
 
     def checkpoint(self) -> None:
         """Move everything in the log into segments now, seal what is worth it, save views."""
@@ -225,7 +225,7 @@ class Store(Doors):
 
     @property
     def lake_objects(self) -> Objects:
-        """Where the lake is, for pipelines."""
+        """The object store of the lake, for pipelines."""
         return self._objects
 
     def relocate(self, progress: Progress = silent) -> None:
@@ -235,30 +235,30 @@ class Store(Doors):
             self._relocator.run_once(progress)
 
     def sweep(self, *, orphans: bool = False) -> dict[str, Swept]:
-        """Delete from the lake what has been out of use long enough; what was done, by topic.
+        """Delete from the lake what has been unused for the grace period; the result by topic.
 
-        With ``orphans`` also look for objects that no manifest names, which takes a listing.
+        With ``orphans`` also delete objects that no manifest names, which takes a listing.
         """
         self._check_writable()
         with telling("the lake"):
             return self._relocator.sweep(orphans=orphans)
 
     def scrub(self) -> ScrubProgress:
-        """Check every segment and lake file now, mend what can be mended; what was found."""
+        """Check every segment and lake file now, repair what can be; return the findings."""
         self._check_writable()
         with telling("a check of all files"):
             return self._scrubber.run_all()
 
     def take_deliveries(self) -> int:
-        """Take what Spark and others have delivered or handed over now; how many of both."""
+        """Ingest all pending deliveries and view handoffs now; return how many of both."""
         self._check_writable()
         with telling("the inbox"):
-            taken = self._inbox.run_once() + self._adopting.run_once()
+            count = self._inbox.run_once() + self._handoff_job.run_once()
             self._checkpoint_if_due()
-            return taken
+            return count
 
     def backup(self, to: Place, *, progress: Progress = silent) -> BackupInfo:
-        """Back the store up into a folder or object store, while appends go on.
+        """Back the store up into a folder or object store, while appends continue.
 
         Everything appended before the call is in it. What an earlier backup has is not copied.
         """
@@ -270,38 +270,38 @@ class Store(Doors):
             return backups.take(self.path, lake=self._objects, progress=progress, reach=reach)
 
     def sync(self) -> None:
-        """Make everything appended so far durable, whatever its class."""
+        """Make everything appended so far durable, whatever its durability setting."""
         self._check_writable()
         for shard in self._shards:
             shard.flush()
             shard.committer.sync_now()
 
     def refresh(self) -> None:
-        """Read-only: see what the writer has done since. Handles stay valid."""
+        """Read-only: load what the writer has done since. Handles stay valid."""
         if not self.readonly:
             raise Invalid("refresh is for a store that is open read-only")
         self._check()
-        old, self._found = self._found, self._recover(self._found.store_id, silent)
+        old, self._state = self._state, self._recover(self._state.store_id, silent)
         for state in old.catalog.states():
-            self._found.catalog.hand_over(state)
+            self._state.catalog.hand_over(state)
         old.close()
 
     def health(self) -> Health:
-        """How the store is doing, at this moment."""
+        """The health of the store now."""
         writing = None if self.readonly else (self._space, self._scrubber, self._complaints)
         stand_ins = dict(self._lake.stand_ins)
-        states = [shard.writer.failure or shard.writer.refusal for shard in self._shards]
-        deaths = [*self._deaths, *dict.fromkeys(str(state) for state in states if state)]
-        return health_of(self._found, stand_ins, self._jobs, deaths, writing, closed=self._closed)
+        errors = [shard.writer.failure or shard.writer.refusal for shard in self._shards]
+        failures = [*self._failures, *dict.fromkeys(str(error) for error in errors if error)]
+        return health_of(self._state, stand_ins, self._jobs, failures, writing, closed=self._closed)
 
     def _complaints(self) -> list[str]:
-        complaints = self._inbox.complaints() + self._adopting.complaints()
+        complaints = self._inbox.complaints() + self._handoff_job.complaints()
         return complaints + self._routers.complaints() + self._views.shelf.complaints
 
     def close(self) -> None:
-        """Flush, sync, and release the store. Closing twice is fine."""
+        """Flush, sync, and release the store. A second call does nothing."""
         for shard in self._shards:
-            shard.committer.refuse_reentry()  # before anything is stopped that the step may need
+            shard.committer.refuse_reentry()  # before stopping anything that the step may need
         with self._closing:
             if self._closed:
                 return
@@ -313,7 +313,7 @@ class Store(Doors):
             self._opened.close()
 
     def forked(self) -> None:
-        """In a forked child: this store belongs to the parent."""
+        """In a forked child: make this copy unusable, because the parent owns the store."""
         self._forked = True
         for shard in self._shards:
             shard.forked()
@@ -328,8 +328,8 @@ class Store(Doors):
         self._opened.callback(self._lock.release)
         shards = self._settings.wal.shards
         store_id = system_file.ensure(disk, self.path, self._clock.now_us(), shards=shards)
-        self._found = self._recover(store_id, progress)
-        self._opened.callback(self._close_found)
+        self._state = self._recover(store_id, progress)
+        self._opened.callback(self._close_state)
         self._wire()
         system_file.note_shards(disk, self.path, shards)
         process.tell_when_forked(self)
@@ -340,55 +340,55 @@ class Store(Doors):
 
     def _open_for_reading(self, progress: Progress) -> None:
         store_id = system_file.read(self._disk, self.path)
-        self._found = self._recover(store_id, progress)
-        self._opened.callback(self._close_found)
-        trash = self._found.catalog.lake_trash
+        self._state = self._recover(store_id, progress)
+        self._opened.callback(self._close_state)
+        trash = self._state.catalog.lake_trash
         self._views = make_views(self._base, self, None, store_id=store_id, trash=trash)
         self._opened.callback(self._views.shelf.abandon)
 
     def _recover(self, store_id: bytes, progress: Progress) -> Recovered:
-        walk = recover_beside_writer if self.readonly else recover
+        recovery = recover_beside_writer if self.readonly else recover
         disk, layout, settings = self._disk, self._layout, self._settings
-        return walk(disk, layout, store_id, settings, progress=progress, lake=self._lake)
+        return recovery(disk, layout, store_id, settings, progress=progress, lake=self._lake)
 
-    def _close_found(self) -> None:
-        self._found.close()
+    def _close_state(self) -> None:
+        self._state.close()
 
     def _wire(self) -> None:
-        found, layout, disk = self._found, self._layout, self._disk
+        state, layout, disk = self._state, self._layout, self._disk
         wal = self._settings.wal
         if not 1 <= wal.shards <= SHARDS_MAX:
             raise Invalid(f"wal.shards is 1 to {SHARDS_MAX}, not {wal.shards}")
         for directory in (layout.meta, *(layout.shard(number) for number in range(wal.shards))):
             disk.make_dirs(directory)
-        for log in found.logs.values():
+        for log in state.logs.values():
             after_recovery.secure_tail(disk, log)
             after_recovery.set_aside_cut_files(disk, log)
         self._shards = [
-            Shard(make_writer(self._base, found, number)) for number in range(wal.shards)
+            Shard(make_writer(self._base, state, number)) for number in range(wal.shards)
         ]
         for shard in self._shards:
             self._opened.callback(shard.writer.close)
-        found.catalog.attach(self._shards)
+        state.catalog.attach(self._shards)
         segment = self._settings.segment
         pins = Pins(disk, layout.pins)
-        self._roots = roots = make_roots(self._base, found, pins)
+        self._checkpoints = roots = make_roots(self._base, state, pins)
         self._checkpointer = Checkpointer(
             disk,
             self._clock,
-            found.catalog,
-            found.library,
+            state.catalog,
+            state.library,
             roots,
             segment,
             shard_directory=layout.shard,
-            old_shards=[number for number in found.logs if number >= wal.shards],
+            old_shards=[number for number in state.logs if number >= wal.shards],
         )
         self._sealer = Sealer(
-            self._clock, found.catalog, found.library, roots, self._checkpointer, segment
+            self._clock, state.catalog, state.library, roots, self._checkpointer, segment
         )
-        intake, self._relocator, self._scrubber = wire_lake(
+        writer, self._relocator, self._scrubber = wire_lake(
             self._base,
-            found,
+            state,
             self._sealer,
             pins=pins,
             reader=self._reader,
@@ -396,14 +396,14 @@ class Store(Doors):
         )
         self._inbox = make_inbox(self._base, self, self.id)
         self._opened.callback(self._inbox.close)
-        trash = found.catalog.lake_trash
-        self._views = make_views(self._base, self, intake, store_id=found.store_id, trash=trash)
+        trash = state.catalog.lake_trash
+        self._views = make_views(self._base, self, writer, store_id=state.store_id, trash=trash)
         self._opened.callback(self._views.shelf.abandon)
-        self._adopting = make_adopting(self._base, self._views, self.id, self.relocate)
+        self._handoff_job = make_adopting(self._base, self._views, self.id, self.relocate)
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
         self._space.make_room()
-        after_recovery.quarantine_orphans(disk, layout, roots, found)
-        after_recovery.declare_lost_tails(found, self._shards)
+        after_recovery.quarantine_orphans(disk, layout, roots, state)
+        after_recovery.declare_lost_tails(state, self._shards)
         self._routers.load()
         self._make_jobs()
 
@@ -413,16 +413,16 @@ class Store(Doors):
             name = f"sync-{shard.number}"
             self._add_job(name, shard.run_once, interval_s, shard.committer.kick, shard)
         for shard in self._shards:
-            prepare, wanted = shard.writer.prepare_spares, shard.writer.spare_wanted
-            self._add_job(f"prepare-{shard.number}", prepare, _TICK_S, wanted)
+            prepare, kick = shard.writer.prepare_spares, shard.writer.spare_wanted
+            self._add_job(f"prepare-{shard.number}", prepare, _TICK_S, kick)
         self._add_job("checkpoint", self._checkpoint_if_due, _TICK_S)
         self._add_job("relocate", self._relocate_if_possible, self._settings.lake.interval_s)
-        retain = partial(enforce_all, self._found.catalog, self._reader, self._clock)
+        retain = partial(enforce_all, self._state.catalog, self._reader, self._clock)
         self._add_job("retention", retain, _TICK_S)
         self._add_job("space", self._space.run_once, _TICK_S)
         self._add_job("scrub", self._scrubber.run_once, _TICK_S)
         self._add_job("inbox", self._inbox.run_once, _INBOX_S)
-        self._add_job("adopt", self._adopting.run_once, _TICK_S)
+        self._add_job("adopt", self._handoff_job.run_once, _TICK_S)
         self._add_job("routers", self._routers.run_job, ROUTERS_S, self._routers.kick)
         self._add_job("views", self._views.shelf.run_once, _TICK_S)
 
@@ -440,8 +440,8 @@ class Store(Doors):
         self._jobs.append(job)
 
     def _on_death(self, syncs: Shard | None, reason: str) -> None:
-        """A job died: health is red, and nobody may go on waiting for what it would have synced."""
-        self._deaths.append(reason)
+        """Report a dead job in health, and fail the waiters for what it would have synced."""
+        self._failures.append(reason)
         if syncs is not None:
             syncs.writer.poison(reason)
             syncs.committer.fail_waiters()
@@ -454,26 +454,26 @@ class Store(Doors):
                     self._sealer.run_once()
 
     def _relocate_if_possible(self) -> None:
-        if self._space.level != "hard":  # the spool needs room; the lake may be on the same disk
+        if self._space.level != "hard":  # the spool needs space; the lake may be on the same disk
             self._relocator.run_once()
 
     def _close_writing(self) -> None:
         syncing = self._jobs[: len(self._shards)]
         for job in self._jobs[len(self._shards) :]:
             job.stop()
-        self._close_doors()
-        with self._checkpointing:  # a job that did not stop in time writes no root any more
-            self._roots.close()
+        self._close_views()
+        with self._checkpointing:  # a job that did not stop in time writes no more checkpoints
+            self._checkpoints.close()
         try:
             for shard in self._shards:
-                end_shard(shard, self._found.catalog)
-            # Of shards that are no longer used too: the last word of the log may be theirs.
-            synced = {number: log.end_lsn for number, log in self._found.logs.items()}
+                end_shard(shard, self._state.catalog)
+            # Also of shards that are no longer used: their log may end last.
+            synced = {number: log.end_lsn for number, log in self._state.logs.items()}
             synced |= {shard.number: shard.committer.synced for shard in self._shards}
             self._layout.write_closed(self._disk, synced)
         except PASSING as error:
             # The store is released either way; what was acknowledged is on the log.
-            self._deaths.append(f"closing: {error}")
+            self._failures.append(f"closing: {error}")
         finally:
             for shard in self._shards:
                 shard.writer.close()
@@ -481,12 +481,12 @@ class Store(Doors):
                 job.stop()
 
     def _handle(self, state: TopicState) -> Topic:
-        shard = None if self.readonly else self._found.catalog.shard_of(state)
+        shard = None if self.readonly else self._state.catalog.shard_of(state)
         return Topic(state, shard, self._reader, self._clock, self._settings.limits, self.queue)
 
     def _reader(self) -> Reader:
         self._check()
-        return self._found.reader()
+        return self._state.reader()
 
     def _check(self) -> None:
         if self._forked:

@@ -1,6 +1,6 @@
-"""How users get at the shapes of a store's topics: views, groups, tables, questions. No rules.
+"""The views, consumer groups, routers and queries of a store. No rules.
 
-Most processes never use them: what is behind a door is loaded when somebody opens it
+Most processes never use them: a view's module is imported when the view is first opened
 (``views/lazy.py``).
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Doors(ABC):
-    """What a store shows besides its topics. Safe from many threads."""
+    """The objects that a store offers besides its topics. Safe from many threads."""
 
     _views: Views
     _routers: Routers
@@ -41,47 +41,47 @@ class Doors(ABC):
 
     @abstractmethod
     def _check(self) -> None:
-        """Raise when the store is closed."""
+        """Raise Closed when the store is closed."""
 
     @abstractmethod
     def _check_writable(self) -> None:
-        """Raise when the store is closed or open read-only."""
+        """Raise Closed when the store is closed, Invalid when it is open read-only."""
 
     def kv(self, name: str, **options: object) -> Kv:
-        """The key-value map over a topic's keys, made with these options if there is none."""
-        found: Kv = self._views.open("kv", name, options)
-        return found
+        """The key-value map over a topic's keys, created with these options if there is none."""
+        view: Kv = self._views.open("kv", name, options)
+        return view
 
     def queue(self, name: str, **options: object) -> Queue:
-        """The work queue whose jobs are a topic's records, made if there is none."""
-        found: Queue = self._views.open("queue", name, options)
-        return found
+        """The work queue whose jobs are a topic's records, created if there is none."""
+        view: Queue = self._views.open("queue", name, options)
+        return view
 
     def series(self, name: str, **options: object) -> Series:
-        """A topic's records by source and time, made if there is none."""
-        found: Series = self._views.open("series", name, options)
-        return found
+        """A topic's records by source and time, created if there is none."""
+        view: Series = self._views.open("series", name, options)
+        return view
 
     def metrics(self, name: str, **options: object) -> Metrics:
-        """Measurements with tags and numeric fields, in a topic, made if there is none."""
-        found: Metrics = self._views.open("metrics", name, options)
-        return found
+        """Measurements with tags and numeric fields, in a topic, created if there is none."""
+        view: Metrics = self._views.open("metrics", name, options)
+        return view
 
     def table(self, name: str, **options: object) -> Table:
-        """A topic's records as an event table, made with these options if there is none."""
-        found: Table = self._views.open("table", name, options)
-        return found
+        """A topic's records as an event table, created with these options if there is none."""
+        view: Table = self._views.open("table", name, options)
+        return view
 
     def group(self, topic: str, name: str, **options: object) -> Group:
-        """The consumer group of this name on a topic, made with these options."""
+        """The consumer group of this name on a topic, created with these options."""
         self._check_writable()
         return self.groups.open(topic, name, options)
 
     @cached_property
     def groups(self) -> Groups:
         """The consumer groups of all topics."""
-        found: Groups = load_groups()(self, self.kv, self._clock)
-        return found
+        groups: Groups = load_groups()(self, self.kv, self._clock)
+        return groups
 
     @property
     def views(self) -> Views:
@@ -91,29 +91,29 @@ class Doors(ABC):
 
     @property
     def routers(self) -> Routers:
-        """What forwards records from topic to topic: docs/guide/routers.md."""
+        """The routers, which forward records from topic to topic: docs/guide/routers.md."""
         self._check()
         return self._routers
 
     def rebuild(self, kind: str, name: str) -> None:
-        """Throw the state of a view away and fold the log again."""
+        """Discard the state of a view and fold the log again."""
         self._check_writable()
         self._views.rebuild(kind, name)
 
     @cached_property
     def questions(self) -> Questions:
-        """The command language, remembered queries, users and SQL."""
-        found: Questions = load_questions()(
+        """The query language, materialized queries, users and SQL."""
+        questions: Questions = load_questions()(
             self,
             self._clock,
             self._disk.random_id,
             self._settings.query,
             record_bytes_max=self._settings.limits.record_bytes_max,
         )
-        return found
+        return questions
 
     def run(self, command: str) -> Result:
-        """Do what a command says: docs/guide/queries.md."""
+        """Run a command of the query language: docs/guide/queries.md."""
         self._check()
         return self.questions.run(command)
 
@@ -124,11 +124,11 @@ class Doors(ABC):
         as_of: object = None,
         params: Mapping[str, Any] | list[Any] | None = None,
     ) -> Result:
-        """Ask a SELECT over topics, views and tables, all at one moment: docs/guide/sql.md."""
+        """Run a SELECT over topics, views and tables, all at one position: docs/guide/sql.md."""
         self._check()
         return self.questions.sql(text, as_of=as_of, params=params)
 
-    def _close_doors(self) -> None:
+    def _close_views(self) -> None:
         self._routers.close()
         if "groups" in vars(self):
             self.groups.close()

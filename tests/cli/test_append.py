@@ -181,5 +181,5 @@ def test_a_line_that_is_no_record_is_named_and_none_of_its_batch_is_appended(
     answer = command("append", "t", "--ndjson", "-f", str(tmp_path / "lines"))
 
     assert answer.code == 2
-    assert "line 2 is no record" in answer.err
+    assert "line 2 is not a record" in answer.err
     assert command("topic", "info", "t", "--output", "json").json["head_seq"] == 0

@@ -80,7 +80,7 @@ def test_what_is_damaged_is_told_with_its_own_exit_code(command, place):
     assert answer.code == DAMAGED
     assert name in answer.out
     assert answer.err.count("\n") == 2
-    assert "take a new backup" in answer.err
+    assert "create a new backup" in answer.err
     assert command("backup", "verify", "--quick", "--from", place).code == 0
 
 
@@ -91,7 +91,7 @@ def test_a_moment_that_nobody_has_is_one_line_and_a_hint(command, place, target)
     answer = command("restore", "--from", place, "--to", target, "--at", "2020-01-01")
 
     assert answer.code == WRONG_USE
-    assert "no backup has the moment 2020-01-01T00:00:00.000000Z: the nearest are" in answer.err
+    assert "no backup covers 2020-01-01T00:00:00.000000Z: the nearest times are" in answer.err
     assert f"hint: `strandline backup list --from {place}`" in answer.err
     assert not os.path.exists(target)
 
@@ -103,7 +103,7 @@ def test_a_moment_that_is_none_is_told(command, place, target):
     answer = command("restore", "--from", place, "--to", target, "--at", "yesterday")
 
     assert answer.code == WRONG_USE
-    assert "'yesterday' is no moment" in answer.err
+    assert "'yesterday' is not a restore point" in answer.err
 
 
 def test_a_directory_that_is_not_empty_is_refused(command, place, data_dir):

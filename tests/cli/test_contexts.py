@@ -88,7 +88,7 @@ def test_two_places_at_once_are_refused(command: Command, monkeypatch: pytest.Mo
     flag = command("topic", "ls", "--store", "a")
 
     assert flags.code == variables.code == 2
-    assert "--store and --url both say where to work" in flags.err
+    assert "--store and --url both name a target" in flags.err
     assert "STRANDLINE_STORE and STRANDLINE_URL both" in variables.err
     assert "a is not a store" in flag.err
 
@@ -161,14 +161,14 @@ def test_a_kept_token_is_in_the_file(free: Command, data_dir: str, tmp_path):
         (["context", "add", "shop", "--store", "x"], "already", "--replace"),
         (["context", "add", "x"], "a directory or a server", ""),
         (["context", "add", "x", "--store", "a", "--url", "http://b"], "a directory or a", ""),
-        (["context", "add", "a b", "--store", "x"], "no name of a context", ""),
-        (["context", "add", "x", "--url", "ftp://b"], "names no server", ""),
-        (["context", "add", "x", "--url", "http://u:p@b"], "does not belong into the URL", ""),
+        (["context", "add", "a b", "--store", "x"], "not a valid context name", ""),
+        (["context", "add", "x", "--url", "ftp://b"], "is not the URL of a server", ""),
+        (["context", "add", "x", "--url", "http://u:p@b"], "must not contain a token", ""),
         (["context", "add", "x", "--store", "a", "--token-env", "T"], "needs no token", ""),
-        (["context", "show"], "no context is used", "context use"),
+        (["context", "show"], "there is no current context", "context use"),
         (["context", "lss"], "unknown command", "did you mean"),
         (["read", "t", "--context", "shpo"], "there is no context 'shpo'", "'shop'"),
-        (["read", "t", "--url", "s3://b"], "names no server", "--lake-url"),
+        (["read", "t", "--url", "s3://b"], "is not the URL of a server", "--lake-url"),
         (["read", "t", "--url", "http://h", "--token-file", "/none"], "cannot read the token", ""),
         (["read", "t", "--store", "x", "--token-file", "f"], "is for a server", ""),
     ],
@@ -195,14 +195,14 @@ def test_a_damaged_file_is_told_and_left_alone(free: Command, data_dir: str):
     answer = free("context", "ls")
 
     assert answer.code == 2
-    assert "no file of contexts" in answer.err
+    assert "is not a file of contexts" in answer.err
     assert Path(path).read_text() == '{"current": '
 
 
 def test_what_needs_the_files_says_so_of_a_server():
     target = Target(url="http://127.0.0.1:1")
 
-    with pytest.raises(Invalid, match="works with the files") as caught:
+    with pytest.raises(Invalid, match="reads the files") as caught:
         _ = target.store
 
     assert "--store DIR" in caught.value.__notes__[0]

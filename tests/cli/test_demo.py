@@ -29,13 +29,13 @@ def test_the_quick_demo_ends_well_and_leaves_only_the_store_that_was_named(tmp_p
     again = _demo(tmp_path, "--quick", "--store", path)
 
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "Every check held" in answer.stdout
+    assert "All checks passed" in answer.stdout
     assert [line for line in answer.stderr.splitlines() if line not in NOISE] == []
-    assert "kept fresh by a pipeline beside (embedded)" in answer.stdout
-    assert ("kept fresh by a pipeline beside (spark)" in answer.stdout) != (
-        "left out" in answer.stdout
+    assert "refreshes a materialized query (embedded)" in answer.stdout
+    assert ("refreshes a materialized query (spark)" in answer.stdout) != (
+        "skipped" in answer.stdout
     )
-    drawn = [] if "left out" in answer.stdout else ["sales.png"]
+    drawn = [] if "skipped" in answer.stdout else ["sales.png"]
     assert sorted(os.listdir(tmp_path)) == ["kept", *drawn]
     for path_drawn in drawn:
         assert (tmp_path / path_drawn).read_bytes().startswith(b"\x89PNG")

@@ -96,7 +96,7 @@ def test_a_server_that_is_away_fails(command: Command):
     answer = command("doctor", "--url", "http://127.0.0.1:9", "--output", "jsonl")
 
     assert answer.code == 1
-    assert "does not answer" in found(answer, "server")["found"]
+    assert "does not respond" in found(answer, "server")["found"]
 
 
 def _times(folder: str) -> dict[str, int]:
@@ -117,4 +117,4 @@ def test_what_the_store_refused_is_a_warning(command: Command, data_dir: str):
 
     assert answer.code == 0
     assert found(answer, "refused")["state"] == "warn"
-    assert "view 'nobody' was refused" in found(answer, "refused")["found"]
+    assert "view 'nobody' was rejected" in found(answer, "refused")["found"]

@@ -21,9 +21,13 @@ WRONG_USE = {
     "unknown subcommand": (["topic", "lst"], 'unknown command "lst"', 'did you mean "list"?'),
     "nothing like it": (["zzz"], 'unknown command "zzz"', "`strandline --help`"),
     "unknown option": (["read", "t", "--limt", "3"], "--limt", "did you mean --limit?"),
-    "option first": (["--store", "d", "read", "t"], "--store", "behind the command"),
+    "option first": (["--store", "d", "read", "t"], "--store", "after the command"),
     "missing argument": (["read"], "TOPIC", "`strandline read --help`"),
-    "too much": (["context", "add", "a", "b"], "no place for 'b'", "`strandline context add"),
+    "too much": (
+        ["context", "add", "a", "b"],
+        "unexpected argument 'b'",
+        "`strandline context add",
+    ),
     "bad number": (["read", "t", "--after", "x"], "--after", "`strandline read --help`"),
     "bad choice": (["read", "t", "--output", "xml"], "xml", "`strandline read --help`"),
     "mistyped topic": (["read", "order"], "no topic 'order'", "did you mean 'orders'?"),
@@ -146,7 +150,7 @@ def test_a_store_that_another_has_open_is_locked_for_writing_only(command: Comma
         writing = command("append", "t", "x")
         reading = command("read", "t")
 
-    _assert_two_lines(writing, "another process", "beside")
+    _assert_two_lines(writing, "another process", "while another process writes")
     assert writing.code == 4
     assert reading.code == 0
     assert "hello" in reading.out

@@ -67,7 +67,7 @@ def test_alter_changes_what_is_said_and_nothing_else(orders: Command, data_dir: 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (("billing",), "say what to change"),
+        (("billing",), "name an option to change"),
         (("billing", "--window", "0"), "window is 1 to"),
         (("biling", "--window", "5"), "has no group 'biling'"),
     ],
@@ -131,10 +131,14 @@ def test_looking_works_beside_the_writer_and_moving_does_not(orders: Command, da
         (["show", "ordes", "billing"], "no topic 'ordes'", "did you mean 'orders'?"),
         (["show", "orders", "biling"], "no group 'biling'", "did you mean 'billing'?"),
         (["show", "orders", "zzz"], "no group 'zzz'", "strandline group ls orders"),
-        (["show", "logs", "zzz"], "no group 'zzz'", "a group is made when its first member joins"),
+        (
+            ["show", "logs", "zzz"],
+            "no group 'zzz'",
+            "a group is created when its first member joins",
+        ),
         (["seek", "orders", "biling", "--to", "1"], "no group 'biling'", "'billing'"),
-        (["seek", "orders", "billing"], "say where to go on", "--help"),
-        (["seek", "orders", "billing", "--to", "1", "--at", "1"], "say where", "--help"),
+        (["seek", "orders", "billing"], "name a position", "--help"),
+        (["seek", "orders", "billing", "--to", "1", "--at", "1"], "name a position", "--help"),
         (["seek", "orders", "billing", "--to", "lates"], "'lates'", "did you mean 'latest'?"),
         (["seek", "orders", "billing", "--to", "9"], "seq 9 is not in the topic", "--help"),
         (["seek", "orders", "billing", "--at", "noon"], "'noon' is not a time", "--help"),

@@ -118,7 +118,7 @@ def test_a_key_that_is_not_there_is_told_with_an_exit_code(profiles: Command):
     assert (answer.code, answer.out) == (FAILED, "")
     assert answer.err.splitlines() == [
         "error: there is no key 'zz' in 'profiles'",
-        "hint: `strandline kv ls profiles` shows the keys",
+        "hint: `strandline kv ls profiles` lists the keys",
     ]
 
 
@@ -278,7 +278,7 @@ def test_compact_lets_an_ended_key_go_in_one_run(command: Command):
         (["put", "profiles", "u1", "x", "--nx", "--xx"], "nx and xx", "--help"),
         (["put", "profiles", "u1", "x", "--version", "-1"], "version", "--help"),
         (["put", "profiles", "u1", "x", "--verion", "1"], "--verion", "--version"),
-        (["get", "profiles", "u1", "--version", "1", "--at", "1"], "not with both", "--help"),
+        (["get", "profiles", "u1", "--version", "1", "--at", "1"], "not both", "--help"),
         (["get", "profiles", "u1", "--at", "noon"], "'noon' is not a time", "--help"),
         (["get", "profiles"], "KEY", "`strandline kv get --help`"),
         (["gte", "profiles", "u1"], '"gte"', 'did you mean "get"?'),

@@ -83,7 +83,7 @@ def test_a_part_is_deleted_once(profiles: Command):
         ),
         (["get", "profiles", "bob"], FAILED, "nothing at $ of key 'bob'", "kv get profiles bob"),
         (["get", "profiles", "ada", "city"], WRONG_USE, "city", ""),
-        (["set", "profiles", "ada", "$.city", "Paris"], WRONG_USE, "is no JSON", "'\"London\"'"),
+        (["set", "profiles", "ada", "$.city", "Paris"], WRONG_USE, "is not JSON", "'\"London\"'"),
     ],
 )
 def test_what_cannot_be_is_told(profiles: Command, arguments, code, reason, hint):

@@ -100,7 +100,7 @@ def test_relocate_moves_what_is_due_and_says_what(warm: Command):
     again = warm("lake", "relocate")
 
     assert (moved["topic"], moved["last_seq"], moved["new_rows"]) == ("orders", 100, 100)
-    assert (again.code, again.out, again.err) == (0, "", "nothing is due\n")
+    assert (again.code, again.out, again.err) == (0, "", "nothing to move\n")
     assert warm("read", "orders", "--output", "jsonl").json_lines[0]["data"] == "1"
 
 

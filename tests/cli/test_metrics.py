@@ -131,9 +131,9 @@ def test_asking_works_beside_the_writer_and_writing_does_not(usage: Command, dat
     [
         (["query", "usag", "cpu"], "no topic 'usag'", "did you mean 'usage'?"),
         (["query", "plain", "cpu"], "no metrics view", "strandline view create metrics plain"),
-        (["query", "usage", "cpu |"], "line 1, column 6", "a query is such as"),
-        (["query", "usage", "cpu | avgg"], "column 10", "a query is such as"),
-        (["query", "usage", "cpu[1x]"], "column", "a query is such as"),
+        (["query", "usage", "cpu |"], "line 1, column 6", "a query looks like"),
+        (["query", "usage", "cpu | avgg"], "column 10", "a query looks like"),
+        (["query", "usage", "cpu[1x]"], "column", "a query looks like"),
         (["query", "usage"], "TEXT", "`strandline metrics query --help`"),
         (["write", "usage", "nofile"], "cannot read nofile", "--help"),
         (["write", "usage", "nofile", "--batch", "0"], "--batch 0", "--help"),

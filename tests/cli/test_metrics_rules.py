@@ -93,8 +93,8 @@ def test_a_rule_is_removed_once(usage: Command):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["keep", "usage", "cpu", "soon"], "no duration"),
-        (["downsample", "usage", "cpu", "--into", "cpu", "--window", "1m"], "made of itself"),
+        (["keep", "usage", "cpu", "soon"], "not a duration"),
+        (["downsample", "usage", "cpu", "--into", "cpu", "--window", "1m"], "from itself: use"),
         (
             ["downsample", "usage", "cpu", "--into", "x", "--window", "1m", "--aggregate", "mean"],
             "mean",

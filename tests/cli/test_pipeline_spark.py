@@ -106,7 +106,7 @@ def test_settings_of_spark_are_names_with_values(cold: Command):
 
 
 def test_an_unreachable_master_is_not_blamed_on_the_disk():
-    with pytest.raises(Unreachable, match="no Spark master answers") as caught:
+    with pytest.raises(Unreachable, match="no Spark master responds") as caught:
         check_master("spark://127.0.0.1:1")
     errors = [caught.value]
     for text in ("Master removed our application", "Python worker failed to connect back"):

@@ -254,7 +254,7 @@ def test_a_person_is_asked_before_a_purge(dead: Command, program: Program, termi
     process = program.start(
         *("queue", "dead", "purge", "mails"), stdin=terminal.theirs, stderr=terminal.theirs
     )
-    terminal.wait_for("Throw 4 dead letters of 'mails' away? [y/N]")
+    terminal.wait_for("Delete 4 dead letters of 'mails'? [y/N]")
     terminal.type("y\n")
 
     assert process.wait(SECONDS_MAX) == 0
@@ -269,7 +269,7 @@ def test_a_person_is_asked_before_a_purge(dead: Command, program: Program, termi
         (["put", "plain", "x"], "'plain' has no queue view", "strandline view create queue plain"),
         (["put", "mails", "x", "--priority", "256"], "priority is 0 to 255", "--help"),
         (["put", "mails", "x", "--delay", "soon"], "'soon' is not a duration", "--help"),
-        (["put", "mails", "x", "--delay", "1s", "--at", "1"], "not for both", "--help"),
+        (["put", "mails", "x", "--delay", "1s", "--at", "1"], "not both", "--help"),
         (["put", "mails", "x", "--at", "noon"], "'noon' is not a time", "--help"),
         (["put", "mails", "x", "y", "--key", "k"], "--key is for one job", "--help"),
         (["put", "mails", "x", "--batch", "0"], "--batch 0", "--help"),
@@ -278,8 +278,8 @@ def test_a_person_is_asked_before_a_purge(dead: Command, program: Program, termi
         (["claim", "mails", "--lease", "0"], "a lease of 0", "--help"),
         (["claim", "mails", "--wait", "x"], "'x' is not a duration", "--help"),
         (["ack", "mails"], "name the jobs", "--help"),
-        (["ack", "mails", "17"], "'17' is no ticket", "strandline queue claim"),
-        (["ack", "mails", "1:" + "9" * 80], "is no ticket", "strandline queue claim"),
+        (["ack", "mails", "17"], "'17' is not a ticket", "strandline queue claim"),
+        (["ack", "mails", "1:" + "9" * 80], "is not a ticket", "strandline queue claim"),
         (["release", "mails", ""], "name the worker", "--help"),
         (["peek", "mails", "--max", "-1"], "peek at 1 to", "--help"),
         (["clam", "mails"], '"clam"', 'did you mean "claim"?'),

@@ -137,7 +137,7 @@ def test_keys_are_put_got_listed_counted_and_removed(remote: Remote):
     assert removed.json["deleted"] is True
     assert (gone.code, gone.err.splitlines()[1]) == (
         1,
-        "hint: `strandline kv ls d.p` shows the keys",
+        "hint: `strandline kv ls d.p` lists the keys",
     )
 
 
@@ -238,7 +238,8 @@ def test_what_needs_the_files_of_a_store_says_so(remote: Remote, tokens):
     message, hint = answer.err.splitlines()
     assert answer.code == 2
     assert (
-        message == "error: this works with the files of a store, and STRANDLINE_URL names a server"
+        message
+        == "error: this command reads the files of a store, and STRANDLINE_URL names a server"
     )
     assert "--store DIR" in hint
 
@@ -249,7 +250,7 @@ def test_what_needs_the_files_of_a_store_says_so(remote: Remote, tokens):
         (["read", "z.ordrs"], "no topic 'z.ordrs'", "did you mean 'z.orders'?"),
         (["read", "no name"], "no topic", ""),
         (["kv", "get", "z.orders", "k"], "has no kv view", "view create kv"),
-        (["queue", "ack", "z.orders", "7"], "is no ticket", "queue claim"),
+        (["queue", "ack", "z.orders", "7"], "is not a ticket", "queue claim"),
         (["append", "z.orders", "x", "--expected-head", "99"], "", "topic info"),
         (["sql", "select 1", "--timezone", "Europe/Berlin"], "in UTC", ""),
     ],
@@ -271,7 +272,7 @@ def test_a_server_that_is_not_there_is_told_soon(remote: Remote):
 
     first, second = answer.err.splitlines()
     assert answer.code == 1
-    assert "http://127.0.0.1:9 does not answer" in first
+    assert "http://127.0.0.1:9 does not respond" in first
     assert "doctor" in second
 
 

@@ -85,7 +85,7 @@ def test_versions_of_what_is_not_a_reservoir_says_what_to_do(command: Command, u
 
     assert (nothing.code, inside.code) == (WRONG_USE, WRONG_USE)
     assert "there is no reservoir" in nothing.err
-    assert "check the url" in nothing.err
+    assert "check the URL" in nothing.err
     assert "--version default" in inside.err
 
 
@@ -107,7 +107,7 @@ def test_inspect_shows_checkpoints_files_and_what_is_alive(command: Command, url
     assert sum(each["live_pages"] for each in found["files"]) == 29
     assert found["size"] == sum(path.stat().st_size for path in Path(url).rglob("*/*/*"))
     assert table.code == 0
-    for heading in ("checkpoints", "files", "garbage", "set aside", "asked"):
+    for heading in ("checkpoints", "files", "garbage", "set aside", "requests"):
         assert any(line.startswith(heading) for line in table.lines), heading
     assert "snapshot" in table.out
     assert found["files"][0]["file_id"] in table.out
@@ -222,7 +222,7 @@ def test_clean_asks_whoever_sits_at_a_terminal(
     process = program.start(
         "reservoir", "clean", fallen_back, stdin=terminal.theirs, stderr=terminal.theirs
     )
-    terminal.wait_for("that were set aside? [y/N]")
+    terminal.wait_for("set aside? [y/N]")
     terminal.type(f"{answer}\n")
     code = process.wait(SECONDS_MAX)
 
@@ -250,10 +250,10 @@ def test_a_missing_reservoir_is_told_with_what_to_do(command: Command, verb: str
     hints = [answer.err.splitlines()[-1] for answer in told.values()]
     assert {answer.code for answer in told.values()} == {WRONG_USE}
     assert all(len(answer.err.splitlines()) == 2 and not answer.out for answer in told.values())
-    assert "check the url" in hints[0]
+    assert "check the URL" in hints[0]
     assert f"name {url} --version default" in hints[1]
     assert "there are v2, default" in hints[2]
-    assert "s4://bucket/prefix' names no object store" in told["s4://bucket/prefix"].err
+    assert "s4://bucket/prefix' does not name an object store" in told["s4://bucket/prefix"].err
     assert not Path(f"{url}-none").exists()
     assert command("reservoir", verb, url, "--version", "v2").code == 0
 

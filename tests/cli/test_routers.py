@@ -75,4 +75,4 @@ def test_a_circle_is_refused(orders: Command):
     refused = orders("router", "put", "b", "copy", "orders")
 
     assert refused.code != 0
-    assert "circle" in refused.err
+    assert "cycle" in refused.err

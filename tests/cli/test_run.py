@@ -117,7 +117,7 @@ def test_a_batch_that_fails_prints_what_it_did(tables: Command):
 
     assert answer.code == WRONG_USE
     assert any(line.startswith("dora  ") for line in answer.lines)
-    assert "no event is called 'nothing'" in answer.err
+    assert "unknown event 'nothing'" in answer.err
     assert "1 command" in answer.err
 
 

@@ -98,7 +98,7 @@ def test_a_scheduler_that_is_killed_leaves_a_run_that_the_next_one_does_not_over
     arguments = f'arguments = {{ topic = "rows", sources = ["{pipe}"], create = true }}'
     config = declare(tmp_path, f'name = "slow"\npipeline = "import"\nevery = "1s"\n{arguments}')
     process = program.start("pipeline", "schedule", "--config", config)
-    read_until(process.stderr, b"run 1 has begun")
+    read_until(process.stderr, b"run 1 started")
     child = _child_of(process.pid)
 
     process.kill()
@@ -147,7 +147,7 @@ def test_the_command_line_of_a_run_has_no_secrets(tmp_path: Path, data_dir: str,
     lake = tmp_path / "hidden-lake"
     program.environment |= {"STRANDLINE_LAKE_URL": str(lake), "AWS_SECRET_ACCESS_KEY": "hush-hush"}
     process = program.start("pipeline", "schedule", "--config", config)
-    read_until(process.stderr, b"run 1 has begun")
+    read_until(process.stderr, b"run 1 started")
 
     told = _command_line(_child_of(process.pid))
     process.send_signal(signal.SIGINT)
@@ -163,7 +163,7 @@ def test_the_command_line_of_a_run_has_no_secrets(tmp_path: Path, data_dir: str,
     [
         ('name = "a"', "missing required field `pipeline`"),
         ('name = "a"\npipeline = "compact"\nwhen = "1h"', "unknown field `when`"),
-        ('name = "a"\npipeline = "compact"', "'a': it has either every or at"),
+        ('name = "a"\npipeline = "compact"', "'a': set either every or at"),
         ('name = "a"\npipeline = "zip"\nevery = "1h"', "there is no pipeline 'zip'"),
     ],
 )

@@ -107,7 +107,7 @@ def test_a_range_may_be_of_a_part(gps: Command, options, expected: str):
 def test_a_range_tells_where_to_go_on(gps: Command):
     answer = gps("series", "range", "gps", "--limit", "2")
 
-    assert answer.err == "more behind: bus --from 30\n"
+    assert answer.err == "more points: bus --from 30\n"
 
 
 def test_latest_is_of_some_sources_or_of_all(gps: Command):
@@ -144,12 +144,12 @@ def test_reading_works_beside_the_writer_and_writing_does_not(gps: Command, data
         (["range", "gp"], "no topic 'gp'", "did you mean 'gps'?"),
         (["range", "plain"], "'plain' has no series view", "strandline view create series plain"),
         (["append", "plain", "x", "y"], "'plain' has no series view", "strandline view create"),
-        (["append", "gps", "bus", "x", "--at", "noon"], "'noon' is not an at", "--help"),
-        (["append", "gps", "bus", "x", "--at", "9" * 30], "no whole number of 64 bits", "--help"),
-        (["append", "gps", "", "x"], "is no name", "--help"),
+        (["append", "gps", "bus", "x", "--at", "noon"], "'noon' is not a valid time", "--help"),
+        (["append", "gps", "bus", "x", "--at", "9" * 30], "not an integer of 64 bits", "--help"),
+        (["append", "gps", "", "x"], "is not a name", "--help"),
         (["append", "gps", "bus", "x", "--version", "-1"], "version", "--help"),
         (["range", "gps", "--limit", "0"], "--limit", "--help"),
-        (["range", "gps", "--from", "x"], "'x' is not an at", "--help"),
+        (["range", "gps", "--from", "x"], "'x' is not a valid time", "--help"),
         (["range", "gps", "--form", "1"], "--form", "--from"),
         (["lastest", "gps"], '"lastest"', 'did you mean "latest"?'),
     ],

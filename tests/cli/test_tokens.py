@@ -61,9 +61,9 @@ def test_a_revoked_token_is_listed_as_such(command: Command):
     [
         (["--scopes", "reed"], "no action"),
         (["--scopes", "read:*x"], "no pattern"),
-        (["--scopes", "read", "--valid", "400d"], "a year at most"),
-        (["--scopes", "read", "--valid", "0"], "a year at most"),
-        (["a b", "--scopes", "read"], "cannot be whose token"),
+        (["--scopes", "read", "--valid", "400d"], "at most 366 days"),
+        (["--scopes", "read", "--valid", "0"], "at most 366 days"),
+        (["a b", "--scopes", "read"], "invalid token owner"),
         (["--scopes", "read", "--not-before", "soon"], "is not a time"),
         ([], "scopes"),
     ],

@@ -117,7 +117,7 @@ def test_alter_without_a_change_is_refused(command: Command):
     answer = command("topic", "alter", "orders")
 
     assert answer.code == 2
-    assert "say what to alter" in answer.err
+    assert "name an option to alter" in answer.err
 
 
 def test_delete_takes_the_topic_with_its_records(command: Command):

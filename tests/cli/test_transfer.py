@@ -26,7 +26,7 @@ def test_import_appends_once_and_says_what_it_did(made: Command, data_dir: str, 
     again = made(*line)
 
     assert (first["rows"], first["files"], first["engine"]) == (2, 1, "embedded")
-    assert again.lines[0].split(maxsplit=1) == ["result", "it was complete before: nothing to do"]
+    assert again.lines[0].split(maxsplit=1) == ["result", "already complete: nothing to do"]
     assert records(data_dir) == [
         (b"1", "eu", None, None, b'{"id":1,"city":"Bern"}'),
         (b"2", "eu", None, None, b'{"id":2,"city":"Ulm"}'),
@@ -66,7 +66,7 @@ def test_values_that_do_not_fit_the_schema_are_told(
     told = command(*line)
     text = command(*line, "--types", "text", "--output", "json").json
 
-    assert ["do", "not", "fit", "2", "values"] in [each.split() for each in told.lines]
+    assert ["mismatched", "2", "values"] in [each.split() for each in told.lines]
     assert told.lines[-1].split() == ["price", "f64", "2", '"2,50"']
     assert [(each["field"], each["count"]) for each in text["misfits"]] == [("price", 3)]
 
@@ -114,7 +114,7 @@ def test_export_writes_files_and_says_what_it_did(made: Command, data_dir: str, 
 
     assert "dry run" in planned[0]
     assert (done["rows"], done["files"], done["lost"]) == (3, 1, [])
-    assert "complete before" in again.lines[0]
+    assert "already complete" in again.lines[0]
     (path,) = (tmp_path / "out").glob("*.parquet")
     assert pq.read_table(path).column_names == ["seq", "data"]
 

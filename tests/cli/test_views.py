@@ -195,7 +195,7 @@ def test_views_saved_elsewhere_are_found_by_their_url(command: Command, tmp_path
         (["rebuild", "kv"], "KIND NAME, or --all", "--help"),
         (["rebuild", "kv", "profiles", "--all"], "KIND NAME, or --all", "--help"),
         (["rebuild", "kv", "profils"], "no topic 'profils'", "did you mean 'profiles'?"),
-        (["alter", "kv", "profiles"], "say what to alter", "--help"),
+        (["alter", "kv", "profiles"], "name an option to alter", "--help"),
         (["alter", "kv", "profiles", "--option", "history"], "NAME=VALUE", "history, grace_ms"),
         (["alter", "kv", "profiles", "--option", "histry=3"], "'histry=3'", "history, grace_ms"),
         (["alter", "kv", "profiles", "--option", "history=many"], "bad kv option", "--help"),

@@ -160,7 +160,7 @@ def test_a_put_whose_answer_is_lost_is_not_made_again(server, proxy, name):
         with pytest.raises(Unreachable) as lost:
             kv.incr("n")
 
-    assert "may have been done" in str(lost.value)
+    assert "may have been executed" in str(lost.value)
     assert kv_here.get("n") in (None, b"1")
 
 

@@ -124,7 +124,7 @@ def test_an_append_is_not_repeated_when_its_key_may_be_forgotten(server, connect
     with pytest.raises(Unreachable) as lost:
         topic.append(b"x")
 
-    assert "may have been done" in str(lost.value)
+    assert "may have been executed" in str(lost.value)
     assert len(server.asked) == 1
 
 
@@ -257,4 +257,4 @@ def test_the_answer_of_a_stranger_is_told(server, topic, body):
     with pytest.raises(Unreachable) as strange:
         topic.read(0, 1)
 
-    assert "not the answer of a Strandline server" in str(strange.value)
+    assert "not a response of a Strandline server" in str(strange.value)

@@ -91,9 +91,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
     ("day", "kind", "message"),
     [
         ("hidden lake", "Unavailable", r"cannot read the lake at .*: every executor needs"),
-        ("hidden table", "Unavailable", r"an executor cannot read .*\.parquet, which is here: "),
+        (
+            "hidden table",
+            "Unavailable",
+            r"an executor cannot read .*\.parquet, which exists here: ",
+        ),
         ("hidden store", "Unavailable", r"cannot read the store at .*need that folder on every"),
-        ("denied lake", "Denied", r"on \S+ .*\.parquet may not be used \(.*\): check its rights"),
+        ("denied lake", "Denied", r"on \S+ .*\.parquet is not accessible \(.*\): check its"),
         ("denied table", "Unavailable", r"every executor needs .* the right to read it"),
         ("denied store", "Unavailable", r"Permission denied.*with the right to read it"),
         ("other python", "NotInstalled", r"workers run Python 3\.\d+ and the driver 3\.\d+: set"),

@@ -76,7 +76,7 @@ def test_the_refusal_names_both_stores_and_what_to_do(kind, readonly):
             opened(disk, SimClock(), readonly=readonly)
         told = str(caught.value)
 
-    for part in ("another store's", *_ids(_stranger(), closed_store()), "put this store's own"):
+    for part in ("another store's", *_ids(_stranger(), closed_store()), "restore this store's own"):
         assert part in told
 
 

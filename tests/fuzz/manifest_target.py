@@ -13,7 +13,7 @@ from strandline.log.files import checkpoint_codec as root_file
 _STORE = bytes(range(16))
 _PLACE = manifest_codec.Place(_STORE, 5, 1)
 _NEXT = manifest_codec.Place(_STORE, 5, 2)
-_EMPTY = manifest_codec._of_full(
+_EMPTY = manifest_codec._from_full(
     manifest_codec._FULL_BODY.decode(
         b'{"name":"t","epoch":1,"term":1,"created_us":1,"floor":1,"oldest":1,"dropped":false,'
         b'"deleted":"","removed":[],"files":[]}'

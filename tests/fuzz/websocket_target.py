@@ -68,7 +68,7 @@ def check(data: bytes) -> None:
     socket = _Socket()
     for at in range(0, len(stream), step or len(stream) or 1):
         socket.data_received(stream[at : at + (step or len(stream))])
-    assert _events(bytes(socket.seen) + bytes(socket._rest)) == _events(stream)
+    assert _events(bytes(socket.seen) + bytes(socket._incomplete)) == _events(stream)
 
 
 def _events(stream: bytes) -> list[tuple[Opcode, bytes, bool]]:

@@ -30,7 +30,7 @@ def test_every_error_code_is_in_the_guide():
 @pytest.mark.parametrize(
     "module",
     [
-        *("settings.py", "view_config.py", "pipeline_config.py"),
+        *("config/settings.py", "config/view_config.py", "config/pipeline_config.py"),
         *("server/settings.py", "client/settings.py"),
     ],
 )

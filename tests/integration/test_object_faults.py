@@ -167,7 +167,7 @@ def test_a_store_that_never_answers_is_told_within_the_time_given():
         )
 
         for use in every_use_of(objects):
-            with pytest.raises(Unreachable, match="no answer"):
+            with pytest.raises(Unreachable, match="no response"):
                 use()
 
 

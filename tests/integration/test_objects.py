@@ -254,7 +254,7 @@ def test_a_key_that_stores_would_not_agree_on_is_refused(objects: Objects):
             lambda key=key: objects.head(key),
             lambda key=key: objects.delete([key]),
         ):
-            with pytest.raises(Invalid, match="no object key"):
+            with pytest.raises(Invalid, match="not an object key"):
                 use()
 
 

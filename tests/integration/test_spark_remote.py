@@ -131,7 +131,7 @@ def test_what_a_lake_alone_does_not_have_is_told(cloud: Cloud):
 
     with pytest.raises(UnknownTopic, match="nobody"):
         batch(cloud.url, "nobody")
-    with pytest.raises(Invalid, match="name the place where views are saved"):
+    with pytest.raises(Invalid, match="name the location of saved views"):
         batch(cloud.url, "t", view="kv")
     with pytest.raises(UnknownTopic, match="no event table 't'"):
         batch(cloud.url, "t", view="table")

@@ -155,7 +155,7 @@ def test_another_place_another_store_and_another_moment_are_refused(cloud: Cloud
         other.kv("profiles").put("eve", b"x")
     reading = {"view": "kv", "reservoir": place_of(cloud)}
 
-    with pytest.raises(Conflict, match="are of store"):
+    with pytest.raises(Conflict, match="belong to store"):
         batch(cloud.url, "profiles", view="kv", reservoir=foreign)
     with pytest.raises(NotFound, match=r"no views are saved in .*views\.url"):
         batch(cloud.url, "profiles", view="kv", reservoir=f"{foreign}-none")

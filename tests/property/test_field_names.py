@@ -115,7 +115,7 @@ def _alike(found: Any, wanted: Any) -> bool:
 
 def _is_twice(error: Mistake) -> bool:
     """A group may have the name of a figure: this is refused, and the message says so."""
-    return "two columns of the result are called" in str(error)
+    return "two columns of the result have the name" in str(error)
 
 
 def _compare(drawn: tuple[Case, Renamed, Stored, str], state: str) -> None:

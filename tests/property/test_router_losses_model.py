@@ -68,7 +68,7 @@ class LossMachine(RuleBasedStateMachine):
 
     @rule(count=st.sampled_from((1, 2, 300)), reason=st.sampled_from(("lost", "damaged")))
     def lose(self, count, reason):
-        catalog = self.world.store._found.catalog
+        catalog = self.world.store._state.catalog
         state = catalog.find("source")
         report_loss(state, catalog.shard_of(state), count, reason)
 

@@ -84,7 +84,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     def _stamp(self) -> int:
         """What a record gets now: the wall clock, or more when it was set back; never less."""
-        writer = self.store._found.catalog.shard_of(self.topic._state).writer
+        writer = self.store._state.catalog.shard_of(self.topic._state).writer
         with writer.baton:
             ts = writer.stamp()
         assert ts >= max(self.model.last_ts, self.clock.now_us())
@@ -97,7 +97,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     def _elapsed_us(self) -> int:
         """The time by which windows of idempotency keys count."""
-        return self.store._found.catalog.shard_of(self.topic._state).writer.elapsed.now_us()
+        return self.store._state.catalog.shard_of(self.topic._state).writer.elapsed.now_us()
 
     def _look(self) -> None:
         self.model.look(self._now_us())

@@ -99,4 +99,4 @@ def test_a_mistake_is_shown_with_its_place(server, page):
     page.value("document.querySelector('main form').requestSubmit()")
 
     shown = page.wait_for("document.querySelector('#problem:not([hidden])')?.innerText")
-    assert "no event is called 'nothing'" in shown
+    assert "unknown event 'nothing'" in shown

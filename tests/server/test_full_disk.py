@@ -73,7 +73,7 @@ def test_a_full_disk_is_reported_by_health_ready_store_and_log(
     assert append[:2] == (507, "disk_full")
     lines = [record.getMessage() for record in caplog.records if "append" in record.getMessage()]
     assert [line.partition(":")[0] for line in lines] == [
-        "appends are refused",
+        "appends are rejected",
         "appends are accepted again",
     ]
 

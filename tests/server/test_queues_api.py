@@ -261,7 +261,7 @@ def test_who_has_hung_up_while_he_waited_gets_nothing_and_holds_nobody_up(
     with server.raw() as raw:
         raw.send(head + b"\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         _until(lambda: _is_waited_for(server))
-    _until(lambda: not server.store.queue("mails")._bell._listening)
+    _until(lambda: not server.store.queue("mails")._notifier._callbacks)
     _put(http, "a")
 
     assert [job["data"] for job in _claim(http, wait_ms=WAIT_MS)] == ["a"]

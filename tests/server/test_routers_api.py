@@ -197,7 +197,7 @@ def test_a_server_with_all_its_routers_makes_no_more(tmp_path: Path):
         topics = server.store.topics("orders")
 
     assert [made.status_code, too_many.value.status, changed.status_code] == [201, 429, 200]
-    assert "1 routers: delete some (routers_max)" in too_many.value.message
+    assert "1 routers, the limit (routers_max)" in too_many.value.message
     assert topics == ["orders", "orders-eu"]
 
 
@@ -212,5 +212,5 @@ def test_a_dest_counts_as_a_topic_that_a_client_makes(tmp_path: Path):
         routers = [each.router.name for each in server.store.routers.list()]
 
     assert too_many.value.status == 429
-    assert "2 topics: delete some (topics_max)" in too_many.value.message
+    assert "2 topics, the limit (topics_max)" in too_many.value.message
     assert routers == ["eu", "eu2"]

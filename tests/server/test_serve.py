@@ -176,7 +176,7 @@ def test_what_keeps_it_from_starting_is_one_line(tmp_path, monkeypatch, capsys, 
 def test_an_address_that_is_taken_is_told(tmp_path):
     with (
         running(tmp_path / "one") as server,
-        pytest.raises(Unavailable, match="is another server there"),
+        pytest.raises(Unavailable, match="is another server using it"),
         running(tmp_path / "two", bind=f"127.0.0.1:{server.port}"),
     ):
         pass

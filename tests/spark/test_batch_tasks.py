@@ -186,7 +186,7 @@ def test_a_position_of_an_earlier_life_is_refused(data_dir):
         store.delete_topic("t")
         store.topic("t").append(b"new")
 
-        with pytest.raises(Conflict, match="made anew"):
+        with pytest.raises(Conflict, match="re-created"):
             reader(data_dir, as_of=token).partitions()
 
 
@@ -290,7 +290,7 @@ def test_a_vanished_lake_file_is_told_with_its_manifest(data_dir, tmp_path):
         for file in sorted(tmp_path.rglob("*.parquet"))[1:2]:
             file.unlink()
 
-        with pytest.raises(NotFound, match=r"41-.*is gone, which manifest \d+ of topic 't' lists"):
+        with pytest.raises(NotFound, match=r"41-.*of manifest \d+ of topic 't' no longer exists"):
             read(made, planned)
 
 
@@ -322,9 +322,9 @@ def test_an_executor_without_the_store_says_so(data_dir, tmp_path, monkeypatch):
         ({"topic": "ordres"}, UnknownTopic, "no topic 'ordres' in .*: there are t"),
         ({"columns": "seq,payload"}, Invalid, "no column 'payload': columns are seq, ts"),
         ({"colums": "seq"}, Invalid, "unknown option 'colums': known are"),
-        ({"store": "data"}, Invalid, "by its whole path, not 'data'"),
+        ({"store": "data"}, Invalid, "by its absolute path, not 'data'"),
         ({"from": "yesterday"}, Invalid, "neither a seq nor a time"),
-        ({"as_of": "{}"}, Invalid, "is no position"),
+        ({"as_of": "{}"}, Invalid, "is not a position"),
     ],
 )
 def test_a_wrong_option_is_named(data_dir, options, kind, message):

@@ -119,6 +119,6 @@ def test_names_that_would_mean_two_things_are_refused(spark, path):
     with strandline.open(path) as store:
         store.topic("KV_people")
 
-    with pytest.raises(Invalid, match="two views would be called 'kv_people'"):
+    with pytest.raises(Invalid, match="two views would be named 'kv_people'"):
         mount(spark, path)
     assert mount(spark, path, ["people"]) == ["people", "log_people", "kv_people"]

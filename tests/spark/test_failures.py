@@ -37,7 +37,7 @@ def test_no_java_is_told_with_the_command_that_installs_it(tmp_path, monkeypatch
     [
         ('openjdk version "11.0.2" 2019-01-15', "Java 11: apt-get"),
         ('java version "1.8.0_301"', "Java 8: apt-get"),
-        ("Segmentation fault", "no Java that starts: apt-get"),
+        ("Segmentation fault", "not a Java that starts: apt-get"),
     ],
 )
 def test_a_java_that_is_too_old_is_told(tmp_path, monkeypatch, version, told):
@@ -84,7 +84,7 @@ def test_a_master_that_does_not_answer_is_told_at_once():
 
         check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
 
-    with pytest.raises(Unavailable, match=rf"no Spark master answers at .*:{port} .*: start it"):
+    with pytest.raises(Unavailable, match=rf"no Spark master responds at .*:{port} .*: start it"):
         check_master(f"spark://127.0.0.1:{port}")
     with pytest.raises(Unavailable, match="check host and port"):
         check_master("spark://127.0.0.1")
@@ -113,12 +113,12 @@ def test_a_master_that_does_not_answer_is_told_at_once():
         (
             "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org",
             Unavailable,
-            "did not begin in time: the machine is too busy, try again",
+            "did not start in time: the machine is too busy, try again",
         ),
         (
             "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat",
             Unavailable,
-            "gave this application up: the logs of master and workers tell why",
+            "removed this application: see the logs of master and workers",
         ),
         (
             "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found\n\tat",

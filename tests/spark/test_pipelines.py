@@ -180,7 +180,7 @@ def test_auto_takes_spark_above_the_threshold_and_when_it_is_there(spark):
     assert choose(GIB, threshold=2 * GIB, spark=there).name == "embedded"
     assert choose(2 * GIB, threshold=2 * GIB, spark=there).name == "spark"
     assert choose(2 * GIB, threshold=2 * GIB, spark=absent).name == "embedded"
-    assert choose(9 * GIB, asked="embedded", threshold=1, spark=there).name == "embedded"
-    assert choose(0, asked="spark", spark=there).name == "spark"
+    assert choose(9 * GIB, requested="embedded", threshold=1, spark=there).name == "embedded"
+    assert choose(0, requested="spark", spark=there).name == "spark"
     with pytest.raises(NotInstalled, match="pip install"):
-        choose(0, asked="spark", spark=absent)
+        choose(0, requested="spark", spark=absent)

@@ -98,7 +98,7 @@ def test_a_stream_that_met_a_loss_or_another_store_ends_with_a_short_error(
     assert isinstance(plain, RecordsLost)
     assert (plain.gap_from, plain.gap_to, plain.reason) == (211, 270, "cap")
     assert isinstance(explain(foreign.value), Invalid)
-    assert "begin with a new checkpoint" in str(explain(foreign.value))
+    assert "start with a new checkpoint" in str(explain(foreign.value))
 
 
 def test_mistakes_are_told_in_a_few_lines(spark: SparkSession, data_dir, tmp_path):

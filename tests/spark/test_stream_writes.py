@@ -162,7 +162,7 @@ def test_what_does_not_fit_ends_the_stream_before_anything_is_written(
     empty_store(data_dir)
     whole = spark.readStream.format("strandline").option("topic", "t").load(source.path)
 
-    with pytest.raises(Exception, match="'seq' is the store's to fill"):
+    with pytest.raises(Exception, match="'seq' is assigned by the store"):
         begin(whole, data_dir, tmp_path / "c1").awaitTermination(60)
     with pytest.raises(UnknownTopic):
         stream(whole.select("data"), data_dir, tmp_path / "c2", topic="ordres")

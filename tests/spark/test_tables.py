@@ -122,7 +122,7 @@ def test_what_a_table_cannot_do_is_told_before_spark_is_asked(spark: SparkSessio
             table(spark, data_dir, "ordres")
         with pytest.raises(Invalid, match="one topic"):
             table(spark, data_dir, "t,u")
-        with pytest.raises(Invalid, match="where is about"):
+        with pytest.raises(Invalid, match="where supports"):
             table(spark, data_dir, "t", where=[("data", "=", b"x")])
 
 

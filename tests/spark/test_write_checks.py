@@ -76,7 +76,7 @@ def test_bytes_and_text_fit_every_column(data_dir, columns):
         ([("tag", ArrayType(TEXT)), *GOOD], "'tag' is array<string>.*cast"),
         ([("node", schema_of([("a", INT)])), *GOOD], "'node' is struct<a:int>.*cast"),
         ([("meta", MapType(TEXT, TEXT)), *GOOD], "'meta' is map<string,string>.*cast"),
-        ([*GOOD, *GOOD], "'data' is there twice"),
+        ([*GOOD, *GOOD], "'data' exists twice"),
         ([("tag", TEXT)], "'data' is missing"),
         ([("Data", BYTES)], "'Data'"),
     ],
@@ -105,7 +105,7 @@ def test_a_column_that_does_not_fit_is_named(data_dir, columns, told, streaming)
         ({"patience": "-1"}, Invalid, "patience"),
         ({"colour": "red"}, Invalid, "colour"),
         ({"from": "1"}, Invalid, "from"),
-        ({"path": "relative"}, Invalid, "whole path"),
+        ({"path": "relative"}, Invalid, "absolute path"),
         ({"writeId": "x" * 300}, TooLarge, "producer"),
     ],
 )

@@ -1,8 +1,9 @@
 """Records as Arrow IPC streams: ``application/vnd.apache.arrow.stream``. Pure.
 
-A batch may say that its buffers are compressed, and how long they will be: a few bytes that become
-gigabytes. So compressed ones are refused before anything is unpacked (``Content-Encoding: gzip``
-packs the whole, and is bounded). Where that stands in a message:
+The metadata of a batch can declare compressed buffers and their decompressed size: a few bytes that
+become gigabytes. Compressed buffers are therefore rejected before anything is decompressed
+(``Content-Encoding: gzip`` compresses the whole body, and its size is bounded). The position of the
+compression field in a message:
 
     Message      version, header kind (3 record batch, 2 dictionary), header, ...
     RecordBatch  length, nodes, buffers, compression
@@ -20,7 +21,7 @@ from strandline.errors import Invalid
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 PAGE_KEY = b"strandline.page"
-"""Of the schema's metadata: what an answer says besides its records, as JSON."""
+"""Key in the schema's metadata: the fields of a page besides its records, as JSON."""
 
 _DICTIONARY, _RECORD_BATCH = 2, 3
 
@@ -28,24 +29,24 @@ _DICTIONARY, _RECORD_BATCH = 2, 3
 def table_of(body: bytes) -> pa.Table:
     """The rows of a stream."""
     try:
-        _refuse_compressed(body)
+        _reject_compressed(body)
         with pa.ipc.open_stream(body) as stream:
             return stream.read_all()
     except (pa.ArrowException, OSError, struct.error, IndexError, EOFError) as error:
-        raise Invalid(f"the body is no Arrow IPC stream: {error}") from error
+        raise Invalid(f"the body is not an Arrow IPC stream: {error}") from error
 
 
 def stream_of(table: pa.Table, page: object) -> bytes:
-    """Rows as a stream, with what else is to be said in the schema's metadata."""
-    told = table.replace_schema_metadata({PAGE_KEY: msgspec.json.encode(page)})
+    """Rows as a stream, with the other fields of the page in the schema's metadata."""
+    with_page = table.replace_schema_metadata({PAGE_KEY: msgspec.json.encode(page)})
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, told.schema) as stream:
-        stream.write_table(told)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
+    with pa.ipc.new_stream(sink, with_page.schema) as stream:
+        stream.write_table(with_page)
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
 
 
-def _refuse_compressed(body: bytes) -> None:
+def _reject_compressed(body: bytes) -> None:
     messages = pa.ipc.MessageReader.open_stream(body)
     while True:
         try:
@@ -53,7 +54,7 @@ def _refuse_compressed(body: bytes) -> None:
         except StopIteration:
             return
         if _is_compressed(bytes(message.metadata)):
-            raise Invalid("send Arrow without compressed buffers: pack the whole body with gzip")
+            raise Invalid("Arrow has compressed buffers: compress the whole body with gzip instead")
 
 
 def _is_compressed(message: bytes) -> bool:
@@ -73,12 +74,12 @@ def _is_compressed(message: bytes) -> bool:
 
 
 def _follow(message: bytes, at: int) -> int:
-    """Where the table begins that an offset points to."""
+    """The position of the table that the offset at ``at`` points to."""
     return at + int(struct.unpack_from("<I", message, at)[0])
 
 
 def _field(message: bytes, table: int, number: int) -> int:
-    """Where a field of a table is, 0 when it is absent."""
+    """The position of a field of a table, 0 when it is absent."""
     directory = table - struct.unpack_from("<i", message, table)[0]
     size = struct.unpack_from("<H", message, directory)[0]
     slot = 4 + 2 * number

@@ -1,10 +1,10 @@
-"""Bytes in JSON, exactly: as what they are when that is JSON or text, else in base64. Pure.
+"""Lossless bytes in JSON: plain when they are JSON or text, else in base64. Pure.
 
     "key": "ada"                    or  "key_base64": "/wA="
     "value": {"plan": "pro"}        or  "value_base64": "/wA="
 
-Keys are text, values any JSON value, stored as its bytes are written. Of the two names of a pair
-one is used. ``records.as_value`` says which bytes are told as JSON.
+Keys are text. Values are any JSON value, stored with the bytes that were sent. Exactly one of the
+two names of a pair is used. ``as_json`` of ``api/records.py`` decides which bytes are sent as JSON.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from strandline.api.records import as_value
 from strandline.errors import Invalid
 
 Text: TypeAlias = str | UnsetType
-"""A key as text, or nothing."""
+"""A key as text, or absent."""
 Json: TypeAlias = msgspec.Raw | UnsetType
-"""Any JSON value as its bytes, or nothing."""
+"""Any JSON value as its bytes, or absent."""
 Base64: TypeAlias = bytes | UnsetType
-"""Bytes, in base64 on the wire, or nothing."""
+"""Bytes, in base64 on the wire, or absent."""
 
 
 def told_key(key: bytes) -> tuple[Text, Base64]:
-    """A key as it is told: text if it can be."""
+    """The pair of fields for a key: text if it is UTF-8, else base64."""
     try:
         return key.decode(), UNSET
     except UnicodeDecodeError:
@@ -34,21 +34,21 @@ def told_key(key: bytes) -> tuple[Text, Base64]:
 
 
 def told_value(value: bytes) -> tuple[Json, Base64]:
-    """A value as it is told: JSON if it is some."""
+    """The pair of fields for a value: JSON if it is valid JSON, else base64."""
     raw = as_value(value)
     return (UNSET, value) if raw is None else (raw, UNSET)
 
 
 def given_key(name: str, text: Text, base64: Base64) -> bytes:
-    """The key that a request names."""
-    found = found_key(name, text, base64)
-    if found is None:
-        raise Invalid(f"say {name} or {name}_base64")
-    return found
+    """The key of a request; Invalid without one."""
+    key = found_key(name, text, base64)
+    if key is None:
+        raise Invalid(f"{name} is missing: send {name} or {name}_base64")
+    return key
 
 
 def found_key(name: str, text: Text, base64: Base64) -> bytes | None:
-    """The same, None when there is none."""
+    """The key of a request, None without one."""
     _check_one(name, text, base64)
     if text is not UNSET:
         return text.encode()
@@ -56,15 +56,15 @@ def found_key(name: str, text: Text, base64: Base64) -> bytes | None:
 
 
 def given_value(name: str, value: Json, base64: Base64) -> bytes:
-    """The value that a request has."""
+    """The value of a request; Invalid without one."""
     _check_one(name, value, base64)
     if value is not UNSET:
         return bytes(value)
     if base64 is UNSET:
-        raise Invalid(f"say {name} (any JSON value) or {name}_base64")
+        raise Invalid(f"{name} is missing: send {name} (any JSON value) or {name}_base64")
     return base64
 
 
 def _check_one(name: str, plain: object, base64: object) -> None:
     if plain is not UNSET and base64 is not UNSET:
-        raise Invalid(f"say {name} or {name}_base64, not both")
+        raise Invalid(f"send {name} or {name}_base64, not both")

@@ -1,10 +1,10 @@
 """Errors on the wire: `{"error": {"code", "message", "detail"?}}` and their status.
 
-    StrandlineError  --problem_of-->  Problem  --as JSON-->  ...  --error_of-->  StrandlineError
+    StrandlineError --wire_error_of--> WireError --JSON--> ... --exception_of--> StrandlineError
 
-``code`` is for people and other languages: one of the codes of the topics API. ``detail.kind`` is
-the ``code`` of the error's class in ``errors.py``, so that a client raises what an open store would
-raise.
+``code`` is for people and other languages: one of the codes of ``api/error_codes.py``.
+``detail.kind`` is the ``code`` of the error's class in ``errors.py``, so that a client raises the
+same error as an embedded store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strandline.errors import StrandlineError
 
 
 class Refused(StrandlineError):
-    """A request that is wrong as HTTP: its status and code say how. Raised by the server alone."""
+    """An error response with its own status and code. Only the server raises it."""
 
     code = "refused"
 
@@ -36,7 +36,7 @@ class Refused(StrandlineError):
 
 
 class Problem(NamedTuple):
-    """An error as it is told to a client."""
+    """An error in the form that a client receives."""
 
     status: int
     code: str
@@ -45,17 +45,17 @@ class Problem(NamedTuple):
     retry_after_s: float | None = None
 
     def body(self) -> bytes:
-        told: dict[str, Any] = {"code": self.code, "message": self.message}
+        fields: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.detail:
-            told["detail"] = self.detail
-        return msgspec.json.encode({"error": told})
+            fields["detail"] = self.detail
+        return msgspec.json.encode({"error": fields})
 
 
 _RETRY_S = 1.0
 REFUSED_MAX = 1000
-"""Refused points that an error lists."""
+"""Most rejected points that an error lists."""
 
-# The first class that fits counts: the more special ones stand before what they inherit from.
+# The first matching class applies: subclasses come before the classes that they inherit from.
 _TABLE: tuple[tuple[type[StrandlineError], int, str, float | None], ...] = (
     (errors.UnknownTopic, 404, "topic_not_found", None),
     (errors.BatchTooLarge, 400, "batch_too_large", None),
@@ -86,7 +86,7 @@ _CLASSES: dict[str, type[StrandlineError]] = {
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, StrandlineError)
 }
-"""By what ``detail.kind`` says."""
+"""Error classes by ``detail.kind``."""
 
 _BY_CODE: dict[str, type[StrandlineError]] = {
     "unauthorized": errors.Forbidden,
@@ -113,7 +113,7 @@ _BY_STATUS: dict[int, type[StrandlineError]] = {
 
 
 def error_of(problem: Problem) -> StrandlineError:
-    """What an open store would have raised; for what only a server can say, what fits best."""
+    """The error that an embedded store would raise; for a server's own error, the closest class."""
     kind = _CLASSES.get(str(problem.detail.get("kind")))
     if kind is None:
         other = errors.Invalid if 400 <= problem.status < 500 else StrandlineError
@@ -138,31 +138,33 @@ def error_of(problem: Problem) -> StrandlineError:
     return error
 
 
-class _Told(msgspec.Struct):
+class _ErrorFields(msgspec.Struct):
     code: str = "internal"
     message: str = ""
     detail: dict[str, Any] = {}
 
 
 class _Body(msgspec.Struct):
-    error: _Told
+    error: _ErrorFields
 
 
 def read_problem(status: int, body: bytes, retry_after_s: float | None = None) -> Problem:
-    """The problem that an answer tells; what is not ours (a proxy's page) is told by its status."""
+    """The error in a response; a foreign body (such as a proxy's page) is reduced to its status."""
     try:
-        told = msgspec.json.decode(body, type=_Body).error
+        fields = msgspec.json.decode(body, type=_Body).error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = _Told(message=f"the server, or something before it, answered with status {status}")
-    return Problem(status, told.code, told.message, told.detail, retry_after_s)
+        fields = _ErrorFields(
+            message=f"the server, or a proxy in front of it, responded with status {status}"
+        )
+    return Problem(status, fields.code, fields.message, fields.detail, retry_after_s)
 
 
 def problem_of(error: BaseException) -> Problem:
-    """How an error is told. What is not one of ours is told without its words, which may leak."""
+    """An error as sent to a client. A foreign exception is sent without its text: it may leak."""
     if isinstance(error, Refused):
         return error.problem
-    for kind, status, code, retry_after_s in _TABLE:
-        if isinstance(error, kind):
+    for error_class, status, code, retry_after_s in _TABLE:
+        if isinstance(error, error_class):
             detail: dict[str, Any] = {"kind": error.code}
             if isinstance(error, errors.RecordsLost):
                 detail |= {"gap_from": error.gap_from, "gap_to": error.gap_to}
@@ -174,4 +176,4 @@ def problem_of(error: BaseException) -> Problem:
             if isinstance(error, errors.RouterFanIn):
                 detail["reason"] = "router_dest_fan_in"
             return Problem(status, code, str(error), detail, retry_after_s)
-    return Problem(500, "internal", "the server met a bug: its log has the details", {})
+    return Problem(500, "internal", "internal error: the server's log has the details", {})

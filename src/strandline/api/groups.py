@@ -1,7 +1,7 @@
 """Consumer groups on the wire.
 
-A member is its name and an ``incarnation``: text that tells it from another of the same name, and
-from the time before a restart. A delivery is a seq and a ``token``.
+A member is identified by its name and an ``incarnation``: text that distinguishes it from another
+member of the same name, and from itself before a restart. A delivery is a seq and a ``token``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from strandline.api.bytes_fields import Base64, Json, Text
 
 
 class GroupOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a group delivers; what is not said is as it is, or the default of a new group."""
+    """Options of a group; an absent one keeps its value, or is the default of a new group."""
 
     mode: Literal["shared", "exclusive", "key_shared"] | UnsetType = UNSET
     lease_s: float | UnsetType = UNSET
@@ -72,7 +72,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     us: int = field(name="$us")
     token: int
     deliveries: int
-    """How often it was delivered, this time included."""
+    """Number of deliveries of the record, this one included."""
     key: Text = field(name="$key", default=UNSET)
     key_base64: Base64 = field(name="$key_base64", default=UNSET)
     tag: str | UnsetType = field(name="$tag", default=UNSET)
@@ -88,14 +88,14 @@ class Deliveries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names a delivery."""
+    """Identifies a delivery."""
 
     seq: int
     token: int
 
 
 class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """ack, extend"""
+    """Request of ack and extend."""
 
     member: str
     incarnation: str
@@ -112,11 +112,11 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     done: int
     skipped: list[int]
-    """Seqs of those that are no longer the member's."""
+    """Seqs of deliveries that the member no longer holds."""
 
 
 class Seek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the group goes on: one of these."""
+    """The position at which the group continues: exactly one field."""
 
     to: int | Literal["earliest", "latest"] | None = None
     ts_us: int | None = None
@@ -149,7 +149,7 @@ class Gaps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
-    """A group in numbers; what they mean is in docs/guide/groups.md."""
+    """Statistics of a group; docs/guide/groups.md explains them."""
 
     topic: str
     name: str

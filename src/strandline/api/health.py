@@ -1,4 +1,4 @@
-"""What a server says of itself, on the wire."""
+"""Health and readiness of a server on the wire."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from msgspec import UNSET, UnsetType
 
 
 class Alive(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The process answers; ``degraded`` while it accepts no appends, or its disk is slow."""
+    """The process responds; ``degraded`` while it accepts no appends, or its disk is slow."""
 
     status: Literal["ok", "degraded"]
     version: str
     uptime_ms: int
     store_id: str | UnsetType = UNSET
-    """Which store this is: for whoever is known."""
+    """The id of the store; only for authenticated clients."""
     reason: str | UnsetType = UNSET
     """The error that appends get: ``disk_full``, or ``poisoned`` after a failed sync; or
     ``slow_disk``: appends are accepted, and syncs take long."""
     slow_syncs: int | UnsetType = UNSET
     """Syncs of the last minute that took more than 500 ms, when the disk is slow."""
     slowest_sync_ms: int | UnsetType = UNSET
-    """How long the slowest of them took."""
+    """Duration of the slowest of them."""
 
 
 class Ready(msgspec.Struct, kw_only=True):
-    """The server takes requests."""
+    """The server accepts requests."""
 
     status: Literal["ready"]
     wal_replay_complete: bool
@@ -34,7 +34,7 @@ class Ready(msgspec.Struct, kw_only=True):
 
 
 class StoreHealth(msgspec.Struct, kw_only=True):
-    """How the store is doing: green, yellow (look at it) or red (it does not work), and why."""
+    """Health of the store: green, yellow (needs attention) or red (does not work), with reasons."""
 
     status: Literal["green", "yellow", "red"]
     reasons: list[str]

@@ -1,9 +1,8 @@
-"""How deep JSON of strangers may be nested, and how long its numbers may be. Pure.
+"""Limits the nesting depth and the length of numbers in untrusted JSON. Pure.
 
-What we store we keep as it was sent, so whoever reads it later must be able to: a parser that
-recurses, or that turns digits into a number, is brought down by a small body. Both checks run at
-the speed of memory: whatever cannot be too deep or too long is passed without being looked at
-closely.
+JSON is stored as it was sent, so every later reader must be able to parse it: a small body can
+crash a parser that recurses, or that converts digits to a number. Both checks run at the speed of
+memory: a text that cannot be too deep or have too long a number passes without a closer check.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from strandline.errors import Invalid
 
 NUMBER_SIZE_MAX = 1000
-"""Digits in a row that a number may have."""
+"""Most digits in a row of a number."""
 
 _BRACKETS = b"[]{}"
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
@@ -29,7 +28,7 @@ _STEPS[list(b"]}")] = -1
 
 
 def check_json(text: bytes, depth_max: int) -> None:
-    """Raise when JSON is nested too deep, has an endless number, or is not UTF-8."""
+    """Raise Invalid when JSON is nested too deep, has too long a number, or is not UTF-8."""
     if not text.isascii():
         check_text(text)
     if text.count(b"{") + text.count(b"[") > depth_max:
@@ -39,8 +38,8 @@ def check_json(text: bytes, depth_max: int) -> None:
 
 
 def are_plain(text: bytes, longest: int, depth_max: int) -> bool:
-    """Whether ``check_json`` has surely nothing against any value in a text, the longest of which
-    has so many bytes: a value that is too deep has its brackets close together."""
+    """Whether ``check_json`` certainly accepts every value in a text; ``longest`` is the size of
+    the longest value in bytes. A value that is too deep has its brackets close together."""
     if longest > NUMBER_SIZE_MAX or not text.isascii():
         return False
     openings = np.flatnonzero((np.frombuffer(text, "u1") & 0xDF) == 0x5B)  # [ and {
@@ -50,13 +49,11 @@ def are_plain(text: bytes, longest: int, depth_max: int) -> bool:
 
 
 def check_text(text: bytes) -> None:
-    """Raise when bytes are not UTF-8: a JSON parser that skips values does not look."""
+    """Raise Invalid when bytes are not UTF-8: a JSON parser that skips values does not check it."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
-        raise Invalid(f"this is not UTF-8 at byte {error.start}: encode it, or send base64") from (
-            error
-        )
+        raise Invalid(f"not UTF-8 at byte {error.start}: encode it, or send base64") from error
 
 
 def _check_depth(text: bytes, depth_max: int) -> None:
@@ -80,7 +77,7 @@ def _check_numbers(text: bytes) -> None:
 
 
 def _outside(text: bytes) -> Iterator[np.ndarray]:
-    """The bytes that are in no text, chunk by chunk, with a quote at the end of each text."""
+    """The bytes outside strings, chunk by chunk, with a quote at the end of each string."""
     is_inside = False
     every = np.frombuffer(text, "u1")
     for start in range(0, len(every), _CHUNK_SIZE):
@@ -91,6 +88,6 @@ def _outside(text: bytes) -> Iterator[np.ndarray]:
 
 
 def _without_escapes(text: bytes) -> bytes:
-    """The same without quotes inside texts. Backslashes are only in texts, and come in pairs
-    unless they escape something."""
+    """The text without escaped quotes. Backslashes occur only in strings, and in pairs unless they
+    escape a character."""
     return text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text

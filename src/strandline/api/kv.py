@@ -1,4 +1,4 @@
-"""Key-value views on the wire. A version is the seq of a record; 0 is no key."""
+"""Key-value maps on the wire. A version is the seq of a record; 0: the key does not exist."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ class ByKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Get(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key as it is, or as it was."""
+    """A key and its value, now or at an earlier version or time."""
 
     key: Text = UNSET
     key_base64: Base64 = UNSET
     version: int | None = None
-    """As it was at this version of the view."""
+    """Read the value as of this version of the view."""
     ts_us: int | None = None
-    """As it was at this time."""
+    """Read the value as of this time."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     us: int
-    """When it was written."""
+    """Time of the write."""
     key: Text = UNSET
     key_base64: Base64 = UNSET
     value: Json = UNSET
@@ -36,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A key, if it is there."""
+    """An entry, if the key exists."""
 
     found: bool
     entry: Entry | UnsetType = UNSET
@@ -47,7 +47,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """A value, if it is there."""
+    """A value, if the key exists."""
 
     found: bool
     value: Json = UNSET
@@ -71,7 +71,7 @@ class Put(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Versioned(msgspec.Struct, frozen=True, kw_only=True):
-    """The version that a key has now, 0 when it is not there."""
+    """The current version of a key, 0 when it does not exist."""
 
     version: int
 
@@ -100,11 +100,11 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool
-    """Whether it was there."""
+    """Whether the key existed."""
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A put, or a delete."""
+    """A put or a delete."""
 
     delete: bool = False
     key: Text = UNSET
@@ -122,7 +122,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key that a transaction has read, and its version then; 0 is no key."""
+    """A key that a transaction has read, with the version read; 0: it did not exist."""
 
     version: int
     key: Text = UNSET
@@ -130,20 +130,20 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a key becomes; without a value it is deleted."""
+    """A write of a transaction; without a value the key is deleted."""
 
     key: Text = UNSET
     key_base64: Base64 = UNSET
     value: Json = UNSET
     value_base64: Base64 = UNSET
     expires_us: int = 0
-    """When it ends; 0 is never."""
+    """Time of expiry; 0: never."""
     ttl_ms: float | None = None
-    """Instead of that: so long from now on, by the server's clock."""
+    """Alternative to ``expires_us``: time to live from now, by the server's clock."""
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A transaction: nothing is written unless every key that was read is as it was seen."""
+    """A transaction: nothing is written unless every key that was read has the version read."""
 
     seen: list[Seen] = []
     writes: list[Write]
@@ -184,7 +184,7 @@ class JsonFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OldVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a key was once; without a value it was deleted."""
+    """An earlier version of a key; without a value it was a delete."""
 
     version: int
     us: int
@@ -200,7 +200,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Entries in order of their keys, a page at a time."""
+    """A page of entries in key order."""
 
     prefix: Text = UNSET
     prefix_base64: Base64 = UNSET
@@ -209,7 +209,7 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     next: Text = UNSET
     next_base64: Base64 = UNSET
     after: Text = UNSET
-    """The last key of the page before."""
+    """The last key of the previous page."""
     after_base64: Base64 = UNSET
     limit: int = 100
     reverse: bool = False
@@ -219,11 +219,11 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Scanned(msgspec.Struct, frozen=True, kw_only=True):
     entries: list[Entry]
     more: bool
-    """Whether there may be more behind the last one."""
+    """Whether more entries may follow the last one."""
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Wait until a key is there, with a version behind ``after``."""
+    """Wait until a key exists with a version greater than ``after``."""
 
     key: Text = UNSET
     key_base64: Base64 = UNSET
@@ -232,9 +232,9 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Changes of a key, of a prefix or of all; an SSE stream of ``event: change``.
+    """Changes of a key, of a prefix or of all keys, as an SSE stream of ``event: change``.
 
-    ``id`` is how far the stream is: go on with ``after``, or ``Last-Event-ID``.
+    ``id`` is the position of the stream: resume with ``after``, or ``Last-Event-ID``.
     """
 
     key: str | None = None
@@ -242,7 +242,7 @@ class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     prefix: str | None = None
     prefix_base64: bytes | None = None
     after: int | None = None
-    """Behind this version; without it from now on."""
+    """Changes after this version; without it, changes from now on."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,7 +258,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Changes of a key, of a prefix or of all behind a version, a page at a time."""
+    """A page of the changes of a key, of a prefix or of all keys after a version."""
 
     key: Text = UNSET
     key_base64: Base64 = UNSET
@@ -266,13 +266,13 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     prefix_base64: Base64 = UNSET
     after: int = 0
     wait_ms: int = 0
-    """How long to wait for the first one."""
+    """How long to wait for the first change."""
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[Change]
     next_after: int
-    """Where to go on, also when nothing fitted."""
+    """The next ``after``, also when no change matched."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,7 +282,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction did."""
+    """Result of a compaction."""
 
     expired: int
     forgotten: int
@@ -290,7 +290,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValueQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names a key whose value is the body itself."""
+    """The key and the options of a request whose body, or response, is the value itself."""
 
     key: str | None = None
     key_base64: bytes | None = None

@@ -1,8 +1,8 @@
-"""Watching on the wire: what is asked of a stream, and what the server tells before and in it.
+"""Watch requests and messages on the wire, for server-sent events and WebSocket.
 
 Server-sent events have ``event``, ``id`` and ``data``; over WebSocket the same data come with
-``op``, the event's name with ``_`` for ``-``. Names of topics may be patterns: ``orders.*`` is
-every topic whose name begins so, those made later included.
+``op``, the event's name with ``_`` for ``-``. Names of topics may be patterns: ``orders.*`` matches
+every topic whose name begins with ``orders.``, including topics that are created later.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ Consistency = Literal["eventual", "strong"]
 
 
 class From(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where to begin."""
+    """The position at which a stream begins."""
 
     from_seq: Whole = 0
-    """A cursor: the first record is the one behind it. 0 is the earliest that is left."""
+    """A cursor: the first record is the one after it. 0: the earliest live record."""
     tail: bool = False
-    """Only what comes from now on."""
+    """Only records that are appended from now on."""
     epoch: Whole | None = None
-    """The ``epoch`` that a page told with this cursor: a topic that was made anew since is told as
-    such (a tombstone, ``recreated``), however far it has come."""
+    """The ``epoch`` that was returned with this cursor. If the topic has been re-created since, the
+    stream begins with a tombstone whose reason is ``recreated``, whatever its head is."""
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which records are wanted: all that is said here must hold. Others move the cursor alone."""
+    """Selects records: every condition that is set must hold. Other records only advance the
+    cursor."""
 
     tag: str | None = None
     tag_prefix: str | None = None
@@ -46,7 +47,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     where: dict[str, Any] | None = None
     """A condition on fields of ``data``, for topics that have a schema:
     ``{"type": "compare", "field": "amount", "op": ">=", "value": 10}``, also ``in``, ``truth``,
-    ``not``, ``and`` and ``or``. A record that does not fit the schema is not wanted."""
+    ``not``, ``and`` and ``or``. A record that does not fit the schema is not selected."""
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,24 +55,24 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     topics: dict[str, From]
     node: Annotated[str, Meta(max_length=128)] | None = None
-    """Who watches: records of this node are not told."""
+    """The node of the watching client: records of this node are not sent."""
     limit: Whole = LIMIT
-    """Records in one event at most: 0 is the default, more than 1000 is 1000."""
+    """Most records in one event: 0 is the default, more than 1000 is 1000."""
     max_batch_bytes: Whole = SIZE
-    """Bytes of data in one event, about: 0 is 1 MiB, more than 8 MiB is 8 MiB."""
+    """Approximate bytes of data in one event: 0 is 1 MiB, more than 8 MiB is 8 MiB."""
     heartbeat_ms: Whole = HEARTBEAT_MS
-    """A comment comes when nothing was told for so long: 1000 to 60000."""
+    """A comment is sent after this time without an event: 1000 to 60000."""
     include_meta: bool = True
     include_tags: bool = False
     include_data: bool = True
     include_micros: bool = False
     consistency: Consistency = "eventual"
-    """``strong``: a record is told only once it would survive a power loss."""
+    """``strong``: a record is sent only when it would survive a power loss."""
     filter: Filter = Filter()
 
 
 class WatchedTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic of a session, when it was made."""
+    """A topic of a watch session, at the time of its creation."""
 
     from_seq: int
     head_seq: int
@@ -79,16 +80,16 @@ class WatchedTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A watch session: open ``stream_url`` to be told."""
+    """A watch session: open ``stream_url`` to receive its events."""
 
     wid: str
     stream_url: str
     session_ttl_ms: int
-    """How long the session is kept while no stream is open."""
+    """How long the session is kept without an open stream."""
     topics: dict[str, WatchedTopic]
     last_event_id: str
-    """The id of the beginning: send it as ``Last-Event-ID`` when a stream broke before its first
-    event."""
+    """The id of the starting position: send it as ``Last-Event-ID`` when a stream broke before its
+    first event."""
 
 
 class WatchForgotten(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,26 +100,26 @@ class WatchForgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """POST /v0/watch?lenient=true leaves unknown topics out instead of refusing."""
+    """POST /v0/watch?lenient=true omits unknown topics instead of failing."""
 
     lenient: bool = False
 
 
 class StreamQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """GET /v0/watch/{wid}: browsers cannot send headers, so a ticket may be in the address."""
+    """GET /v0/watch/{wid}: browsers cannot send headers, so a ticket may be in the URL."""
 
     ticket: str | None = None
     token: str | None = None
 
 
 class Subscribe(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="subscribe"):
-    """WebSocket: be told of topics."""
+    """WebSocket: subscribe to topics."""
 
     request_id: str | int | None = None
     topic: str | None = None
     topics: dict[str, From] | list[str] | None = None
     from_seq: Whole = 0
-    """For those that do not say where they begin."""
+    """The starting cursor of topics that have none of their own."""
     tail: bool = False
     node: Annotated[str, Meta(max_length=128)] | None = None
     limit: Whole = LIMIT
@@ -132,16 +133,16 @@ class Subscribe(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="unsubscribe"):
-    """WebSocket: no longer be told."""
+    """WebSocket: end subscriptions."""
 
     request_id: str | int | None = None
     topic: str | None = None
     topics: list[str] | None = None
-    """Neither of them: all."""
+    """Without ``topic`` and ``topics``: all subscriptions."""
 
 
 class Publish(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="publish"):
-    """WebSocket: append. What POST /v0/topics/{topic} takes as its body."""
+    """WebSocket: append records, with the fields of the body of POST /v0/topics/{topic}."""
 
     topic: str
     records: msgspec.Raw
@@ -155,13 +156,13 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="pu
 
 
 class Ping(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="ping"):
-    """WebSocket: is anybody there?"""
+    """WebSocket: check that the connection is alive."""
 
     request_id: str | int | None = None
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="auth"):
-    """WebSocket: who this is, as the first message when no header could say it."""
+    """WebSocket: authenticate with the first message when there was no header."""
 
     token: str
     request_id: str | int | None = None

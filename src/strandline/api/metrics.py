@@ -1,8 +1,8 @@
-"""Measurements on the wire. Times are nanoseconds since 1970 (``_ns``), or RFC 3339 text.
+"""Metrics on the wire. Times are nanoseconds since 1970 (``_ns``), or RFC 3339 text.
 
-In Arrow an answer has the columns ``group`` (int64: its place in ``groups``), ``at`` (int64,
-nanoseconds) and ``value``; the schema's metadata has under ``strandline.answer`` as JSON what is in
-``AnswerHead``. JSON has no NaN and no infinity: they are null there.
+In Arrow a result has the columns ``group`` (int64: an index into ``groups``), ``at`` (int64,
+nanoseconds) and ``value``; the schema's metadata has a ``MetricsResultHeader`` as JSON under
+``strandline.answer``. JSON has no NaN and no infinity: they are null.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class WritePoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fields: dict[str, Number]
     tags: dict[str, str] = {}
     at_ns: Time | None = None
-    """Without it now."""
+    """Time of the point; now by default."""
 
 
 class LinesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,16 +32,16 @@ class LinesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class TableQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the columns of an Arrow body are."""
+    """The roles of the columns of an Arrow body."""
 
     measurement: str
     at: str = "at"
     tags: str = ""
-    """Names of columns, with commas between them."""
+    """Names of tag columns, separated by commas."""
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it landed; 0 when there was nothing to write."""
+    """The seqs of the appended records; 0 when there was nothing to write."""
 
     first_seq: int
     last_seq: int
@@ -50,7 +50,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     query: str
-    """In the pipe language."""
+    """A query in the pipe language."""
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,7 +87,7 @@ class AnswerSeries(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     series: list[AnswerSeries]
-    """One for each group that has values."""
+    """One series for each group that has values."""
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ class Cardinality(msgspec.Struct, frozen=True, kw_only=True):
 class KeepRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     measurement: str
     keep: Duration | None = None
-    """Without it points stay for ever."""
+    """How long points are kept; forever by default."""
 
 
 class DownsampleRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -160,7 +160,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricsState(msgspec.Struct, frozen=True, kw_only=True):
-    """The view in numbers; what they mean is in docs/guide/metrics.md."""
+    """Statistics of the view; docs/guide/metrics.md explains them."""
 
     points: int
     blocks: int

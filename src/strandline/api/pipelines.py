@@ -1,4 +1,4 @@
-"""Declared pipelines and their runs: as the API tells them, and as they are kept."""
+"""Declared pipelines and their runs, on the wire and as stored."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 Outcome = Literal["done", "failed", "timeout", "lost", "stopped"]
-"""How a run ended: ``lost`` when the process that watched it died, and ``stopped`` when it was told
-to stop. Those two are run again."""
+"""How a run ended: ``lost`` when the process that watched it died, and ``stopped`` when it was
+stopped on request. Runs with these two outcomes are repeated."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,25 +18,25 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     pipeline: str
     number: int
-    """From 1, of this declaration."""
+    """Number of the run within this declaration, from 1."""
     engine: str
     begun_us: int
     due_us: int | None = None
-    """The point in time for which it ran; null when somebody asked for it."""
+    """The scheduled time of the run; null for a run that was started on request."""
     missed: int = 0
-    """Points before that at which nobody was there to run it."""
+    """Number of earlier scheduled times that were missed because no scheduler was running."""
     ended_us: int | None = None
     """Null while it runs."""
     seconds: float = 0.0
     rows: int = 0
-    """Rows that were read, written or dropped, as the pipeline counts them."""
+    """Rows read, written or dropped, as the pipeline counts them."""
     outcome: Outcome | None = None
     """Null while it runs."""
     failure: str = ""
 
 
 class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
-    """A declared pipeline, and how it is doing."""
+    """A declared pipeline and its state."""
 
     name: str
     pipeline: str
@@ -44,17 +44,17 @@ class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
     when: str
     """``every 6h``, ``at 30 3 * * * UTC``."""
     next_us: int
-    """When it is due next; the past when it is due already."""
+    """The next scheduled time; in the past when the pipeline is due."""
     running: bool
     last: Run | None
-    """The newest run, under way or ended."""
+    """The newest run, running or ended."""
     last_success_us: int | None
-    """When a run last ended well."""
+    """End of the last successful run."""
     runs: int
     failures: int
-    """Runs that failed, took too long or were lost."""
+    """Runs that failed, timed out or were lost."""
     problem: str = ""
-    """What keeps it from being run at all."""
+    """The reason why it cannot run at all."""
 
 
 class PipelineList(msgspec.Struct, kw_only=True):
@@ -64,28 +64,28 @@ class PipelineList(msgspec.Struct, kw_only=True):
 
 
 class RunsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which runs to list."""
+    """Selects the runs to list."""
 
     name: str | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     before: Annotated[int, Meta(ge=1)] | None = None
-    """Only runs before this ``seq`` of an earlier answer."""
+    """Only runs before this ``seq`` of an earlier response."""
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of the history, with its place in it."""
+    """A run of the history, with its seq there."""
 
     seq: int
     run: Run
 
 
 class RunList(msgspec.Struct, kw_only=True):
-    """Runs that have ended, the newest first."""
+    """Ended runs, newest first."""
 
     runs: list[RunLine]
 
 
 class RunBegun(msgspec.Struct, kw_only=True):
-    """A run that was asked for and has begun."""
+    """A run that was started on request."""
 
     run: Run

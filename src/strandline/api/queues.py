@@ -1,7 +1,8 @@
-"""Queues on the wire: jobs in, jobs out under leases, dead letters.
+"""Queues on the wire: puts, claims under leases, acks, dead letters.
 
-A lease id is a whole number of more than 64 bits, told as text. Who names none is asked for by his
-``node``: a job that another has by now is never touched, and is told in ``skipped``.
+A lease id is an integer of more than 64 bits, sent as text. Without lease ids the jobs that the
+``node`` holds are used: a job that another worker holds by now is never changed, and is listed in
+``skipped``.
 """
 
 from __future__ import annotations
@@ -15,40 +16,40 @@ LEASE_MS_MAX = 86_400_000
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job to be put."""
+    """A job to put."""
 
     data: Json = UNSET
     data_base64: Base64 = UNSET
     key: Text = UNSET
-    """Unique among the jobs that wait or are in flight."""
+    """Unique among the jobs that are waiting or in flight."""
     key_base64: Base64 = UNSET
     group: Text = UNSET
-    """Jobs of a group go out one after the other."""
+    """Jobs of a group are claimed one at a time."""
     group_base64: Base64 = UNSET
     priority: int | None = None
-    """0 to 255, lower first."""
+    """0 to 255, lower values first."""
 
 
 class PutJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Jobs to be put, all or none."""
+    """Jobs to put, all or none."""
 
     jobs: list[NewJob]
     priority: int | None = None
-    """Of those that say none."""
+    """Priority of jobs without one."""
     delay_ms: float = 0.0
     at_us: int | None = None
     """Not before this time."""
     ttl_ms: float | None = None
-    """They are over after this."""
+    """The jobs expire after this time."""
     tag: str | None = None
 
 
 class PutJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job is."""
+    """The seq of a job."""
 
     seq: int
     existed: bool
-    """Whether another with the same unique key was there already."""
+    """Whether a job with the same unique key existed already."""
 
 
 class PutJobsDone(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max: int = 1
     lease_ms: int | None = None
     wait_ms: int = 0
-    """How long to wait for the first job when there is none."""
+    """How long to wait for the first job when no job is ready."""
     include_micros: bool = False
 
 
@@ -70,10 +71,10 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
     seq: int = field(name="$seq")
     lease_id: str
     deadline: int
-    """When the lease runs out, in ms."""
+    """End of the lease, in ms."""
     ts: int = field(name="$ts")
     deliveries: int
-    """How often it was given out, this time included."""
+    """Number of deliveries of the job, this one included."""
     key: Text = field(name="$key", default=UNSET)
     key_base64: Base64 = field(name="$key_base64", default=UNSET)
     tag: str | UnsetType = field(name="$tag", default=UNSET)
@@ -93,12 +94,12 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """ack"""
+    """Request of ack."""
 
     node: str
     seqs: list[int]
     lease_ids: list[str] | None = None
-    """One for each seq: then only under exactly this lease."""
+    """One for each seq: then the job is acked only under exactly this lease."""
 
 
 class Nack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,7 +113,7 @@ class Extend(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     node: str
     seqs: list[int]
     lease_ms: int | None = None
-    """From now on; without it the queue's own."""
+    """Duration from now; the queue's own by default."""
     lease_ids: list[str] | None = None
 
 
@@ -143,7 +144,7 @@ class Extended(msgspec.Struct, frozen=True, kw_only=True):
 class WorkQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: str
     max: int = 1
-    """Most jobs that are in this connection's hands at a time."""
+    """Most jobs that this connection holds at a time."""
     lease_ms: int | None = None
     include_micros: bool = False
 
@@ -158,13 +159,13 @@ class Released(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PurgeJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Waiting jobs that fit all of this; without any, all that wait."""
+    """Selects waiting jobs: all conditions that are set must hold; without any, all of them."""
 
     tag: str | None = None
-    """With a ``*`` at its end every tag that begins so."""
+    """A tag; with a ``*`` at its end, a prefix of tags."""
     from_seq: int | None = None
     to_seq: int | None = None
-    """The last seq, included."""
+    """The last seq, inclusive."""
     dry_run: bool = False
 
 
@@ -192,7 +193,7 @@ class Peeked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue in numbers."""
+    """Statistics of a queue."""
 
     topic: str
     ready: int
@@ -222,16 +223,16 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter."""
 
     seq: int = field(name="$seq")
-    """Its place among the dead letters."""
+    """The seq of the dead letter in its topic."""
     ts: int = field(name="$ts")
-    """When it was given up."""
+    """Time at which the job became a dead letter."""
     us: int = field(name="$us")
     queue: str = field(name="$dead_letter_from", default="")
-    """The queue that gave it up."""
+    """The queue of the job."""
     src_seq: int = field(name="$dead_letter_src_seq", default=0)
-    """The seq that it had as a job; 0 when it was appended by hand."""
+    """The seq of the job; 0 for a record that was appended directly."""
     times: int = field(name="$dead_letter_deliveries", default=0)
-    """How often it was given out."""
+    """Number of deliveries of the job."""
     reason: str
     job_seq: int
     """The same as ``$dead_letter_src_seq``."""
@@ -257,17 +258,17 @@ class Letters(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     letters: list[Letter]
     next_after: int
-    """Where to go on; 0 when there is no more."""
+    """The next ``after``; 0 when there are no more."""
 
 
 class Meant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters: those that are all of this; without any, all."""
+    """Selects dead letters: all conditions that are set must hold; without any, all of them."""
 
     seqs: list[int] | None = None
     key: Text = UNSET
     key_base64: Base64 = UNSET
     tag: str | None = None
-    """With a ``*`` behind it every tag that begins so."""
+    """A tag; with a ``*`` at its end, a prefix of tags."""
     group: Text = UNSET
     group_base64: Base64 = UNSET
     contains: Text = UNSET
@@ -275,9 +276,9 @@ class Meant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     contains_base64: Base64 = UNSET
     reason: str | None = None
     before_us: int | None = None
-    """Given up before this time."""
+    """Became a dead letter before this time."""
     after_us: int | None = None
-    """Given up at or after this time."""
+    """Became a dead letter at or after this time."""
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -291,7 +292,7 @@ class Redriven(msgspec.Struct, frozen=True, kw_only=True):
     matched: int
     redriven: int
     kept: list[int]
-    """Those that stay, because another job has their unique key."""
+    """Dead letters that stay, because another job has their unique key."""
     dry_run: bool
 
 

@@ -1,11 +1,11 @@
-"""Records on the wire: how they are told in JSON, and how they are said. Pure.
+"""Records on the wire: converts them to and from JSON. Pure.
 
     written  {"data": ..., "key"?, "tag"?, "node"?, "meta"?}
     read     {"$seq": 7, "$ts": 1790000000000, "$key"?, "$node"?, "$tag"?, "data": ..., "meta"?}
 
-``data`` is any JSON value and is kept as the bytes that were sent. Bytes that are no JSON text
-travel as ``data_base64``; the same goes for ``meta`` (a JSON object) and, when it is not UTF-8, for
-``key``. What is absent is left out. ``$ts`` are milliseconds, ``$us`` microseconds.
+``data`` is any JSON value and is stored as the bytes that were sent. Bytes that are not JSON are
+sent as ``data_base64``; the same holds for ``meta`` (a JSON object) and, when it is not UTF-8, for
+``key``. Absent fields are omitted. ``$ts`` is in milliseconds, ``$us`` in microseconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _text = msgspec.json.Encoder().encode
 
 
 class WriteRecord(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """A record to append: ``data`` or ``data_base64``, the rest as you like."""
+    """A record to append: ``data`` or ``data_base64``; the other fields are optional."""
 
     data: Raw | UnsetType = UNSET
     data_base64: str | UnsetType = UNSET
@@ -47,7 +47,7 @@ class WriteRecord(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=F
 
 
 class ReadRecord(msgspec.Struct, kw_only=True, omit_defaults=True, rename=_READ_NAMES):
-    """A record that was read."""
+    """A record in a response."""
 
     seq: int
     ts: int
@@ -63,7 +63,7 @@ class ReadRecord(msgspec.Struct, kw_only=True, omit_defaults=True, rename=_READ_
 
 
 class Shown(NamedTuple):
-    """Which fields of records a reader wants."""
+    """The fields of records that a reader requests."""
 
     tags: bool = False
     meta: bool = True
@@ -72,14 +72,14 @@ class Shown(NamedTuple):
 
 
 class MetaLimits(NamedTuple):
-    """What the ``meta`` of a record may be."""
+    """Limits of the ``meta`` of a record."""
 
     size_max: int
     keys_max: int
 
 
 def as_value(data: bytes) -> Raw | None:
-    """Bytes as a JSON value, None when they are none: not UTF-8, no JSON, or blanks around."""
+    """Bytes as a JSON value, None when they are not UTF-8, not JSON, or have blanks around it."""
     if not data or data[0] in _BLANK or data[-1] in _BLANK:
         return None
     try:
@@ -91,7 +91,7 @@ def as_value(data: bytes) -> Raw | None:
 
 
 def from_base64(text: str, name: str) -> bytes:
-    """The bytes behind a text in base64."""
+    """The bytes that a base64 text encodes."""
     try:
         return b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -138,15 +138,15 @@ def told_text(name: bytes, data: bytes) -> bytes:
 
 
 def data_of(record: WriteRecord, depth_max: int) -> bytes:
-    """The bytes of a record that is to be appended."""
+    """The data of a record to append."""
     if record.data is not UNSET:
         if record.data_base64 is not UNSET:
-            raise Invalid("a record has data or data_base64, not both")
+            raise Invalid("a record has data and data_base64: send one of them")
         data = bytes(record.data)
         check_json(data, depth_max)
         return data
     if record.data_base64 is UNSET:
-        raise Invalid("a record needs data: any JSON value, or data_base64")
+        raise Invalid("a record has no data: send data (any JSON value) or data_base64")
     return from_base64(record.data_base64, "data_base64")
 
 
@@ -155,15 +155,15 @@ def key_of(record: Any) -> bytes | None:
     if record.key_base64 is None:
         return None if record.key is None else record.key.encode()
     if record.key is not None:
-        raise Invalid("give key or key_base64, not both")
+        raise Invalid("send key or key_base64, not both")
     return from_base64(record.key_base64, "key_base64")
 
 
 def meta_of(record: WriteRecord, limits: MetaLimits, depth_max: int) -> bytes | None:
-    """The meta of a record that is to be appended."""
+    """The meta of a record to append."""
     if record.meta_base64 is not None:
         if record.meta is not UNSET:
-            raise Invalid("a record has meta or meta_base64, not both")
+            raise Invalid("a record has meta and meta_base64: send one of them")
         meta = from_base64(record.meta_base64, "meta_base64")
         _check_meta_size(meta, limits)
         return meta
@@ -177,7 +177,7 @@ def meta_of(record: WriteRecord, limits: MetaLimits, depth_max: int) -> bytes | 
     try:
         count = len(_object.decode(meta))
     except msgspec.DecodeError as error:
-        raise Invalid("meta is a JSON object") from error
+        raise Invalid("meta is not a JSON object: send one") from error
     if count > limits.keys_max:
         raise TooLarge(f"a meta of {count} keys is over {limits.keys_max} (meta_keys_max)")
     return meta

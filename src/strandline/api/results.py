@@ -1,11 +1,11 @@
-"""Answers of questions on the wire, and what is asked: commands, SQL, remembered queries.
+"""Commands, SQL and materialized queries on the wire, with their results.
 
 JSON    ``{"columns": [{"name", "type"}], "rows": [[...], ...], "message", "chart"?, "results"?,
         "notes"?}``
-NDJSON  a line for the schema, lines of rows, a line for the end; instead of that one an error
+NDJSON  a line with the schema, lines of rows, a line for the end, or for an error instead
 Arrow   an IPC stream; the schema's metadata has ``strandline.message``, and ``strandline.chart``
-        with the Vega-Lite specification of a PLOT; after SQL the metadata of the last batch, an
-        empty one, may have ``strandline.notes``, a JSON array
+        with the Vega-Lite specification of a PLOT; after SQL the metadata of the last batch, which
+        is empty, may have ``strandline.notes``, a JSON array
 
 The rows of a BATCH are its commands and their messages. The result of each command is in
 ``results``; in NDJSON in lines ``result`` and ``result_batch`` before the end; in Arrow in the
@@ -13,9 +13,8 @@ column ``result_arrow``, as an IPC stream, and ``strandline.results`` has the na
 An error of a BATCH has the results of the commands before it in ``detail.results``; where Arrow is
 accepted in ``detail.results_arrow``, the Arrow form in base64.
 
-``type`` is that of Arrow, as text. In JSON a time is RFC 3339 text in UTC with microseconds, a date
-is text, bytes are base64, a whole number beyond 64 bits is text; not a number and infinity are
-null.
+``type`` is the Arrow type as text. In JSON a time is RFC 3339 text in UTC with microseconds, a date
+is text, bytes are base64, an integer beyond 64 bits is text; NaN and infinity are null.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Sql(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     params: list[Any] | dict[str, Any] | None = None
     """JSON values; ``{"$base64": "..."}`` is bytes, ``{"$time": "..."}`` a time."""
     as_of: str | int | float | dict[str, int] | None = None
-    """A time, a position as text, or the seq of every topic."""
+    """A time, a position as text, or the seq of each topic."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -60,11 +59,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[list[Any]]
     message: str
     chart: dict[str, Any] | UnsetType = UNSET
-    """A Vega-Lite specification, of a PLOT."""
+    """The Vega-Lite specification of a PLOT."""
     results: list[Result] | UnsetType = UNSET
     """The result of each command of a BATCH."""
     notes: list[str] | UnsetType = UNSET
-    """What is to be known about the rows."""
+    """Notes about the rows."""
 
 
 class SchemaLine(msgspec.Struct, frozen=True, kw_only=True, tag="schema"):
@@ -76,17 +75,17 @@ class RowsLine(msgspec.Struct, frozen=True, kw_only=True, tag="batch"):
 
 
 class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
-    """The result of a command of a BATCH begins."""
+    """The beginning of the result of one command of a BATCH."""
 
     index: int
-    """The command's place in the BATCH, from 0."""
+    """The index of the command in the BATCH, from 0."""
     columns: list[Column]
     message: str
     chart: dict[str, Any] | UnsetType = UNSET
 
 
 class ResultRowsLine(msgspec.Struct, frozen=True, kw_only=True, tag="result_batch"):
-    """Rows of the result of a command of a BATCH."""
+    """Rows of the result of one command of a BATCH."""
 
     index: int
     rows: list[list[Any]]
@@ -103,14 +102,14 @@ class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
 
 
 class FollowQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What changes in the answer of a remembered query; an SSE stream of ``event: change``."""
+    """Changes of the result of a materialized query, as an SSE stream of ``event: change``."""
 
     after: str = ""
-    """A cursor; without one all rows are told first."""
+    """A cursor; without one the stream begins with all rows."""
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a remembered query's answer. Rows in Arrow, as IPC streams."""
+    """A change of the result of a materialized query. Rows are Arrow IPC streams."""
 
     cursor: str
     anew: bool
@@ -119,7 +118,7 @@ class Followed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """A remembered query."""
+    """A materialized query."""
 
     alias: str
     query: str
@@ -137,7 +136,7 @@ class RememberedList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of a view, and those of its topic when that is made."""
+    """Options of a view, and of its topic when that is created."""
 
     options: dict[str, Any] = {}
 
@@ -153,7 +152,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     kind: str
     options: dict[str, Any]
-    """All of them, as they hold."""
+    """All options with their current values."""
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):

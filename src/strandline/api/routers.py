@@ -1,4 +1,4 @@
-"""Routers on the wire: what is asked for, and what is answered."""
+"""Routers on the wire: requests and responses."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 Condition = str | Annotated[list[str | list[str]], Meta(min_length=3, max_length=3)]
-"""``["tag","Eq",X]``, ``["tag","Glob","X*"]``, ``["tag","In",[X,Y]]``, or ``"X"``; also of node and
-key."""
+"""``["tag","Eq",X]``, ``["tag","Glob","X*"]``, ``["tag","In",[X,Y]]``, or ``"X"``; also for node
+and key."""
 
 Guarantee = Literal["at_least_once", "exactly_once"]
 Start = Literal["latest", "earliest"]
 
 
 class RouterOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A router to be made or changed."""
+    """Options of a router to create or change."""
 
     source: str
     dest: str
@@ -27,11 +27,11 @@ class RouterOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     allow_cycle: bool = False
     guarantee: Guarantee = "at_least_once"
     start: Start = "latest"
-    """Where a new router begins: behind the records that are there, or with the first of them."""
+    """Where a new router begins: after the existing records, or with the first of them."""
 
 
 class RouterPut(msgspec.Struct, kw_only=True):
-    """A router as it is now, and whether there was none of the name."""
+    """A router after the request, and whether it was created."""
 
     router: str
     created: bool
@@ -47,7 +47,7 @@ class RouterPut(msgspec.Struct, kw_only=True):
 
 
 class RouterState(msgspec.Struct, kw_only=True):
-    """A router and how far it has come."""
+    """A router and its progress."""
 
     router: str
     source: str
@@ -60,12 +60,12 @@ class RouterState(msgspec.Struct, kw_only=True):
     guarantee: Guarantee
     start: Start
     cursor: int
-    """The seq of the source up to which everything was looked at."""
+    """The seq of the source up to which all records were processed."""
     lag: int
-    """How many seqs of the source lie behind the cursor."""
+    """Number of seqs of the source after the cursor."""
     forwarded_total: int
     held: str | None
-    """Why it cannot go on for now, null when it can."""
+    """Why forwarding is paused, null when it is not."""
 
 
 class RouterLine(msgspec.Struct, kw_only=True):
@@ -80,7 +80,7 @@ class RouterLine(msgspec.Struct, kw_only=True):
 
 
 class RoutersQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which routers to list."""
+    """Selects the routers to list."""
 
     prefix: str = ""
     source: str | None = None
@@ -90,14 +90,14 @@ class RoutersQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class RouterList(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A page of routers; with ``next_cursor`` there are more."""
+    """A page of routers; ``next_cursor`` is set when there are more."""
 
     routers: list[RouterLine]
     next_cursor: str | UnsetType = UNSET
 
 
 class RouterDeleted(msgspec.Struct, kw_only=True):
-    """Whether there was such a router."""
+    """Whether the router existed."""
 
     router: str
     deleted: bool

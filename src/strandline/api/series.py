@@ -1,4 +1,4 @@
-"""Time series on the wire. ``at`` is any whole number of 64 bits; 17 and "17" are one source.
+"""Time series on the wire. ``at`` is a signed 64-bit integer; 17 and "17" are the same source.
 
 In Arrow points are rows of ``source`` (binary), ``at`` (int64), ``payload`` (binary), ``version``
 (int64), ``seq`` (uint64), ordered by source, then (at, seq).
@@ -32,51 +32,51 @@ class AppendPoints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     points: list[NewPoint]
     version: int = 0
-    """Of the payloads."""
+    """Version of the payloads."""
     drop_refused: bool = False
-    """Leave out points before the floor or too far in the future, and list them."""
+    """Drop points before the floor or too far in the future, and list them."""
 
 
 class AppendQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: int = 0
-    """Of the payloads of an Arrow body."""
+    """Version of the payloads of an Arrow body."""
     drop_refused: bool = False
-    """Of an Arrow body: leave out points before the floor or too far in the future."""
+    """For an Arrow body: drop points before the floor or too far in the future."""
 
 
 class RefusedPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A point that was dropped."""
 
     place: int
-    """In the batch, from 0."""
+    """Index in the batch, from 0."""
     at: int
     reason: str
     """``floor`` or ``future``."""
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
-    """Where records landed."""
+    """The seqs of the appended points."""
 
     first_seq: int
     last_seq: int
     head_seq: int
     deduped: bool = False
     refused: list[RefusedPoint] = []
-    """Points that were dropped, as ``drop_refused`` allows."""
+    """Points that were dropped because of ``drop_refused``."""
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Points from start to end, both included; without sources of all."""
+    """Points from ``start`` to ``end``, both inclusive; without ``sources``, of all sources."""
 
     sources: list[SourceName] | None = None
     start: int = AT_MIN
     end: int = AT_MAX
     limit: int = 0
-    """Of each source, the earliest; 0 is all."""
+    """Most points of each source, the earliest first; 0: all."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Points within a window that begins with the earliest from start on."""
+    """Points in a window that begins with the earliest point at or after ``start``."""
 
     sources: list[SourceName]
     start: int
@@ -100,9 +100,9 @@ class SourcePoints(msgspec.Struct, frozen=True, kw_only=True):
 
 class Points(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[SourcePoints]
-    """In the order of the question; of all sources in order of their names."""
+    """In the order of the request; for all sources, in the order of their names."""
     end: int | msgspec.UnsetType = UNSET
-    """Of a window: the last at that was looked for."""
+    """For a window: the last ``at`` that it covers."""
 
 
 class VisitedPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ class VisitedPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The newest point of a source; without one of every source."""
+    """The newest point of a source; without a source, of every source."""
 
     source: str | int | None = None
     source_base64: bytes | None = None
@@ -144,7 +144,7 @@ class Retained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesState(msgspec.Struct, frozen=True, kw_only=True):
-    """A series in numbers; what they mean is in docs/guide/series.md."""
+    """Statistics of a series; docs/guide/series.md explains them."""
 
     unit: str
     sources: int

@@ -1,8 +1,8 @@
-"""Has msgspec look at our structs before several threads do.
+"""Warms up msgspec's type information of all structs before threads start.
 
-msgspec finds out about a struct's fields when it is first decoded, and shows others what it has
-while it is still looking: two threads that meet a struct for the first time at the same moment may
-crash the process. So whoever is about to have many threads calls ``learn``.
+msgspec collects the fields of a struct at its first decoding, and other threads can see the
+information while it is incomplete: two threads that decode a struct for the first time at the same
+time can crash the process. So ``warm_up`` is called before a process starts many threads.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from weakref import WeakSet
 
 import msgspec
 
-_learning = threading.Lock()
-_known: WeakSet[type] = WeakSet()
+_warming_up = threading.Lock()
+_warm: WeakSet[type] = WeakSet()
 
 
 def learn() -> None:
-    """Look at every struct of ours that is defined so far. The second time takes a millisecond."""
-    with _learning:
+    """Warm up every struct of this package that is defined so far. A repeat takes a millisecond."""
+    with _warming_up:
         for struct in _structs(msgspec.Struct):
-            if struct not in _known:
-                with contextlib.suppress(TypeError, NameError):  # one that is never decoded
+            if struct not in _warm:
+                with contextlib.suppress(TypeError, NameError):  # a struct that is never decoded
                     msgspec.json.Decoder(struct)
-                _known.add(struct)
+                _warm.add(struct)
 
 
 @functools.cache
 def learn_at_first() -> None:
-    """The same, once in a process: for whoever is made often."""
+    """The same, once per process: for objects that are constructed often."""
     learn()
 
 
 def _structs(base: type) -> Iterator[type]:
-    """Those that modules of ours define; others are made on the way, and have one owner."""
+    """Structs at module level of this package; those created at run time have one owner."""
     subclasses: list[type] = base.__subclasses__()
     for struct in subclasses:
         yield from _structs(struct)

@@ -1,7 +1,7 @@
 """Event tables on the wire.
 
-Rows travel in Arrow. Events come as JSON, as NDJSON with a line ``{"context", "event"}`` for each,
-or in Arrow: a column ``context``, and one for each field.
+Rows are sent in Arrow. Events are JSON, NDJSON with one line ``{"context", "event"}`` per event, or
+Arrow: a column ``context``, and one column for each field.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from msgspec import UNSET, UnsetType
 class Define(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fields: dict[str, Any]
     version: int | None = None
-    """The version that must come of it."""
+    """The version that the definition must result in."""
     new: bool = False
-    """Whether the table may have no version yet."""
+    """Fail if the table has a version already."""
 
 
 class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
 class StoreEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     context: str
     event: msgspec.Raw
-    """A JSON object, stored as it is written."""
+    """A JSON object, stored as it was sent."""
 
 
 class StoreEvents(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class StoreEvents(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     events: list[msgspec.Raw]
     contexts: list[str] | str
-    """One for each, or one for all."""
+    """One context for each event, or one for all."""
 
 
 class CheckEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,14 +56,14 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which rows: what stands behind WHERE in a command, or a bound condition as JSON."""
+    """Selects rows: the text after WHERE of a command, or a bound condition as JSON."""
 
     where: str | None = None
     context: str | None = None
     condition: msgspec.Raw | UnsetType = UNSET
-    """As ``views/table/condition.py`` writes it, its literals typed as their fields are."""
+    """As ``views/table/condition.py`` encodes it, with literals of their fields' types."""
     all: bool = False
-    """Every row, when neither is given."""
+    """Delete every row; required when there is no other selection."""
 
 
 class RowsDeleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,17 +71,17 @@ class RowsDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rows of now, or without what came after a seq; maybe others of the same zones, too."""
+    """Current rows, or rows as of a seq; other rows of the same zones may be included."""
 
     columns: list[str] | None = None
-    """Without them all."""
+    """All columns by default."""
     condition: msgspec.Raw | UnsetType = UNSET
     after: int = 0
     as_of: int | None = None
 
 
 class TableState(msgspec.Struct, frozen=True, kw_only=True):
-    """A table in numbers; what they mean is in docs/guide/tables.md."""
+    """Statistics of a table; docs/guide/tables.md explains them."""
 
     rows: int
     memory_rows: int

@@ -16,23 +16,23 @@ Valid = Annotated[int, Meta(ge=1, le=YEAR_MS)]
 
 
 class CreateToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a new token shall be."""
+    """Properties of a new token."""
 
     scopes: Annotated[str, Meta(max_length=16_384)]
-    """As ``read,write:orders.*;deny delete:orders.eu``."""
+    """Such as ``read,write:orders.*;deny delete:orders.eu``."""
     principal: Annotated[str, Meta(max_length=128)] = ""
-    """Whose it is; the token's id when empty. Everybody may have two that are valid."""
+    """The owner of the token; the token's id when empty. A principal may have two valid tokens."""
     label: Text = ""
     valid_ms: Valid = 90 * DAY_MS
     not_before: Time = 0
-    """When it begins to be valid; 0 is now."""
+    """Start of the validity; 0: now."""
 
 
 class RotateToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to change from a token to another."""
+    """How to replace a token by a new one."""
 
     grace_ms: Annotated[int, Meta(ge=0, le=YEAR_MS)] = DAY_MS
-    """How long the old one stays valid; 0 revokes it at once."""
+    """How long the old token stays valid; 0 revokes it at once."""
     valid_ms: Valid = 90 * DAY_MS
 
 
@@ -48,53 +48,53 @@ class TokenInfo(msgspec.Struct, frozen=True, kw_only=True):
     not_before: int
     expires: int
     revoked: int | None
-    """When it was revoked, null when it was not."""
+    """Time of the revocation, null when it is not revoked."""
     last_used: str | None
-    """A day, as 2026-11-16."""
+    """A day, such as 2026-11-16."""
     valid: bool
-    """Whether it lets somebody in now."""
+    """Whether the server accepts it now."""
 
 
 class CreatedToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A new token. Its text is told here and never again."""
+    """A new token. Its text is returned only here."""
 
     token: str
     info: TokenInfo
 
 
 class TokenList(msgspec.Struct, frozen=True, kw_only=True):
-    """All tokens, revoked ones included, the newest last."""
+    """All tokens, including revoked ones, newest last."""
 
     tokens: list[TokenInfo]
 
 
 class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, as the server sees him."""
+    """The identity and the scopes of the client."""
 
     id: str
     kind: str
     name: str
     scopes: str
     expires: int | None
-    """In milliseconds since 1970, null for never."""
+    """Milliseconds since 1970, null for never."""
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
-    """Opens one stream, within a short time, instead of a token: in the address, as ``?token=``."""
+    """Opens one stream within a short time instead of a token: in the URL, as ``?token=``."""
 
     ticket: str
     valid_ms: int
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which entries of the audit log."""
+    """Selects entries of the audit log."""
 
     from_seq: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 256
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened."""
+    """One entry of the audit log."""
 
     seq: int
     number: int
@@ -108,7 +108,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries of the audit log, in their order."""
+    """Entries of the audit log, in order."""
 
     entries: list[AuditEntry]
     next_from_seq: int

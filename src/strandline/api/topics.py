@@ -1,4 +1,4 @@
-"""Topics on the wire: what is asked for, and what is answered."""
+"""Topics and their records on the wire: requests and responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Match = str | Annotated[list[str], Meta(min_length=3, max_length=3)]
 
 
 class TopicOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What may be said about a topic; what is not said stays as it is, or is the default."""
+    """Options of a topic; an absent one keeps its value, or is the default of a new topic."""
 
     type: TopicType | UnsetType = UNSET
     ttl_ms: Count | UnsetType = UNSET
@@ -46,7 +46,7 @@ class TopicOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class TopicSettings(msgspec.Struct, kw_only=True):
-    """All that a topic is set to."""
+    """All options of a topic."""
 
     type: TopicType
     ttl_ms: int
@@ -71,15 +71,15 @@ class TopicSettings(msgspec.Struct, kw_only=True):
 
 
 class PutQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename={"given": "if"}):
-    """When a topic may be made or changed."""
+    """The condition for creating or changing a topic."""
 
     given: Literal["any", "absent", "same", "present"] = "any"
-    """``absent``: only make it. ``present``: only change it. ``same``: an existing one must have
+    """``absent``: only create. ``present``: only change. ``same``: an existing topic must have
     these options."""
 
 
 class PutAnswer(msgspec.Struct, kw_only=True):
-    """A topic was made, changed, or is as it was."""
+    """A topic that was created, changed or left unchanged."""
 
     topic: str
     created: bool
@@ -87,7 +87,7 @@ class PutAnswer(msgspec.Struct, kw_only=True):
 
 
 class TouchQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Whether asking counts as reading."""
+    """Whether the request counts as a read of the topic."""
 
     touch: bool = False
 
@@ -101,7 +101,7 @@ class QueueCounts(msgspec.Struct, kw_only=True):
 
 
 class TopicState(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A topic at one moment. Fields that end in ``_us`` are microseconds."""
+    """The state of a topic. Fields that end in ``_us`` are microseconds."""
 
     topic: str
     type: TopicType
@@ -118,18 +118,18 @@ class TopicState(msgspec.Struct, kw_only=True, omit_defaults=True):
     evict_floor: int
     last_ts_us: int
     identity: tuple[int, int]
-    """Its id and when it was made (microseconds): names are used again, these never are."""
+    """Its id and time of creation (microseconds): names are reused, identities are not."""
     settings: dict[str, Any]
-    """The configuration as the store keeps it."""
+    """The configuration as stored."""
     gaps: list[tuple[int, int]]
     """First and last seqs of records that were lost."""
     cold: dict[str, Any] | None = None
-    """What is in the lake."""
+    """The part of the topic that is in the lake."""
     queue: QueueCounts | UnsetType = UNSET
 
 
 class ListQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which topics to list."""
+    """Selects the topics to list."""
 
     prefix: str = ""
     page_size: Annotated[int, Meta(ge=1)] = 100
@@ -150,20 +150,20 @@ class TopicLine(msgspec.Struct, kw_only=True):
 
 
 class TopicList(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A page of topics; with ``next_cursor`` there are more."""
+    """A page of topics; ``next_cursor`` is set when there are more."""
 
     topics: list[TopicLine]
     next_cursor: str | UnsetType = UNSET
 
 
 class DeleteTopicQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Whether records keep a topic alive."""
+    """The condition for deleting a topic."""
 
     if_empty: bool = False
 
 
 class TopicDeleted(msgspec.Struct, kw_only=True):
-    """Whether there was such a topic, and which routers went with it."""
+    """Whether the topic existed, and which routers were deleted with it."""
 
     topic: str
     deleted: bool
@@ -171,7 +171,7 @@ class TopicDeleted(msgspec.Struct, kw_only=True):
 
 
 class NumberedBatch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A producer's number of a batch: the topic takes each once, in rising order."""
+    """A producer's number of a batch: the topic accepts each number once, in rising order."""
 
     producer: str
     number: Seq
@@ -182,23 +182,23 @@ class Append(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False)
 
     records: Annotated[list[WriteRecord], Meta(min_length=1)]
     node: Node | None = None
-    """Of records that name none."""
+    """Node of records without one."""
     idempotency_key: str | None = None
     """At most 256 bytes. A second append with the same key appends nothing."""
     idempotency_key_base64: str | None = None
     numbered: NumberedBatch | None = None
     expected_head_seq: Seq | None = None
-    """Append only when this is the head: else 409."""
+    """Append only when this is the head, else 409."""
     create: bool | None = None
-    """Whether to make the topic when there is none; by default as ``auto_create`` says."""
+    """Whether to create a missing topic; the default is ``auto_create``."""
     config: TopicOptions | None = None
-    """Of the topic, when this append makes it."""
+    """Options of the topic when this append creates it."""
     disable_backpressure: bool = False
 
 
 class AppendQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What may be said about an append besides its body. All but ``return_seqs`` are for bodies
-    that have no room for it: NDJSON and Arrow."""
+    """Options of an append outside its body. All but ``return_seqs`` are for bodies that cannot
+    contain them: NDJSON and Arrow."""
 
     return_seqs: bool = False
     idempotency_key: str | None = None
@@ -212,13 +212,14 @@ class AppendQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class AppendAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Where records landed. ``deduped``: an earlier append with the same key did it."""
+    """The seqs of the appended records. ``deduped``: an earlier append with the same key wrote
+    them."""
 
     topic: str
     first_seq: int
     last_seq: int
     seqs: list[int] | UnsetType = UNSET
-    """When asked for with ``return_seqs``."""
+    """Only with ``return_seqs``."""
     head_seq: int
     count: int
     created: bool
@@ -226,28 +227,28 @@ class AppendAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Diff(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which records to read."""
+    """Selects the records to read."""
 
     from_seq: Seq = 0
-    """Records after this one."""
+    """The cursor: read records after this seq."""
     limit: Count = 256
-    """At most so many; 0 is 256, and more than the server allows is that."""
+    """Most records; 0 is 256. A value above the server's limit is reduced to it."""
     node: Node | NodeNames | None = None
-    """Spares the reader records of its own nodes."""
+    """The reader's own nodes: their records are omitted."""
     include_tags: bool = False
     include_meta: bool = True
     include_data: bool = True
     include_micros: bool = False
     wait_ms: Count = 0
-    """How long to wait for the next record when there is none."""
+    """How long to wait for a record when there is none."""
     max_batch_bytes: Count = 1 << 20
-    """Of data in one answer, about; 0 is 1 MiB."""
+    """Approximate bytes of data in one response; 0 is 1 MiB."""
     epoch: int | None = None
-    """Which life of the topic the cursor is from: told by an earlier answer."""
+    """The epoch of the cursor, as returned with it."""
 
 
 class TombstoneTold(msgspec.Struct, kw_only=True):
-    """Records that were lost before the first one of the answer."""
+    """Records that were lost before the first one of the response."""
 
     reason: str
     gap_from: int
@@ -258,7 +259,7 @@ class TombstoneTold(msgspec.Struct, kw_only=True):
 
 
 class DiffAnswer(msgspec.Struct, kw_only=True):
-    """Records, and where to go on. ``caught_up`` is the only sign that there is no more."""
+    """Records and the next cursor. Only ``caught_up`` indicates that there are no more."""
 
     topic: str
     records: list[ReadRecord]
@@ -272,15 +273,15 @@ class DiffAnswer(msgspec.Struct, kw_only=True):
 
 
 class Deletion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which records to delete: below a seq, by tag, or both."""
+    """Selects the records to delete: below a seq, by tag, or both."""
 
     before_seq: Annotated[int, Meta(ge=1, le=SEQ_MAX)] | None = None
     match: Match | None = None
-    """A tag; or ``["tag", "Eq", TAG]``, or ``["tag", "Glob", "BEGINNING*"]``."""
+    """A tag; or ``["tag", "Eq", TAG]``, or ``["tag", "Glob", "PREFIX*"]``."""
 
 
 class DeletionAnswer(msgspec.Struct, kw_only=True):
-    """What a delete did."""
+    """Result of a delete."""
 
     topic: str
     deleted: int
@@ -298,7 +299,7 @@ class SeekQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SeekAnswer(msgspec.Struct, kw_only=True):
-    """The cursor from which a read gives the records of a time and later."""
+    """The cursor from which a read returns the records of a time and later."""
 
     topic: str
     from_seq: int
@@ -307,7 +308,7 @@ class SeekAnswer(msgspec.Struct, kw_only=True):
 
 
 class Pick(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Seqs of records that are wanted."""
+    """Selects records by seq."""
 
     seqs: Annotated[list[Seq], Meta(max_length=10_000)]
     include_tags: bool = True
@@ -316,7 +317,7 @@ class Pick(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class PickAnswer(msgspec.Struct, kw_only=True):
-    """The live ones of them."""
+    """The requested records that are live."""
 
     topic: str
     records: list[ReadRecord]
@@ -325,20 +326,20 @@ class PickAnswer(msgspec.Struct, kw_only=True):
 
 
 class ProducersQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which producers."""
+    """Selects the producers to list."""
 
     prefix: str = ""
 
 
 class Producers(msgspec.Struct, kw_only=True):
-    """Names of producers who have had numbers taken, and are not forgotten."""
+    """Names of producers with accepted numbers that the topic still stores."""
 
     topic: str
     producers: list[str]
 
 
 class ProducerTaken(msgspec.Struct, kw_only=True):
-    """The highest number that was taken of a producer, None when there was none."""
+    """The highest accepted number of a producer, null when there is none."""
 
     topic: str
     producer: str

@@ -1,12 +1,12 @@
-"""The backups in one place, as a caller uses them.
+"""The backups of a store in one location: the public interface.
 
     backups = strandline.Backups("s3://bucket/orders")
-    backups.list()                                        what there is, and from when to when
-    backups.verify()                                      whether it is whole
-    backups.restore("data", at="2026-03-28T14:05:00Z")    a store as of that moment
+    backups.list()                                        the backups, with their times
+    backups.verify()                                      whether they are complete
+    backups.restore("data", at="2026-03-28T14:05:00Z")    a store as of that time
     backups.prune(keep=30)
 
-``store.backup(url)`` takes one.
+``store.backup(url)`` creates one.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ from strandline.platform.objectstore.protocol import Objects
 from strandline.platform.system_errors import as_unavailable
 
 Place = str | Objects
-"""A url, a folder, or an object store that is open."""
+"""A url, a folder, or an open object store."""
 
 
 class BackupInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One backup. Every moment from ``from_us`` to ``until_us`` can be restored."""
+    """One backup. Every time from ``from_us`` to ``until_us`` can be restored."""
 
     number: int
     made_us: int
     from_us: int
-    """The end of the backup before, when the log between the two was there to be copied."""
+    """The end of the backup before, if the log between the two still existed."""
     until_us: int
     copied_bytes: int
     size: int
-    """Bytes of all its objects, also of those that other backups share."""
+    """Bytes of all its objects, shared ones included."""
     objects: int
     topics: int
     positions: dict[int, int]
-    """By shard the lsn where it ends."""
+    """The lsn at which it ends, by shard."""
 
 
 class Backups:
-    """Backups of one store in one place. Safe from many threads and processes."""
+    """Backups of one store in one location. Safe from many threads and processes."""
 
     def __init__(
         self, place: Place, *, disk: Disk | None = None, clock: Clock | None = None
     ) -> None:
         self._disk = disk or OsDisk()
         self._clock = clock or SystemClock()
-        self._doubted = isinstance(place, str) and "://" in place
-        """An object store of which we do not know yet that it keeps order."""
-        self._ours = isinstance(place, str)
+        self._needs_probe = isinstance(place, str) and "://" in place
+        """Whether the object store is still to be probed for the guarantees that backups need."""
+        self._owns_objects = isinstance(place, str)
         self.objects = self._open(place)
 
     def __enter__(self) -> Backups:
@@ -78,13 +78,13 @@ class Backups:
 
     def list(self) -> Sequence[BackupInfo]:
         """The backups, oldest first; ``Corrupt`` when one cannot be read."""
-        shelf = catalog.read_all(self.objects)
-        for error in shelf.broken.values():
+        backups = catalog.read_all(self.objects)
+        for error in backups.broken.values():
             raise error
-        return [info_of(shelf.chain(each.number)) for each in shelf.backups]
+        return [info_of(backups.chain(each.number)) for each in backups.backups]
 
     def windows(self) -> Sequence[restore_point.Window]:
-        """The moments that can be restored; backups that cannot be read are left out."""
+        """The times that can be restored, without unreadable backups."""
         return restore_point.windows(catalog.read_all(self.objects))
 
     def take(
@@ -97,13 +97,13 @@ class Backups:
     ) -> BackupInfo:
         """Back up a store that is closed, or open in any process. ``lake``: if it is elsewhere.
 
-        The store's own process says with ``reach`` how far: call ``store.backup``.
+        ``reach`` limits the backup; only the store's own process has it: call ``store.backup``.
         """
-        if self._doubted and not catalog.numbers(self.objects):
+        if self._needs_probe and not catalog.numbers(self.objects):
             probe(self.objects)
         path = os.path.abspath(directory)
         try:
-            made = take(
+            backup = take(
                 self._disk,
                 path,
                 self.objects,
@@ -114,9 +114,9 @@ class Backups:
             )
         except (OSError, MemoryError) as error:
             raise as_unavailable(error, "a backup") from error
-        goes_on = made.timeline != made.number
-        older = [catalog.read(self.objects, made.number - 1)] if goes_on else []
-        return info_of([*older, made])
+        continues = backup.timeline != backup.number
+        older = [catalog.read(self.objects, backup.number - 1)] if continues else []
+        return info_of([*older, backup])
 
     def restore(
         self,
@@ -127,9 +127,9 @@ class Backups:
         lake: Place | None = None,
         progress: Progress = silent,
     ) -> restore.Restored:
-        """Make a store in an empty directory: the newest backup, another, or as of a moment.
+        """Restore a store into an empty directory: the newest backup, another, or as of a time.
 
-        Its lake is the folder ``lake`` in it, unless another place is named, which must be empty.
+        Its lake is the folder ``lake`` in it, unless ``lake`` is given, which must be empty.
         """
         try:
             return restore.restore(
@@ -148,17 +148,17 @@ class Backups:
     def verify(
         self, *, backup: int | None = None, quick: bool = False, progress: Progress = silent
     ) -> verify.BackupReport:
-        """Read every object of every backup, or of one. ``quick`` looks at sizes only."""
+        """Read every object of every backup, or of one. ``quick`` only compares sizes."""
         return verify.verify(self.objects, backup=backup, quick=quick, progress=progress)
 
     def prune(self, *, keep: int, grace_s: float = GRACE_S) -> prune.Pruned:
-        """Remove all but the newest backups, and objects that none of them names."""
+        """Delete all but the newest backups, and objects that none of them names."""
         now_us = self._clock.now_us()
         return prune.prune(self.objects, keep=keep, now_us=now_us, grace_s=grace_s)
 
     def close(self) -> None:
-        """Let go of the place, unless it was given open."""
-        if self._ours:
+        """Close the object store, unless the caller opened it."""
+        if self._owns_objects:
             self.objects.close()
 
     def _open(self, place: Place) -> Objects:
@@ -166,7 +166,7 @@ class Backups:
 
 
 def info_of(chain: Sequence[Descriptor]) -> BackupInfo:
-    """The last backup of a chain."""
+    """Information about the last backup of a chain."""
     backup = chain[-1]
     objects = list(backup.objects())
     return BackupInfo(

@@ -1,8 +1,8 @@
-"""The backups of one place: which there are, and how one more is added.
+"""Catalog of the backups in one location: reading it, and adding a backup.
 
-A backup gets the next number by creating its descriptor where nothing is. Who builds on the newest
-backup and finds the next number taken begins again: so the newest one that a backup built on is
-still the newest when it is added, and as long as it is, nobody prunes its objects (``prune.py``).
+A backup takes the next number by creating its descriptor, which must not exist. A backup that
+builds on the newest one and finds the next number taken begins again: so the backup that it built
+on is still the newest when it is added, and until then ``prune.py`` does not delete its objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strandline.platform.objectstore.protocol import Objects
 
 
 class Shelf(msgspec.Struct, frozen=True):
-    """The backups that can be read, oldest first, and what is wrong with others, by number."""
+    """The readable backups, oldest first, and the errors of the others, by number."""
 
     backups: list[Descriptor]
     broken: dict[int, Corrupt]
@@ -27,25 +27,25 @@ class Shelf(msgspec.Struct, frozen=True):
         return max([*self.broken, *(each.number for each in self.backups)], default=0)
 
     def get(self, number: int) -> Descriptor | None:
-        """A backup; None when there is none of this number."""
+        """The backup with this number, None when there is none."""
         if number in self.broken:
             raise self.broken[number]
         return next((each for each in self.backups if each.number == number), None)
 
     def chain(self, number: int) -> list[Descriptor]:
-        """The backups whose logs are one log that ends with this one's, oldest first."""
-        found: list[Descriptor] = []
+        """The backups whose logs form one log that ends with this backup's, oldest first."""
+        chain: list[Descriptor] = []
         for each in reversed(self.backups):
             if each.number > number:
                 continue
-            if found and (each.number, each.timeline) != (found[-1].number - 1, found[-1].timeline):
+            if chain and (each.number, each.timeline) != (chain[-1].number - 1, chain[-1].timeline):
                 break
-            found.append(each)
-        return found[::-1]
+            chain.append(each)
+        return chain[::-1]
 
 
 def read_all(objects: Objects) -> Shelf:
-    """Every backup of a place."""
+    """Read every backup of a location."""
     backups, broken = [], {}
     for number in numbers(objects):
         try:
@@ -56,7 +56,7 @@ def read_all(objects: Objects) -> Shelf:
 
 
 def read(objects: Objects, number: int) -> Descriptor:
-    """One backup. Bits flip on the way too: only a second bad answer is believed."""
+    """Read one backup. Bits also flip in transit: only the second bad response counts as damage."""
     key = object_keys.descriptor_key(number)
     path = f"{objects.name}/{key}"
     try:
@@ -66,9 +66,9 @@ def read(objects: Objects, number: int) -> Descriptor:
 
 
 def numbers(objects: Objects) -> list[int]:
-    """Numbers of the backups, in order. A listing may lag: the next numbers are asked for."""
-    found = [object_keys.number_of(info.key) for info in objects.list(object_keys.BACKUPS)]
-    known = sorted(number for number in found if number is not None)
+    """Numbers of the backups, in order. A listing may lag: the next numbers are requested."""
+    listed = [object_keys.number_of(info.key) for info in objects.list(object_keys.BACKUPS)]
+    known = sorted(number for number in listed if number is not None)
     following = known[-1] + 1 if known else 1
     while _exists(objects, following):
         known.append(following)
@@ -77,7 +77,7 @@ def numbers(objects: Objects) -> list[int]:
 
 
 def add(objects: Objects, backup: Descriptor) -> None:
-    """Let the backup exist; ``AlreadyThere`` when another one got the number."""
+    """Create the descriptor of a backup; ``AlreadyThere`` when the number is taken."""
     key = object_keys.descriptor_key(backup.number)
     objects.create(key, codec.encode(backup), writer=backup.attempt)
 

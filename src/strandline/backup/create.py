@@ -1,17 +1,17 @@
-"""Takes a backup: pins the newest root, copies what the place lacks, names it all at the end.
+"""Creates a backup: pins the newest root, copies missing objects, and writes the descriptor last.
 
     1 pin the store's files, then read the newest root (``log/files/pins.py``)
-    2 read the log behind it, up to where the backup ends (``store_reader.py``)
-    3 copy the log, the segments that the root lists, and the lake files that it knows
+    2 read the log after it, up to the end of the backup (``store_reader.py``)
+    3 copy the log, the segments that the root lists, and its lake files
     4 create the descriptor, and with it the backup
 
-A failure anywhere leaves the older backups as they were, and objects that nobody names: the next
-attempt uses them. Nothing that is damaged is copied: frames, segments and lake files are verified
-by their own checksums on the way.
+A failure anywhere leaves the older backups unchanged, and objects that no descriptor names: the
+next attempt uses them. Damaged data is not copied: frames, segments and lake files are verified by
+their own checksums during the copy.
 
-A writer in another process is pinned as well as our own. Who may not write to the store's folder
-cannot pin; then files may vanish under the walk, which begins again with the next root, and most of
-what it needs is copied already.
+A pin also holds the files of a writer in another process. A process without permission to write to
+the store's folder cannot pin; then files may be deleted during the backup, which begins again with
+the next root, and most of what it needs is copied already.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from strandline.platform.clock import Clock
 from strandline.platform.disk import Disk, ReadFile
 from strandline.platform.objectstore.protocol import CHUNK_SIZE, Objects
 
-_TRIES = 8
-_ATTEMPT = "0" * 32  # in manifests: the same version is the same bytes
+_ATTEMPTS_MAX = 8
+_MANIFEST_ATTEMPT = "0" * 32  # in manifests: the same version is the same bytes
 
 
 def take(
@@ -60,29 +60,29 @@ def take(
     progress: Progress = lambda what, done, total: None,
     reach: Callable[[], Reach] | None = None,
 ) -> Descriptor:
-    """Back a store up. ``reach`` says how far, where the store's own process does it."""
+    """Back up a store. ``reach`` returns the end of the backup, in the store's own process."""
     layout = Layout(directory)
     about = system_file.describe(disk, directory)
-    for _ in range(_TRIES):
-        before = _newest_root(disk, layout)
+    for _ in range(_ATTEMPTS_MAX):
+        root_number = _newest_root(disk, layout)
         try:
             with _pinned(disk, layout):
-                until = (lambda: Reach(clock.now_us())) if reach is None else reach
-                taker = _Taker(disk, layout, about, objects, lake, clock, progress)
-                return taker.take(until)
+                limit = (lambda: Reach(clock.now_us())) if reach is None else reach
+                attempt = _Attempt(disk, layout, about, objects, lake, clock, progress)
+                return attempt.run(limit)
         except AlreadyThere:
             continue  # another backup got the number: build on that one
         except (FileNotFoundError, NotFound, Corrupt):
-            if _newest_root(disk, layout) == before:
+            if _newest_root(disk, layout) == root_number:
                 raise
-    raise Unavailable("checkpoints or other backups come faster than this one: try again")
+    raise Unavailable("checkpoints or other backups are faster than this one: try again")
 
 
 def reach_of(shards: Sequence[Shard], clock: Clock) -> Reach:
-    """All that is on the log of a store so far, at one instant in all shards; synced."""
-    with contextlib.ExitStack() as held:
-        for shard in shards:  # in the order of their numbers: nobody else holds two
-            held.enter_context(shard.writer.baton)
+    """The synced ends of all shards of a store at one time."""
+    with contextlib.ExitStack() as stack:
+        for shard in shards:  # in the order of their numbers: no other code holds two
+            stack.enter_context(shard.writer.baton)
         until_us = max([clock.now_us(), *(shard.writer.last_ts for shard in shards)])
         ends = {shard.number: shard.writer.end_lsn for shard in shards}
     for shard in shards:
@@ -92,9 +92,9 @@ def reach_of(shards: Sequence[Shard], clock: Clock) -> Reach:
 
 @contextlib.contextmanager
 def _pinned(disk: Disk, layout: Layout) -> Iterator[None]:
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):  # not ours to write to, read-only, or full
-            held.enter_context(Pins(disk, layout.pins).hold())
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # no permission, a read-only disk, or a full one
+            stack.enter_context(Pins(disk, layout.pins).hold())
         yield
 
 
@@ -102,8 +102,8 @@ def _newest_root(disk: Disk, layout: Layout) -> int:
     return max(root_file.numbers_in(disk, layout.meta), default=0)
 
 
-class _Taker:
-    """One attempt."""
+class _Attempt:
+    """One attempt of a backup."""
 
     def __init__(
         self,
@@ -125,28 +125,28 @@ class _Taker:
         self._progress = progress
         self._done = self._total = 0
 
-    def take(self, reach: Callable[[], Reach]) -> Descriptor:
+    def run(self, reach: Callable[[], Reach]) -> Descriptor:
         made_us = self._clock.now_us()
-        before, number = self._before()
+        previous, number = self._previous()
         root, _ = root_file.load(self._disk, self._layout.meta, self._store_id)
-        log = Log(self._disk, self._layout, root, reach(), before)
+        log = Log(self._disk, self._layout, root, reach(), previous)
         try:
             cold = list(self._cold_parts(root))
             self._total = sum(info.file_size for info in root.segments)
             self._total += sum(each.end_lsn - each.first_lsn for each in log.stretches)
             self._total += sum(manifest.size for manifest in cold)
-            known = {} if before is None else {each.key: each for each in before.objects()}
-            copier = Copier(self._objects, known, now_us=made_us, tell=self._tell)
-            # The log first: it is what a writer goes on with meanwhile.
-            fresh = [self._piece(copier, stretch) for stretch in log.stretches]
-            kept = _still_needed(before, root) if before is not None and log.goes_on else []
+            known = {} if previous is None else {each.key: each for each in previous.objects()}
+            copier = Copier(self._objects, known, now_us=made_us, tell=self._report)
+            # The log first: the writer extends and removes it meanwhile.
+            fresh = [self._piece(copier, log_range) for log_range in log.stretches]
+            shared = _still_needed(previous, root) if previous is not None and log.goes_on else []
             backup = Descriptor(
                 number=number,
                 attempt=self._disk.random_id().hex(),
                 store_id=self._about.store_id,
                 store_created_us=self._about.created_us,
                 made_us=made_us,
-                timeline=before.timeline if before is not None and log.goes_on else number,
+                timeline=previous.timeline if previous is not None and log.goes_on else number,
                 exact_us=root.last_ts if root.number else self._about.created_us,
                 until_us=log.until_us,
                 copied_bytes=0,
@@ -154,7 +154,7 @@ class _Taker:
                 root=self._root(copier, root),
                 shards=log.shards,
                 topics=log.topics,
-                log=[*kept, *fresh],
+                log=[*shared, *fresh],
                 segments=[self._segment(copier, info) for info in root.segments],
                 manifests=[self._manifest(copier, manifest) for manifest in cold],
                 lake=[self._lake_file(copier, each, file) for each in cold for file in each.files],
@@ -165,23 +165,23 @@ class _Taker:
         catalog.add(self._objects, backup)
         return backup
 
-    def _before(self) -> tuple[Descriptor | None, int]:
-        """The newest backup, if it can be read, and the number of ours."""
+    def _previous(self) -> tuple[Descriptor | None, int]:
+        """The newest backup, if it can be read, and the number of the new one."""
         numbers = catalog.numbers(self._objects)
         if not numbers:
             return None, 1
         try:
-            before = catalog.read(self._objects, numbers[-1])
+            previous = catalog.read(self._objects, numbers[-1])
         except Corrupt:
-            return None, numbers[-1] + 1  # `verify` tells of it; a new backup rests on nothing
-        if before.store_id != self._about.store_id:
+            return None, numbers[-1] + 1  # `verify` reports it; the new backup is independent
+        if previous.store_id != self._about.store_id:
             raise Invalid(
-                f"{self._objects.name} has backups of store {before.store_id}, and this is store "
-                f"{self._about.store_id}: name another place"
+                f"{self._objects.name} has backups of store {previous.store_id}, and this is store "
+                f"{self._about.store_id}: use another location"
             )
-        return before, numbers[-1] + 1
+        return previous, numbers[-1] + 1
 
-    def _tell(self, size: int) -> None:
+    def _report(self, size: int) -> None:
         self._done += size
         self._progress("backup", min(self._done, self._total), self._total)
 
@@ -194,21 +194,23 @@ class _Taker:
             object_keys.root_key(root.number, content), content, len(data), lambda: [data]
         )
 
-    def _piece(self, copier: Copier, stretch: Stretch) -> Piece:
-        size = stretch.end_lsn - stretch.first_lsn
+    def _piece(self, copier: Copier, log_range: Stretch) -> Piece:
+        size = log_range.end_lsn - log_range.first_lsn
 
         def chunks() -> Iterator[bytes]:
-            return _chunks(stretch.file, stretch.offset, size)
+            return _chunks(log_range.file, log_range.offset, size)
 
         content = digest(chunks())
-        key = object_keys.piece_key(stretch.shard, stretch.first_lsn, stretch.end_lsn, content)
+        key = object_keys.piece_key(
+            log_range.shard, log_range.first_lsn, log_range.end_lsn, content
+        )
         return Piece(
-            shard=stretch.shard,
-            first_lsn=stretch.first_lsn,
-            end_lsn=stretch.end_lsn,
-            term=stretch.term,
-            ts_first=stretch.ts_first,
-            ts_last=stretch.ts_last,
+            shard=log_range.shard,
+            first_lsn=log_range.first_lsn,
+            end_lsn=log_range.end_lsn,
+            term=log_range.term,
+            ts_first=log_range.ts_first,
+            ts_last=log_range.ts_last,
             object=copier.copy(key, content, size, chunks),
         )
 
@@ -233,7 +235,7 @@ class _Taker:
             pool.close()
 
     def _cold_parts(self, root: Root) -> Iterator[Manifest]:
-        """The manifests that a root knows, without what left before them."""
+        """The manifests of a root, without their removed files."""
         for entry in root.topics:
             cold = Cold.decode(entry.cold)
             if cold is None:
@@ -242,15 +244,15 @@ class _Taker:
             try:
                 manifest = history.read(cold.manifest).manifest
             except NotFound:
-                told = fencing.identity_of(self._lake)
-                if told != self._store_id:
-                    whose = "no store" if told is None else f"store {told.hex()}"
+                owner = fencing.identity_of(self._lake)
+                if owner != self._store_id:
+                    name = "no store" if owner is None else f"store {owner.hex()}"
                     raise Invalid(
                         f"{self._lake.name} is not the lake of this store, "
-                        f"{self._about.store_id}, but of {whose}: name the one that is"
+                        f"{self._about.store_id}, but of {name}: pass the lake of this store"
                     ) from None
                 raise
-            names = {cold.file(place).name() for place in range(len(cold))}
+            names = {cold.file(index).name() for index in range(len(cold))}
             if names != {file.name() for file in manifest.files}:
                 raise Corrupt(
                     "a checkpoint and the lake name other files",
@@ -260,12 +262,12 @@ class _Taker:
 
     def _manifest(self, copier: Copier, manifest: Manifest) -> LakeTopic:
         data, _ = manifest_codec.encode(
-            manifest, None, store_id=self._store_id, attempt=_ATTEMPT, full=True
+            manifest, None, store_id=self._store_id, attempt=_MANIFEST_ATTEMPT, full=True
         )
         content = digest([data])
         key = object_keys.manifest_key(manifest.topic_id, manifest.number, content)
-        made = copier.copy(key, content, len(data), lambda: [data])
-        return LakeTopic(topic_id=manifest.topic_id, number=manifest.number, object=made)
+        copied = copier.copy(key, content, len(data), lambda: [data])
+        return LakeTopic(topic_id=manifest.topic_id, number=manifest.number, object=copied)
 
     def _lake_file(self, copier: Copier, manifest: Manifest, file: LakeFile) -> Object:
         source = lake_keys.data_key(manifest.topic_id, file.name())
@@ -283,9 +285,9 @@ class _Taker:
             raise Corrupt(reason, path=f"{self._lake.name}/{source}") from error
 
 
-def _still_needed(before: Descriptor, root: Root) -> list[Piece]:
-    """What the last backup has of the log behind this one's root."""
-    return [piece for piece in before.log if piece.end_lsn > root.replay_lsn(piece.shard)]
+def _still_needed(previous: Descriptor, root: Root) -> list[Piece]:
+    """The log pieces of the last backup that replay of this backup's root needs."""
+    return [piece for piece in previous.log if piece.end_lsn > root.replay_lsn(piece.shard)]
 
 
 def _chunks(file: ReadFile, offset: int, size: int) -> Iterator[bytes]:
@@ -301,7 +303,7 @@ def _chunks(file: ReadFile, offset: int, size: int) -> Iterator[bytes]:
 def _verify_segment(
     info: SegmentInfo, directory: str, pool: FilePool, file: ReadFile, store_id: bytes
 ) -> None:
-    """Check every block of a segment, so that damage is told now and not at a restore."""
+    """Check every block of a segment, so that damage is found now and not at a restore."""
     seed = store_seed(store_id)
     segment = Segment(info, directory, pool, BlockCache(0), store_id=store_id, seed=seed)
     index = segment.index()

@@ -1,20 +1,20 @@
 """Descriptor of a backup <-> bytes: one line of JSON, its checksum last. Pure.
 
-A descriptor names every object of its backup with size and content, and says which moments it
-covers. Of each shard there are four lsns:
+A descriptor names every object of its backup with size and content hash, and the times that it
+covers. It has four lsns per shard:
 
     replay_lsn   where replay of its root begins
-    exact_lsn    what the root knows lies before this: from here on a cut gives what was
-    last_lsn     where the last frame begins, whose header is kept too
+    exact_lsn    all effects in the root are before this: the log can be cut from here on
+    last_lsn     where the last frame begins, whose header is stored too
     end_lsn      where the backup ends
 
 The same in time: ``exact_us`` to ``until_us``.
 
-**Timelines.** A backup whose log goes on exactly where that of the one before it ended belongs to
-the same timeline, which is named after its first backup. That it does is seen by the last frame of
-the older backup, which must be in the log, header and all (``store_reader.py``). So the logs of one
-timeline are one log, and every moment from its first root on can be restored. A backup after a
-restore, or after checkpoints have removed part of the log, begins a new one.
+**Timelines.** A backup whose log continues exactly where that of the one before it ended belongs to
+the same timeline, which has the number of its first backup. The proof is the last frame of the
+older backup, which must be in the log with the same header (``store_reader.py``). So the logs of
+one timeline are one log, and every time from its first root on can be restored. A backup after a
+restore, or after checkpoints have removed part of the log, begins a new timeline.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardReach(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a backup goes in one shard."""
+    """The part of one shard's log that a backup covers."""
 
     shard: int
     replay_lsn: int = 0
@@ -59,21 +59,21 @@ class ShardReach(msgspec.Struct, frozen=True, kw_only=True):
     end_lsn: int = 0
     last_lsn: int = 0
     last_header: str = ""
-    """Header of the last frame in hex; empty when it is not known."""
+    """Header of the last frame in hex; empty when it is unknown."""
 
 
 class TopicReach(msgspec.Struct, frozen=True, array_like=True):
-    """How far a backup goes in one topic."""
+    """The head of one topic at the end of a backup."""
 
     id: int
     name: str
     head_seq: int
     dropped: bool = False
-    """It was deleted since the backup before, or since the root."""
+    """The topic was deleted after the backup before, or after the root."""
 
 
 class LakeTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """The cold part of one topic: the manifest that the root knows."""
+    """The cold part of one topic: the manifest that the root names."""
 
     topic_id: int
     number: int
@@ -86,7 +86,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     number: int
     attempt: str
-    """Random, so that a writer knows its own object again."""
+    """Random, so that a writer recognizes its own object."""
     store_id: str
     store_created_us: int
     made_us: int
@@ -94,7 +94,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     exact_us: int
     until_us: int
     copied_bytes: int
-    """What this backup had to copy; the rest was there."""
+    """Bytes that this backup copied; the rest existed already."""
     root_number: int
     root: Object | None
     """None when the store had no checkpoint."""
@@ -108,7 +108,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     """xxh3-64 of the line in which this is empty."""
 
     def objects(self) -> Iterator[Object]:
-        """Everything that must be there."""
+        """All objects of the backup."""
         if self.root is not None:
             yield self.root
         yield from self.segments
@@ -119,35 +119,35 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
         yield from self.lake
 
     def reach(self, shard: int) -> ShardReach:
-        found = (reach for reach in self.shards if reach.shard == shard)
-        return next(found, ShardReach(shard=shard))
+        matches = (reach for reach in self.shards if reach.shard == shard)
+        return next(matches, ShardReach(shard=shard))
 
     def topics_with(self, name: str, seq: int) -> list[TopicReach]:
-        """The topics of this name that have had this seq, the oldest first."""
-        named = [each for each in self.topics if each.name == name and each.head_seq >= seq]
-        return sorted(named, key=lambda each: each.id)
+        """The topics of this name that reached this seq, the oldest first."""
+        topics = [each for each in self.topics if each.name == name and each.head_seq >= seq]
+        return sorted(topics, key=lambda each: each.id)
 
 
 def encode(descriptor: Descriptor) -> bytes:
-    sealed = msgspec.structs.replace(descriptor, checksum=_checksum(descriptor))
-    return msgspec.json.encode(sealed) + b"\n"
+    signed = msgspec.structs.replace(descriptor, checksum=_checksum(descriptor))
+    return msgspec.json.encode(signed) + b"\n"
 
 
 def decode(data: bytes, number: int, path: str) -> Descriptor:
-    """The descriptor, or an error that says what is wrong with the object."""
+    """Decode a descriptor; Corrupt when it is not as it was written."""
     try:
-        found = msgspec.json.decode(data, type=Descriptor)
+        backup = msgspec.json.decode(data, type=Descriptor)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _unreadable(data, path) or Corrupt(
             f"the descriptor of a backup cannot be read ({error})", path=path
         ) from error
-    if found.checksum != _checksum(found) or msgspec.json.encode(found) + b"\n" != data:
+    if backup.checksum != _checksum(backup) or msgspec.json.encode(backup) + b"\n" != data:
         raise Corrupt("the descriptor of a backup fails its checksum", path=path)
-    if found.format != FORMAT:
-        raise NewerFormat(f"{path} has backup format {found.format}: upgrade to read it")
-    if found.number != number:
+    if backup.format != FORMAT:
+        raise NewerFormat(f"{path} has backup format {backup.format}: upgrade to read it")
+    if backup.number != number:
         raise Corrupt("the descriptor is that of another backup", path=path)
-    return found
+    return backup
 
 
 class _Formatted(msgspec.Struct):
@@ -155,14 +155,14 @@ class _Formatted(msgspec.Struct):
 
 
 def _unreadable(data: bytes, path: str) -> NewerFormat | None:
-    """A newer format may have other fields, and then it is no damage."""
+    """The error for a newer format, which may have other fields; None for damage."""
     try:
-        told = msgspec.json.decode(data, type=_Formatted).format
+        version = msgspec.json.decode(data, type=_Formatted).format
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    if told <= FORMAT:
+    if version <= FORMAT:
         return None
-    return NewerFormat(f"{path} has backup format {told}: upgrade to read it")
+    return NewerFormat(f"{path} has backup format {version}: upgrade to read it")
 
 
 def _checksum(descriptor: Descriptor) -> str:

@@ -1,7 +1,7 @@
-"""Walks the bare frames of a piece of log. Pure.
+"""Iterates the frames in a piece of log of a backup. Pure.
 
 The bytes have been verified as a whole, and frame by frame when they were copied; here they are
-only taken apart.
+only decoded.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Mark(NamedTuple):
     end_lsn: int
     ts: int
     first_word: int
-    """Its first eight bytes: what the header of a file that follows says of it."""
+    """Its first eight bytes, which the header of the next file repeats."""
 
 
 def marks(content: bytes, first_lsn: int) -> Iterator[Mark]:
-    """The frames one after another."""
+    """The frames in order."""
     offset = 0
     while offset < len(content):
         size, check, *_, ts, _, _, _, _ = HEADER.unpack_from(content, offset)
@@ -38,7 +38,7 @@ def marks(content: bytes, first_lsn: int) -> Iterator[Mark]:
 
 
 def end_of(content: bytes, first_lsn: int, keep: Callable[[Mark], bool]) -> int:
-    """The lsn behind the last frame that is kept; frames go in order, so the first refusal ends."""
+    """The lsn after the last of the leading frames that ``keep`` accepts."""
     end_lsn = first_lsn
     for mark in marks(content, first_lsn):
         if not keep(mark):
@@ -48,7 +48,7 @@ def end_of(content: bytes, first_lsn: int, keep: Callable[[Mark], bool]) -> int:
 
 
 def parts_of(content: bytes, mark: Mark, first_lsn: int) -> Frame:
-    """A frame with what is in it."""
+    """Decode a frame with its content."""
     view = memoryview(content)[mark.lsn - first_lsn : mark.end_lsn - first_lsn]
     _, _, kind, mask, count, _, lsn, _, ts, _, topic, seq, sizes = HEADER.unpack_from(view)
     body = view[HEADER_SIZE:]

@@ -1,4 +1,4 @@
-"""Names of objects in a place for backups. Pure.
+"""Keys of the objects of backups. Pure.
 
     backups/<number, 20 digits>.json                               a backup exists when this does
     roots/<number>-<content>.bin                                   a checkpoint
@@ -7,8 +7,8 @@
     lake/<topic id, hex>/<first seq>-<last seq>-<content>.parquet  a lake file
     manifests/<topic id, hex>/<number>-<content>.json              a full manifest of the lake
 
-Names tell the content, so backups share objects, and an object never changes. An index holds the
-checksums of all blocks: two segments of one number and one index are the same.
+A key contains the content hash, so backups share objects, and an object never changes. An index
+holds the checksums of all blocks: two segments of one number and one index are the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strandline.log.segments.reader import SegmentInfo
 
 BACKUPS = "backups"
 FOLDERS = ("roots", "segments", "wal", "lake", "manifests")
-"""Where objects lie that backups name."""
+"""Folders of the objects that descriptors name."""
 
 _DIGITS = 20
 _CONTENT_DIGITS = 16
@@ -28,7 +28,7 @@ def descriptor_key(number: int) -> str:
 
 
 def number_of(key: str) -> int | None:
-    """The number of a backup; None for an object that is none."""
+    """The number of a backup; None for another object."""
     folder, _, name = key.partition("/")
     digits, _, suffix = name.partition(".")
     if folder != BACKUPS or suffix != "json" or len(digits) != _DIGITS or not digits.isdecimal():

@@ -1,12 +1,12 @@
-"""Removes old backups, then the objects that no backup names any more.
+"""Deletes old backups, then the objects that no remaining backup names.
 
-    1 read every descriptor; one that cannot be read ends it here, and nothing is deleted
+    1 read every descriptor; if one cannot be read, stop and delete nothing
     2 delete the descriptors of all but the newest, the oldest first
     3 list the objects, and delete those that no descriptor names and that are old enough
 
-An object of a backup that is being taken has no name yet: it is young, and stays for a grace
-period. What the newest backup names stays, for a backup under way may rest on it; it cannot be
-added once there is a newer one that it does not know (``catalog.py``).
+No descriptor names the objects of a backup in progress yet: they are young, and stay for a grace
+period. The objects of the newest backup stay, because a backup in progress may build on it; it
+cannot be added once there is a newer one that it has not read (``catalog.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DELETE_MAX = 1000  # keys in one call
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """What was removed."""
+    """What was deleted."""
 
     backups: list[int]
     objects: int
@@ -30,25 +30,25 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prune(objects: Objects, *, keep: int, now_us: int, grace_s: float = GRACE_S) -> Pruned:
-    """Keep the newest backups, and remove the others."""
+    """Keep the newest backups, and delete the others."""
     if keep < 1:
         raise Invalid("prune keeps one backup at least")
-    shelf = catalog.read_all(objects)
-    for error in shelf.broken.values():
+    before = catalog.read_all(objects)
+    for error in before.broken.values():
         raise error
-    doomed = [each.number for each in shelf.backups[:-keep]]
-    for number in doomed:
+    pruned = [each.number for each in before.backups[:-keep]]
+    for number in pruned:
         objects.delete([object_keys.descriptor_key(number)])
-    strays = []
+    listed = []
     for folder in object_keys.FOLDERS:
-        strays += list(objects.list(folder))
-    # Read again, behind the listing: a backup that was added meanwhile names what it took.
+        listed += list(objects.list(folder))
+    # Read again, after the listing: a backup that was added meanwhile names the objects it uses.
     after = catalog.read_all(objects)
     for error in after.broken.values():
         raise error
     named = {each.key for backup in after.backups for each in backup.objects()}
     due_us = now_us - round(grace_s * 1e6)
-    unnamed = [info for info in strays if info.key not in named and info.modified_us <= due_us]
-    for start in range(0, len(unnamed), _DELETE_MAX):
-        objects.delete([info.key for info in unnamed[start : start + _DELETE_MAX]])
-    return Pruned(backups=doomed, objects=len(unnamed), bytes=sum(info.size for info in unnamed))
+    orphans = [info for info in listed if info.key not in named and info.modified_us <= due_us]
+    for start in range(0, len(orphans), _DELETE_MAX):
+        objects.delete([info.key for info in orphans[start : start + _DELETE_MAX]])
+    return Pruned(backups=pruned, objects=len(orphans), bytes=sum(info.size for info in orphans))

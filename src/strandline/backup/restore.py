@@ -1,16 +1,16 @@
-"""Makes a store from a backup, as it was at a moment.
+"""Restores a store from a backup, as it was at a restore point.
 
     1 choose the backups, the root and where to cut the log (``restore_point.py``, ``pitr_cut.py``)
     2 write segments, checkpoint, log and lake into an empty directory, each object verified
-    3 read the store as an opening would; on its log begin every topic's next life, and close it
-    4 write SYSTEM: only now is it a store
+    3 read the store as an opening does; begin a new epoch of every topic on its log, and close it
+    4 write SYSTEM: only now it is a store
 
-A failure or crash before 4 leaves a directory that says so and that nobody opens.
+A failure or crash before 4 leaves a directory with a marker file, which cannot be opened.
 
-The store has the id of the one that was backed up, and seqs above the moment will be given out
-again. So every topic gets an epoch of now, from which its life counts: a reader that passes the
-epoch of its cursor is told, as of a topic that was deleted and made again. The log is cut in its
-own files, without a trace of what came behind.
+The store has the id of the original, and seqs above the restore point will be used again. So every
+topic gets a new epoch: a reader that passes the epoch of its cursor gets the same tombstone as for
+a topic that was deleted and created again. The log is cut in its own files and holds nothing from
+after the cut.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from strandline.platform.disk import Disk
 from strandline.platform.objectstore.local import FolderObjects
 from strandline.platform.objectstore.protocol import Objects
 
-_FILE_SLACK = 512  # zeros behind the frames of a file, as behind any log's end
+_FILE_SLACK = 512  # zeros after the frames of a file, as at the end of any log
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made."""
+    """The restored store."""
 
     path: str
     backup: int
@@ -61,7 +61,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     root_backup: int
     """The backup whose checkpoint was used."""
     positions: dict[int, int]
-    """By shard the lsn up to which the log was used."""
+    """The lsn up to which the log was used, by shard."""
     topics: int
     records: int
     """Records that were replayed from the log; the others are in segments and in the lake."""
@@ -78,12 +78,12 @@ def restore(
     lake: Objects | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Restored:
-    """Make a store in an empty directory; without a moment, as of the end of a backup."""
+    """Restore a store into an empty directory; without ``at``, as of the end of a backup."""
     layout = Layout(directory)
     if disk.list_dir(directory):
-        raise Invalid(f"{directory} is not empty: name a new directory, or empty this one")
+        raise Invalid(f"{directory} is not empty: use a new directory, or empty this one")
     source = _Source(objects, progress)
-    found = _plan(catalog.read_all(objects), source, backup, at)
+    chosen = _plan(catalog.read_all(objects), source, backup, at)
     disk.make_dirs(directory)
     lock = disk.lock(layout.lock, b"restore\n")
     if lock is None:
@@ -91,142 +91,142 @@ def restore(
     try:
         disk.durable_replace(f"{directory}/{system_file.RESTORING}", b"")
         target = lake or FolderObjects(layout.lake, disk)
-        return _Restorer(disk, clock, layout, found, source, target).run()
+        return _Restorer(disk, clock, layout, chosen, source, target).run()
     finally:
         lock.release()
 
 
-def _plan(shelf: Shelf, source: _Source, backup: int | None, at: restore_point.At | None) -> Plan:
+def _plan(backups: Shelf, source: _Source, backup: int | None, at: restore_point.At | None) -> Plan:
     if at is None:
-        newest = restore_point.named(shelf, backup, source.objects.name)
-        return whole(shelf.chain(newest.number))
+        newest = restore_point.named(backups, backup, source.objects.name)
+        return whole(backups.chain(newest.number))
     if backup is not None:
-        restore_point.named(shelf, backup, source.objects.name)
-    wanted = restore_point.parse(at)
-    for chain in restore_point.chains(shelf, wanted, backup):
-        found = plan(chain, wanted, source.piece)
-        if found is not None:
-            return found
-    raise restore_point.refusal(shelf, wanted)
+        restore_point.named(backups, backup, source.objects.name)
+    point = restore_point.parse(at)
+    for chain in restore_point.chains(backups, point, backup):
+        chosen = plan(chain, point, source.piece)
+        if chosen is not None:
+            return chosen
+    raise restore_point.refusal(backups, point)
 
 
 class _Source:
-    """Objects of a backup, verified as they come."""
+    """Reads objects of a backup, verified during the read."""
 
     def __init__(self, objects: Objects, progress: Progress) -> None:
         self.objects = objects
         self.total = 0
         self._done = 0
         self._progress = progress
-        self._held: tuple[str, bytes] = ("", b"")
+        self._last_piece: tuple[str, bytes] = ("", b"")
 
-    def read(self, wanted: Object) -> bytes:
+    def read(self, entry: Object) -> bytes:
         """All bytes of an object."""
         parts: list[bytes] = []
-        self.stream(wanted, parts.clear, parts.append)
+        self.stream(entry, parts.clear, parts.append)
         return b"".join(parts)
 
     def piece(self, piece: Piece) -> bytes:
-        """The frames of a piece; the last one is remembered, for it is asked for again."""
-        if self._held[0] != piece.object.key:
-            self._held = (piece.object.key, self.read(piece.object))
-        return self._held[1]
+        """The frames of a piece; the last one is cached, because it is requested again."""
+        if self._last_piece[0] != piece.object.key:
+            self._last_piece = (piece.object.key, self.read(piece.object))
+        return self._last_piece[1]
 
     def stream(
-        self, wanted: Object, begin: Callable[[], object], write: Callable[[bytes], object]
+        self, entry: Object, begin: Callable[[], object], write: Callable[[bytes], object]
     ) -> None:
-        """Pass an object on. Only a second bad answer is believed, and then nothing else is."""
+        """Copy an object into ``write``. Only the second bad response is damage, which raises."""
         for _ in range(2):
             begin()
             hasher = xxh3_128()
             try:
-                for chunk in fetch(self.objects, wanted):
+                for chunk in fetch(self.objects, entry):
                     hasher.update(chunk)
                     write(chunk)
             except (NotFound, Invalid) as error:
-                raise self._damaged(wanted, "is missing or too short") from error
-            if hasher.hexdigest() == wanted.content:
-                self._done += wanted.size
+                raise self._damaged(entry, "is missing or too short") from error
+            if hasher.hexdigest() == entry.content:
+                self._done += entry.size
                 self._progress("restore", min(self._done, self.total), self.total)
                 return
-        raise self._damaged(wanted, "is not what was written")
+        raise self._damaged(entry, "is not what was written")
 
-    def _damaged(self, wanted: Object, what: str) -> Corrupt:
-        return Corrupt(f"an object of a backup {what}", path=f"{self.objects.name}/{wanted.key}")
+    def _damaged(self, entry: Object, problem: str) -> Corrupt:
+        return Corrupt(f"an object of a backup {problem}", path=f"{self.objects.name}/{entry.key}")
 
 
 class _Restorer:
-    """Fills one directory."""
+    """Restores into one directory."""
 
     def __init__(
         self,
         disk: Disk,
         clock: Clock,
         layout: Layout,
-        found: Plan,
+        plan: Plan,
         source: _Source,
         lake: Objects,
     ) -> None:
         self._disk = disk
         self._clock = clock
         self._layout = layout
-        self._plan = found
+        self._plan = plan
         self._source = source
         self._lake = lake
-        self._store_id = bytes.fromhex(found.root.store_id)
+        self._store_id = bytes.fromhex(plan.root.store_id)
 
     def run(self) -> Restored:
-        found = self._plan.root
+        backup = self._plan.root
         self._source.total = sum(each.size for each in self._needed())
-        root = self._read_root(found)
-        self._write_segments(root, found)
+        root = self._read_root(backup)
+        self._write_segments(root, backup)
         self._write_log()
         if root.number:
-            # What is restored goes into a lake of its own.
+            # The restored lake is a new one.
             root = msgspec.structs.replace(root, lake_trash=[], lake=None)
             content = root_file.encode(root)
             self._disk.make_dirs(self._layout.meta)
             self._disk.durable_replace(root_file.path_of(self._layout.meta, root.number), content)
-        self._write_lake(found)
-        made = self._begin_next_lives()
+        self._write_lake(backup)
+        restored = self._begin_new_epochs()
         system_file.write(
-            self._disk, self._layout.directory, self._store_id, found.store_created_us
+            self._disk, self._layout.directory, self._store_id, backup.store_created_us
         )
         self._disk.remove(f"{self._layout.directory}/{system_file.RESTORING}")
-        return made
+        return restored
 
     def _needed(self) -> Iterator[Object]:
-        found = self._plan.root
-        for each in found.objects():
+        backup = self._plan.root
+        for each in backup.objects():
             if not each.key.startswith("wal/"):
                 yield each
         for pieces in self._plan.log.values():
             yield from (piece.object for piece in pieces)
 
-    def _read_root(self, found: Descriptor) -> Root:
-        if found.root is None:
+    def _read_root(self, backup: Descriptor) -> Root:
+        if backup.root is None:
             return root_file.empty_root(self._store_id)
-        root = root_file.decode(self._source.read(found.root), found.root.key)
-        root_file.check_place(root, found.root_number, self._store_id, found.root.key)
+        root = root_file.decode(self._source.read(backup.root), backup.root.key)
+        root_file.check_place(root, backup.root_number, self._store_id, backup.root.key)
         return root
 
-    def _write_segments(self, root: Root, found: Descriptor) -> None:
-        known = {each.key: each for each in found.segments}
+    def _write_segments(self, root: Root, backup: Descriptor) -> None:
+        known = {each.key: each for each in backup.segments}
         for info in root.segments:
-            wanted = known.get(object_keys.segment_key(info))
-            if wanted is None:
+            entry = known.get(object_keys.segment_key(info))
+            if entry is None:
                 raise Corrupt("a backup lacks a segment", path=object_keys.segment_key(info))
             path = f"{self._layout.segments}/{info.name()}"
             self._disk.make_dirs(path.rpartition("/")[0])
-            self._write_file(path, wanted)
+            self._write_file(path, entry)
 
-    def _write_file(self, path: str, wanted: Object) -> None:
-        parts = _Aside(self._disk, path)
+    def _write_file(self, path: str, entry: Object) -> None:
+        file = _RestartableFile(self._disk, path)
         try:
-            self._source.stream(wanted, parts.begin, parts.write)
-            parts.commit()
+            self._source.stream(entry, file.begin, file.write)
+            file.commit()
         finally:
-            parts.abandon()
+            file.abandon()
 
     def _write_log(self) -> None:
         for shard, end_lsn in self._plan.ends.items():
@@ -247,17 +247,17 @@ class _Restorer:
                     page_cache=0,
                     created_us=piece.ts_first,
                 )
-                self._disk.durable_replace(files.path(piece.first_lsn), _file_of(header, content))
+                self._disk.durable_replace(files.path(piece.first_lsn), _wal_file(header, content))
                 for mark in log_frames.marks(content, piece.first_lsn):
                     previous = mark.first_word
 
-    def _write_lake(self, found: Descriptor) -> None:
-        """The lake as the root knows it: data files, manifests, names; whose it is comes last."""
-        if not found.manifests:
+    def _write_lake(self, backup: Descriptor) -> None:
+        """Write the lake of the root: data files, manifests, markers; its identity comes last."""
+        if not backup.manifests:
             return
         self._check_lake_is_new()
-        known = {each.key: each for each in found.lake}
-        for topic in found.manifests:
+        known = {each.key: each for each in backup.lake}
+        for topic in backup.manifests:
             data = self._source.read(topic.object)
             place = manifest_codec.Place(self._store_id, topic.topic_id, topic.number)
             manifest = manifest_codec.follow(None, data, place).manifest
@@ -268,45 +268,47 @@ class _Restorer:
 
     def _check_lake_is_new(self) -> None:
         if next(iter(self._lake.list()), None) is not None:
-            raise Invalid(f"{self._lake.name} is not empty: give the restored lake its own place")
+            raise Invalid(
+                f"{self._lake.name} is not empty: give the restored lake a location of its own"
+            )
 
     def _write_lake_files(self, manifest: Manifest, known: dict[str, Object]) -> None:
         for file in manifest.files:
-            wanted = known.get(object_keys.lake_key(manifest.topic_id, file.name()))
-            if wanted is None or wanted.content != file.content:
+            entry = known.get(object_keys.lake_key(manifest.topic_id, file.name()))
+            if entry is None or entry.content != file.content:
                 raise Corrupt("a backup lacks a lake file", path=file.name())
             key = lake_keys.data_key(manifest.topic_id, file.name())
-            self._lake.put_stream(key, self._verified(wanted))
+            self._lake.put_stream(key, self._verified(entry))
 
-    def _verified(self, wanted: Object) -> Iterable[bytes]:
-        """Chunks of an object for a stream, which ends with an error if they are not its own."""
+    def _verified(self, entry: Object) -> Iterable[bytes]:
+        """Chunks of an object, verified at the end, where damage raises."""
         hasher = xxh3_128()
-        for chunk in fetch(self._source.objects, wanted):
+        for chunk in fetch(self._source.objects, entry):
             hasher.update(chunk)
             yield chunk
-        if hasher.hexdigest() != wanted.content:
+        if hasher.hexdigest() != entry.content:
             reason = "an object of a backup is not what was written"
-            raise Corrupt(reason, path=f"{self._source.objects.name}/{wanted.key}")
+            raise Corrupt(reason, path=f"{self._source.objects.name}/{entry.key}")
 
-    def _begin_next_lives(self) -> Restored:
+    def _begin_new_epochs(self) -> Restored:
         settings = Settings()
         lake = Lake(self._lake, LakeSettings())
         try:
-            found = recover(self._disk, self._layout, self._store_id, settings, lake=lake)
+            state = recover(self._disk, self._layout, self._store_id, settings, lake=lake)
             try:
-                return self._close_anew(found, settings)
+                return self._write_epochs(state, settings)
             finally:
-                found.close()
+                state.close()
         finally:
             lake.close()
 
-    def _close_anew(self, found: Recovered, settings: Settings) -> Restored:
-        """On the log: every topic's next life, and a clean end."""
-        ends = {shard: log.end_lsn for shard, log in found.logs.items()}
+    def _write_epochs(self, recovered: Recovered, settings: Settings) -> Restored:
+        """Append every topic's new epoch and a clean end to the log."""
+        ends = {shard: log.end_lsn for shard, log in recovered.logs.items()}
         for number, end_lsn in self._plan.ends.items():
             if ends.get(number, 0) != end_lsn:
                 raise Corrupt("the restored log is too short", path=self._layout.shard(number))
-        log = found.logs.get(0)
+        log = recovered.logs.get(0)
         directory = self._layout.shard(0)
         self._disk.make_dirs(directory)
         writer = Writer(
@@ -314,14 +316,14 @@ class _Restorer:
             self._clock,
             settings.wal,
             store_id=self._store_id,
-            term=found.term + 1,
+            term=recovered.term + 1,
             end_lsn=log.end_lsn if log else 0,
             previous=log.previous if log else 0,
-            last_ts=found.last_ts,
+            last_ts=recovered.last_ts,
         )
         shard = Shard(writer)
         with writer.baton:
-            for state in found.catalog.states():
+            for state in recovered.catalog.states():
                 epoch = max(state.epoch + 1, writer.stamp())
                 ephemeral = state.config.durability == "ephemeral"
                 ceiling = state.ceiling if ephemeral else state.next_seq - 1
@@ -332,19 +334,19 @@ class _Restorer:
         ends[0] = shard.committer.synced
         writer.close()
         self._layout.write_closed(self._disk, ends)
-        chosen = self._plan
+        plan = self._plan
         return Restored(
             path=self._layout.directory,
-            backup=chosen.backup,
-            root_backup=chosen.root.number,
-            positions=chosen.ends,
-            topics=len(found.catalog),
-            records=found.records,
+            backup=plan.backup,
+            root_backup=plan.root.number,
+            positions=plan.ends,
+            topics=len(recovered.catalog),
+            records=recovered.records,
         )
 
 
-class _Aside:
-    """A file that may be begun again."""
+class _RestartableFile:
+    """A file whose writing can begin again."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -365,8 +367,8 @@ class _Aside:
         self._file.abandon()
 
 
-def _file_of(header: FileHeader, content: bytes) -> bytes:
-    """A WAL file with these frames."""
+def _wal_file(header: FileHeader, content: bytes) -> bytes:
+    """Encode a WAL file with these frames."""
     start = encode_file_header(header)
     size = len(start) + len(content) + _FILE_SLACK
     start = encode_file_header(msgspec.structs.replace(header, file_size=size))

@@ -1,13 +1,13 @@
-"""Which moment to restore, and which backups have it. Pure.
+"""Restore points: the time or position to restore, and the backups that cover it. Pure.
 
-    2026-03-28T14:05:00Z    a time: what was committed up to then. UTC unless it says otherwise
+    2026-03-28T14:05:00Z    a time: what was committed up to then. UTC unless it has an offset
     1774706700000000        the same in microseconds since 1970
     0:81920,1:40960         an lsn by shard: what was committed below it
     orders=1200             a seq of a topic: up to and with its commit
 
-A chain of backups (``catalog.py``) has every moment from the exact moment of its first root to the
-end of its last backup. The first backup that reaches a moment is the one that is asked: a store
-that was restored and went on has lived through some hours twice, and the older life comes first.
+A chain of backups (``catalog.py``) covers every time from ``exact_us`` of its first root to the end
+of its last backup. The first backup that reaches a point is used: a store that was restored and
+continued has two histories of some hours, and the older one comes first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ At = str | int | datetime
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in the history of a store; one of the three is told."""
+    """A point in the history of a store: a time, lsns or a record."""
 
     at_us: int | None = None
     lsns: dict[int, int] = {}
@@ -44,7 +44,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
         return ",".join(f"{shard}:{lsn}" for shard, lsn in self.lsns.items())
 
     def is_reached_by(self, backup: Descriptor) -> bool:
-        """Whether the log of a backup goes so far."""
+        """Whether the log of a backup contains this point."""
         if self.at_us is not None:
             return backup.until_us >= self.at_us
         if self.topic:
@@ -52,14 +52,14 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
         return all(backup.reach(shard).end_lsn >= lsn for shard, lsn in self.lsns.items())
 
     def is_behind(self, root: Descriptor) -> bool:
-        """Whether the root of a backup may lie before it, as far as its descriptor tells."""
+        """Whether this point is after the root of a backup, as far as its descriptor shows."""
         if self.at_us is not None:
             return root.exact_us <= self.at_us
         return all(root.reach(shard).exact_lsn <= lsn for shard, lsn in self.lsns.items())
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """Moments that can be restored, all of them."""
+    """A range of times that can all be restored."""
 
     first_backup: int
     last_backup: int
@@ -68,7 +68,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: At) -> Moment:
-    """A moment as people write it."""
+    """Parse a restore point in one of the forms above."""
     if isinstance(text, int):
         return Moment(at_us=text)
     if isinstance(text, datetime):
@@ -85,19 +85,19 @@ def parse(text: At) -> Moment:
         return Moment(at_us=_microseconds(datetime.fromisoformat(text)))
     except ValueError as error:
         raise Invalid(
-            f"{text!r} is no moment: write 2026-03-28T14:05:00Z, microseconds, an lsn as 0:81920, "
-            "or a record as orders=1200"
+            f"{text!r} is not a restore point: write 2026-03-28T14:05:00Z, microseconds, an lsn "
+            "as 0:81920, or a record as orders=1200"
         ) from error
 
 
-def windows(shelf: Shelf) -> list[Window]:
-    """What can be restored, oldest first."""
-    found: list[Window] = []
-    for backup in shelf.backups:
-        chain = shelf.chain(backup.number)
+def windows(catalog: Shelf) -> list[Window]:
+    """The ranges that can be restored, oldest first."""
+    ranges: list[Window] = []
+    for backup in catalog.backups:
+        chain = catalog.chain(backup.number)
         if len(chain) > 1:
-            found.pop()
-        found.append(
+            ranges.pop()
+        ranges.append(
             Window(
                 first_backup=chain[0].number,
                 last_backup=backup.number,
@@ -105,56 +105,56 @@ def windows(shelf: Shelf) -> list[Window]:
                 until_us=backup.until_us,
             )
         )
-    return found
+    return ranges
 
 
-def chains(shelf: Shelf, moment: Moment, number: int | None) -> Iterator[list[Descriptor]]:
-    """Chains to restore from: the one that ends with the first backup that reaches the moment.
+def chains(catalog: Shelf, point: Moment, number: int | None) -> Iterator[list[Descriptor]]:
+    """Chains to restore from: the one that ends with the first backup that reaches the point.
 
     A name may have had several topics, so for a record there may be more.
     """
-    for backup in shelf.backups:
-        if number in (None, backup.number) and moment.is_reached_by(backup):
-            chain = shelf.chain(backup.number)
-            if moment.is_behind(chain[0]):
+    for backup in catalog.backups:
+        if number in (None, backup.number) and point.is_reached_by(backup):
+            chain = catalog.chain(backup.number)
+            if point.is_behind(chain[0]):
                 yield chain
-            if not moment.topic:
+            if not point.topic:
                 return
 
 
-def named(shelf: Shelf, number: int | None, place: str) -> Descriptor:
-    """The backup of a number, or the newest."""
-    wanted = shelf.newest if number is None else number
-    found = shelf.get(wanted)
-    if found is None:
-        known = ", ".join(str(each.number) for each in shelf.backups)
-        raise Invalid(f"there is no backup {wanted or ''} in {place}: it has {known or 'none'}")
-    return found
+def named(catalog: Shelf, number: int | None, place: str) -> Descriptor:
+    """The backup with a number, or the newest."""
+    number = catalog.newest if number is None else number
+    backup = catalog.get(number)
+    if backup is None:
+        known = ", ".join(str(each.number) for each in catalog.backups)
+        raise Invalid(f"there is no backup {number or ''} in {place}: it has {known or 'none'}")
+    return backup
 
 
-def refusal(shelf: Shelf, moment: Moment) -> Invalid:
-    """Why a moment cannot be had, and what can instead."""
-    wanted = moment.at_us
-    known = windows(shelf)
-    if wanted is None:
+def refusal(catalog: Shelf, point: Moment) -> Invalid:
+    """The error for a point that no backup covers; it names the nearest ones."""
+    at_us = point.at_us
+    known = windows(catalog)
+    if at_us is None:
         near = [f"{shown(each.from_us)} to {shown(each.until_us)}" for each in known]
-        return Invalid(f"no backup has the moment {moment}: there is {'; '.join(near)}")
-    before = max((each.until_us for each in known if each.until_us < wanted), default=None)
-    after = min((each.from_us for each in known if each.from_us > wanted), default=None)
+        return Invalid(f"no backup covers {point}: there is {'; '.join(near)}")
+    before = max((each.until_us for each in known if each.until_us < at_us), default=None)
+    after = min((each.from_us for each in known if each.from_us > at_us), default=None)
     near = [shown(each) for each in (before, after) if each is not None]
-    return Invalid(f"no backup has the moment {moment}: the nearest are {' and '.join(near)}")
+    return Invalid(f"no backup covers {point}: the nearest times are {' and '.join(near)}")
 
 
 def shown(at_us: int) -> str:
     """Microseconds as ISO 8601 in UTC."""
     try:
-        moment = _EPOCH + timedelta(microseconds=at_us)
+        time = _EPOCH + timedelta(microseconds=at_us)
     except OverflowError:
         return str(at_us)
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _microseconds(moment: datetime) -> int:
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+def _microseconds(time: datetime) -> int:
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return (time - _EPOCH) // timedelta(microseconds=1)

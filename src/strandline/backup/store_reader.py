@@ -1,18 +1,18 @@
-"""Reads what a backup is made of from a store's files: a root, and the log behind it.
+"""Reads a store's files for a backup: a root, and the log after it.
 
-The walk works on a closed store, beside a writer of another process, and inside the writer's own.
-It changes nothing. The root and its files stay while a pin is held (``log/files/pins.py``); a walk
-without one may find a file gone, and begins again (``create.py``).
+It works on a closed store, beside a writer in another process, and inside the writer's process. It
+changes nothing. The root and its files stay while a pin is held (``log/files/pins.py``); without a
+pin a file may be deleted meanwhile, and the backup begins again (``create.py``).
 
-**Where a backup ends.** The store's own process says so (``Reach``): the ends of all shards at one
-instant, synced. Anybody else reads each shard to its end and syncs the files, so that what is in a
-backup does not vanish from the store by a power loss. Shards are read one after another; what was
-committed after the walk began is left out when there are several, for it may rest on a commit of
-another shard that was read before.
+**The end of a backup.** The store's own process passes it (``Reach``): the ends of all shards at
+one time, synced. Another process reads each shard to its end and syncs the files, so that no record
+of a backup is lost from the store by a power loss. Shards are read one after another; with several
+shards, frames that were committed after the read began are left out, because they may depend on a
+commit of another shard that was read before.
 
-**Where it begins.** Where the last backup ended, if its last frame is in this log too, byte for
-byte in its header, or the first file says that it stood before it. Otherwise where the root does,
-and another timeline begins.
+**The begin of a backup.** The end of the last backup, if the log contains its last frame with an
+identical header, or the first file names it as the frame before. Otherwise the begin of the root's
+replay, and a new timeline begins.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from strandline.platform.system_errors import as_unavailable
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """How far a backup may go."""
+    """The end of a backup."""
 
     until_us: int
     ends: Mapping[int, int] | None = None
-    """Synced ends by shard; None: find them."""
+    """Synced ends by shard; None: read to the end."""
 
 
 class Stretch(msgspec.Struct, kw_only=True):
-    """Frames of one WAL file that have to be copied."""
+    """Frames of one WAL file that are to be copied."""
 
     shard: int
     term: int
     first_lsn: int
     end_lsn: int
     last_lsn: int
-    """Where the last of the frames begins."""
+    """Where the last frame begins."""
     ts_first: int
     ts_last: int
     file: ReadFile
@@ -57,7 +57,7 @@ class Stretch(msgspec.Struct, kw_only=True):
 
 
 class Log:
-    """The logs of all shards behind a root. Owned by one thread; close it."""
+    """The logs of all shards after a root. Owned by one thread; close it."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Log:
         self._logs = self._open(disk, layout)
         try:
             self._closed = layout.read_closed(disk)
-            self.goes_on = before is not None and self._goes_on_from(before)
+            self.goes_on = before is not None and self._continues(before)
             self._before = before if self.goes_on else None
             self._topics = _Topics(root, self._before)
             self._read()
@@ -103,7 +103,7 @@ class Log:
                     layout.shard(shard),
                     shard,
                     self._root.store_id,
-                    tolerate=True,  # a writer at work looks like damage at first
+                    tolerate=True,  # the frame that a writer is writing looks like damage
                     scratch=scratch,
                 )
         except BaseException:
@@ -112,7 +112,7 @@ class Log:
             raise
         return logs
 
-    def _goes_on_from(self, before: Descriptor) -> bool:
+    def _continues(self, before: Descriptor) -> bool:
         if any(reach.end_lsn and reach.shard not in self._logs for reach in before.shards):
             return False
         return all(joins(log, before.reach(shard), self._root) for shard, log in self._logs.items())
@@ -124,18 +124,18 @@ class Log:
         bound_us = max(self.until_us, root.last_ts) if several else None
         for shard, log in self._logs.items():
             log.durable_upto = max(root.durable_lsn(shard), self._closed.get(shard, 0))
-        for log, place in in_order(list(self._logs.values())):
+        for log, index in in_order(list(self._logs.values())):
             end_lsn = ends[log.files.shard]
-            if place >= len(log.headers) or (log.files.end_of(place) or end_lsn + 1) <= end_lsn:
+            if index >= len(log.headers) or (log.files.end_of(index) or end_lsn + 1) <= end_lsn:
                 continue
-            stretch = self._stretch(log, place, end_lsn, bound_us)
-            if stretch is None:
+            log_range = self._read_range(log, index, end_lsn, bound_us)
+            if log_range is None:
                 continue
-            if stretch.first_lsn > end_lsn:
+            if log_range.first_lsn > end_lsn:
                 raise _missing(log, end_lsn)
-            self.stretches.append(stretch)
-            ends[stretch.shard] = stretch.end_lsn
-            self.until_us = max(self.until_us, stretch.ts_last)
+            self.stretches.append(log_range)
+            ends[log_range.shard] = log_range.end_lsn
+            self.until_us = max(self.until_us, log_range.ts_last)
         for shard, log in self._logs.items():
             if log.damage:
                 raise log.damage[0].error()
@@ -143,7 +143,7 @@ class Log:
                 raise _missing(log, ends[shard])
             self.shards.append(self._reach(log, ends[shard]))
         if self._ends is None:
-            self._secure(ends)
+            self._sync_ranges(ends)
 
     def _reach(self, log: ShardLog, end_lsn: int) -> ShardReach:
         shard = log.files.shard
@@ -158,22 +158,22 @@ class Log:
         )
 
     def _start(self, shard: int) -> int:
-        """Where copying begins: where the last backup ended, or replay of the root begins."""
+        """Where the copy begins: at the end of the last backup, or where the replay begins."""
         if self._before is not None:
             return self._before.reach(shard).end_lsn
         return self._root.replay_lsn(shard)
 
-    def _stretch(
-        self, log: ShardLog, place: int, start: int, bound_us: int | None
+    def _read_range(
+        self, log: ShardLog, index: int, start: int, bound_us: int | None
     ) -> Stretch | None:
-        """The whole frames of a file from an lsn on, up to where the backup ends."""
-        header, entry = log.headers[place], log.files.entries[place]
+        """The complete frames of a file from an lsn on, up to the end of the backup."""
+        header, entry = log.headers[index], log.files.entries[index]
         shard = log.files.shard
         until = None if self._ends is None else self._ends.get(shard, self._root.replay_lsn(shard))
         if until is not None and until <= max(start, header.first_lsn):
             return None
         first = max(start, header.first_lsn)
-        found = Stretch(
+        log_range = Stretch(
             shard=shard,
             term=header.term,
             first_lsn=first,
@@ -184,68 +184,68 @@ class Log:
             file=entry.file,
             offset=FILE_HEADER_SIZE + first - header.first_lsn,
         )
-        for frame in log.scan(place, first, until_lsn=until):
+        for frame in log.scan(index, first, until_lsn=until):
             if bound_us is not None and frame.ts > bound_us:
                 break
             lsn = frame.location & LOCATION_LSN
-            if lsn != found.end_lsn:
-                break  # behind damage, which is told
-            found.last_lsn = lsn
-            found.end_lsn = lsn + (log.previous & 0xFFFF_FFFF)
-            found.ts_first = found.ts_first or frame.ts
-            found.ts_last = frame.ts
+            if lsn != log_range.end_lsn:
+                break  # after damage, which is reported
+            log_range.last_lsn = lsn
+            log_range.end_lsn = lsn + (log.previous & 0xFFFF_FFFF)
+            log_range.ts_first = log_range.ts_first or frame.ts
+            log_range.ts_last = frame.ts
             self._topics.apply(frame)
-        return found if found.end_lsn > first else None
+        return log_range if log_range.end_lsn > first else None
 
     def _last_frame(self, log: ShardLog, end_lsn: int) -> tuple[int, str]:
-        """Where the frame before an lsn begins, and its header in hex; empty if it is not here."""
+        """The begin of the frame before an lsn, and its header in hex; empty if it is missing."""
         known = self._before.reach(log.files.shard) if self._before is not None else None
         if known is not None and known.end_lsn == end_lsn:
             return known.last_lsn, known.last_header
-        for stretch in reversed(self.stretches):
-            if stretch.shard == log.files.shard:
-                offset = stretch.offset + stretch.last_lsn - stretch.first_lsn
-                return stretch.last_lsn, stretch.file.pread(HEADER_SIZE, offset).hex()
-        for place in reversed(range(len(log.headers))):
-            entry = log.files.entries[place]
+        for log_range in reversed(self.stretches):
+            if log_range.shard == log.files.shard:
+                offset = log_range.offset + log_range.last_lsn - log_range.first_lsn
+                return log_range.last_lsn, log_range.file.pread(HEADER_SIZE, offset).hex()
+        for index in reversed(range(len(log.headers))):
+            entry = log.files.entries[index]
             if entry.first_lsn >= end_lsn:
                 continue
             last_lsn = entry.first_lsn
-            for frame in log.scan(place, entry.first_lsn, until_lsn=end_lsn):
+            for frame in log.scan(index, entry.first_lsn, until_lsn=end_lsn):
                 last_lsn = frame.location & LOCATION_LSN
             header = entry.file.pread(HEADER_SIZE, FILE_HEADER_SIZE + last_lsn - entry.first_lsn)
             return last_lsn, header.hex()
         return 0, ""
 
-    def _secure(self, ends: Mapping[int, int]) -> None:
-        """Sync what nobody is known to have synced."""
+    def _sync_ranges(self, ends: Mapping[int, int]) -> None:
+        """Sync the frames that may not be synced."""
         for shard, log in self._logs.items():
             if ends[shard] <= log.durable_upto:
                 continue
-            for stretch in self.stretches:
-                if stretch.shard == shard:
-                    _sync(self._disk, stretch.file.path)
+            for log_range in self.stretches:
+                if log_range.shard == shard:
+                    _sync(self._disk, log_range.file.path)
             self._disk.sync_dir(log.files.directory)
 
 
 def joins(log: ShardLog, reach: ShardReach, root: Root) -> bool:
-    """Whether this log goes on where a backup of the shard ended."""
+    """Whether this log continues where a backup of the shard ended."""
     if not log.headers:
         return root.replay_lsn(log.files.shard) == reach.end_lsn
-    begins = log.headers[0].first_lsn
+    first_lsn = log.headers[0].first_lsn
     if not reach.end_lsn or not reach.last_header:
-        return begins == reach.end_lsn == 0
+        return first_lsn == reach.end_lsn == 0
     header = bytes.fromhex(reach.last_header)
-    if begins == reach.end_lsn:
+    if first_lsn == reach.end_lsn:
         return log.headers[0].previous == int.from_bytes(header[:8], "little")
-    if begins > reach.last_lsn:
+    if first_lsn > reach.last_lsn:
         return False
     entry, offset = log.files.locate(reach.last_lsn)
     return entry.file.pread(HEADER_SIZE, offset) == header
 
 
 class _Topics:
-    """The heads of the topics at the end of a backup, as far as the log tells."""
+    """The heads of the topics at the end of a backup, from the root and the log."""
 
     def __init__(self, root: Root, before: Descriptor | None) -> None:
         if before is None:
@@ -274,16 +274,16 @@ class _Topics:
 
 
 def told_by(frame: Frame) -> Iterator[tuple[int, int, int, control_messages.Message | None]]:
-    """Of each part of a frame: topic id, first and last seq, and the message if it is one."""
+    """For each block of a frame: topic id, first and last seq, and the control message if any."""
     if isinstance(frame, Single):
         yield frame.topic_id, frame.seq, frame.seq, None
         return
     for _, view in frame.blocks:
-        found = block.Block(view)
-        if found.kind == block.CONTROL:
-            yield found.topic_id, 0, 0, control_messages.decode(found.control_payload())
+        content = block.Block(view)
+        if content.kind == block.CONTROL:
+            yield content.topic_id, 0, 0, control_messages.decode(content.control_payload())
         else:
-            yield found.topic_id, found.first_seq, found.last_seq, None
+            yield content.topic_id, content.first_seq, content.last_seq, None
 
 
 def _missing(log: ShardLog, lsn: int) -> Corrupt:

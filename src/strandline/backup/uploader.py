@@ -1,9 +1,9 @@
-"""Copies bytes into a place for backups, each object once, and reads back what it wrote.
+"""Uploads the objects of a backup, each once, and reads back what it wrote.
 
-What the newest backup names and the place lists with the right size is there: whoever deletes it
-meanwhile breaks the newest backup first. What lies there without a name is the rest of an attempt
-that failed. It is read and used again while it is young; older rests may be about to be pruned,
-and are written anew.
+An object that the newest backup names and the listing shows with the right size is not uploaded: a
+program that deletes it meanwhile damages the newest backup first. An object that no backup names is
+left over from a failed attempt. It is read and used again while it is young; older ones may be
+pruned at any time, and are written again.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from strandline.errors import Corrupt
 from strandline.platform.objectstore.protocol import CHUNK_SIZE, Info, Objects
 
 GRACE_S = 86_400.0
-"""How long an object without a name stays, at least: the longest a backup may take, twice."""
+"""Minimum age of a deleted object that no backup names: twice the longest time of a backup."""
 
 Chunks = Callable[[], Iterable[bytes]]
 Tell = Callable[[int], None]
-"""Called with the bytes that have been dealt with."""
+"""Called with the number of bytes processed since the last call."""
 
 
 class Copier:
-    """Copies for one backup. Owned by one thread."""
+    """Uploads objects of one backup. Owned by one thread."""
 
     def __init__(
         self, objects: Objects, known: Mapping[str, Object], *, now_us: int, tell: Tell
@@ -34,54 +34,55 @@ class Copier:
         self.copied_bytes = 0
         self._objects = objects
         self._known = known
-        self._tell = tell
-        self._there: dict[str, Info] = {}
+        self._report = tell
+        self._listed: dict[str, Info] = {}
         for folder in FOLDERS:
-            self._there.update((info.key, info) for info in objects.list(folder))
-        self._young_us = now_us - round(GRACE_S / 2 * 1e6)
+            self._listed.update((info.key, info) for info in objects.list(folder))
+        self._oldest_usable_us = now_us - round(GRACE_S / 2 * 1e6)
 
     def find(self, key: str) -> Object | None:
-        """The object of this name when the newest backup has it."""
-        known, there = self._known.get(key), self._there.get(key)
-        if known is None or there is None or there.size != known.size:
+        """The object with this key if the newest backup has it."""
+        known, info = self._known.get(key), self._listed.get(key)
+        if known is None or info is None or info.size != known.size:
             return None
-        self._tell(known.size)
+        self._report(known.size)
         return known
 
     def copy(self, key: str, content: str, size: int, chunks: Chunks) -> Object:
-        """The object of this name with these bytes, verified in its place."""
+        """Upload an object unless it exists; return it, verified."""
         known = self.find(key)
         if known is not None and known.content == content:
             return known
-        made = Object(key, size, content)
-        if not self._is_rest(made):
+        target = Object(key, size, content)
+        if not self._is_leftover(target):
             self._objects.put_stream(key, chunks())
             self.copied_bytes += size
-            self._read_back(made)
-        self._tell(size)
-        return made
+            self._read_back(target)
+        self._report(size)
+        return target
 
-    def _is_rest(self, wanted: Object) -> bool:
-        there = self._there.get(wanted.key)
-        if there is None or there.size != wanted.size or there.modified_us < self._young_us:
+    def _is_leftover(self, target: Object) -> bool:
+        """Whether a failed attempt has uploaded this object, recently and completely."""
+        info = self._listed.get(target.key)
+        if info is None or info.size != target.size or info.modified_us < self._oldest_usable_us:
             return False
-        return digest(fetch(self._objects, wanted)) == wanted.content
+        return digest(fetch(self._objects, target)) == target.content
 
-    def _read_back(self, made: Object) -> None:
-        """The place has the bytes that were written. Only a second bad answer is believed."""
+    def _read_back(self, target: Object) -> None:
+        """Check the stored bytes. Only the second bad response counts as damage."""
         for _ in range(2):
-            if digest(fetch(self._objects, made)) == made.content:
+            if digest(fetch(self._objects, target)) == target.content:
                 return
-        self._objects.delete([made.key])
+        self._objects.delete([target.key])
         raise Corrupt(
             "an object reads back as other bytes than were written: try again",
-            path=f"{self._objects.name}/{made.key}",
+            path=f"{self._objects.name}/{target.key}",
         )
 
 
-def fetch(objects: Objects, wanted: Object) -> Iterator[bytes]:
-    """The bytes of an object, a chunk at a time, unverified; short when the object is."""
-    return ranges(objects, wanted.key, wanted.size)
+def fetch(objects: Objects, target: Object) -> Iterator[bytes]:
+    """The bytes of an object in chunks, unverified; too few when the object is too short."""
+    return ranges(objects, target.key, target.size)
 
 
 def ranges(objects: Objects, key: str, size: int) -> Iterator[bytes]:

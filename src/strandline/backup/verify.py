@@ -1,9 +1,9 @@
-"""Proves that backups are complete: every object is there, and is what was written.
+"""Verifies that backups are complete: every object exists, and is as it was written.
 
-Of each backup: its descriptor can be read; every object that it names has its size and its content;
-the checkpoint names no segment, and a manifest no lake file, that the backup lacks; and the log has
-no hole from where the checkpoint's replay begins to where the backup ends. Nothing is changed.
-``quick`` looks at descriptors and at the sizes that the place tells, and reads no object.
+For each backup: its descriptor can be read; every object that it names has its size and its
+content; the checkpoint names no segment, and a manifest no lake file, that the backup lacks; and
+the log has no hole from where the checkpoint's replay begins to where the backup ends. Nothing is
+changed. ``quick`` checks descriptors and listed sizes, and reads no object.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from strandline.platform.objectstore.protocol import Info, Objects
 
 
 class BackupProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something of a backup that is not as it was written."""
+    """An object of a backup that is not as it was written."""
 
     backup: int
     """The oldest backup that has the problem."""
@@ -33,7 +33,7 @@ class BackupProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verification found."""
+    """Result of a verification."""
 
     place: str
     backups: int
@@ -53,26 +53,28 @@ def verify(
     quick: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> BackupReport:
-    """Check every backup of a place, or one."""
-    shelf = catalog.read_all(objects)
-    known = [*shelf.broken, *(each.number for each in shelf.backups)]
+    """Check every backup of a location, or one."""
+    found = catalog.read_all(objects)
+    known = [*found.broken, *(each.number for each in found.backups)]
     if backup is not None and backup not in known:
         raise Invalid(f"there is no backup {backup} in {objects.name}")
     if not known:
         raise Invalid(f"there is no backup in {objects.name}")
     check = _Check(objects, progress, quick=quick)
-    for number, error in shelf.broken.items():
+    for number, error in found.broken.items():
         if backup in (None, number):
-            check.complain(number, object_keys.descriptor_key(number), str(error))
+            check.add_problem(number, object_keys.descriptor_key(number), str(error))
     if backup is None:
         for number in sorted(set(range(min(known), max(known))) - set(known)):
-            check.complain(number, object_keys.descriptor_key(number), "the descriptor is missing")
-    chosen = [each for each in shelf.backups if backup in (None, each.number)]
+            check.add_problem(
+                number, object_keys.descriptor_key(number), "the descriptor is missing"
+            )
+    chosen = [each for each in found.backups if backup in (None, each.number)]
     check.run(chosen)
     return BackupReport(
         place=objects.name,
         backups=len(chosen),
-        objects=check.seen,
+        objects=check.objects_checked,
         bytes_read=check.bytes_read,
         problems=check.problems,
     )
@@ -83,14 +85,14 @@ class _Check:
 
     def __init__(self, objects: Objects, progress: Progress, *, quick: bool) -> None:
         self.problems: list[BackupProblem] = []
-        self.seen = 0
+        self.objects_checked = 0
         self.bytes_read = 0
         self._objects = objects
         self._progress = progress
         self._quick = quick
         self._listed: dict[str, Info] = {}
 
-    def complain(self, backup: int, key: str, reason: str) -> None:
+    def add_problem(self, backup: int, key: str, reason: str) -> None:
         self.problems.append(BackupProblem(backup=backup, key=key, reason=reason))
 
     def run(self, backups: list[Descriptor]) -> None:
@@ -100,39 +102,39 @@ class _Check:
         for backup in backups:
             for each in backup.objects():
                 owners.setdefault(each, backup.number)
-        self.seen = len(owners)
+        self.objects_checked = len(owners)
         total = sum(each.size for each in owners)
         done = 0
         bad: set[str] = set()
         for each, number in owners.items():
-            reason = self._look(each) if self._quick else self._read(each)
+            reason = self._check_size(each) if self._quick else self._read(each)
             if reason:
                 bad.add(each.key)
-                self.complain(number, each.key, reason)
+                self.add_problem(number, each.key, reason)
             done += each.size
             self._progress("verify", done, total)
         for backup in backups:
-            for key, reason in self._holes(backup, bad):
-                self.complain(backup.number, key, reason)
+            for key, reason in self._missing(backup, bad):
+                self.add_problem(backup.number, key, reason)
 
-    def _look(self, wanted: Object) -> str:
-        info = self._listed.get(wanted.key)
+    def _check_size(self, target: Object) -> str:
+        info = self._listed.get(target.key)
         if info is None:
             try:
-                info = self._objects.head(wanted.key)  # a listing may lag
+                info = self._objects.head(target.key)  # a listing may lag
             except NotFound:
                 return "it is missing"
-        return "" if info.size == wanted.size else f"it has {info.size} bytes, not {wanted.size}"
+        return "" if info.size == target.size else f"it has {info.size} bytes, not {target.size}"
 
-    def _read(self, wanted: Object) -> str:
-        """What is wrong with an object. Only a second bad answer is believed."""
+    def _read(self, target: Object) -> str:
+        """The problem of an object, or "". Only the second bad response counts as damage."""
         try:
-            size = self._objects.head(wanted.key).size
-            if size != wanted.size:
-                return f"it has {size} bytes, not {wanted.size}"
+            size = self._objects.head(target.key).size
+            if size != target.size:
+                return f"it has {size} bytes, not {target.size}"
             for _ in range(2):
-                self.bytes_read += wanted.size
-                if digest(fetch(self._objects, wanted)) == wanted.content:
+                self.bytes_read += target.size
+                if digest(fetch(self._objects, target)) == target.content:
                     return ""
         except Unavailable:
             raise
@@ -140,7 +142,7 @@ class _Check:
             return "it is missing" if isinstance(error, NotFound) else str(error)
         return "its content is not what was written"
 
-    def _holes(self, backup: Descriptor, bad: set[str]) -> Iterator[tuple[str, str]]:
+    def _missing(self, backup: Descriptor, bad: set[str]) -> Iterator[tuple[str, str]]:
         """What a backup needs and does not name."""
         try:
             whole([backup])

@@ -1,7 +1,7 @@
 """The commands of ``strandline``: their groups, one line about each, and where its code is.
 
-The list that ``strandline --help`` prints and the program that runs a command are both made from
-this table. It imports nothing: the code of a command is imported when that command is run.
+``strandline --help`` prints this table, and the program finds the code of a command in it. It
+imports nothing: the code of a command is imported when that command is run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """One command: its code, as ``module:attribute`` of this package, and what it does."""
+    """One command: its code, as ``module:attribute`` of this package, and its summary."""
 
     where: str
     summary: str
@@ -30,7 +30,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
     "Views": {
         "view": Command("views.views:app", "List, create, show, alter and rebuild views of topics"),
         "kv": Command("views.kv:app", "Read, write and watch the keys of a key-value view"),
-        "queue": Command("views.queue:app", "Put, claim and settle jobs; manage dead letters"),
+        "queue": Command("views.queue:app", "Put, claim and ack jobs; manage dead letters"),
         "series": Command("views.series:app", "Write and read points by source and time"),
         "metrics": Command("views.metrics:app", "Write and query measurements"),
     },
@@ -85,11 +85,11 @@ COMMANDS: dict[str, dict[str, Command]] = {
         ),
     },
 }
-"""By group, in the order in which they are listed."""
+"""By group, in the order of the list."""
 
 OPTIONS = {
     "--help, -h": "Print this list, or after a command its options",
     "--version": "Print the version",
     "--install-completion": "Install completion for the current shell",
 }
-"""What the program takes without a command."""
+"""Options of the program without a command."""

@@ -1,4 +1,4 @@
-"""``strandline completion``: the script that lets a shell complete our commands and options."""
+"""``strandline completion``: the script with which a shell completes commands and options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shell = Literal["bash", "zsh", "fish"]
 def completion(shell: Shell, /) -> None:
     """Print the completion script for bash, zsh or fish.
 
-    As in `source <(strandline completion bash)`. `strandline --install-completion` installs it.
+    Example: `source <(strandline completion bash)`. `strandline --install-completion` installs it.
 
     Parameters
     ----------

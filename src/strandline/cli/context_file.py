@@ -1,10 +1,11 @@
-"""Contexts: names for stores and servers, kept in a file of the user.
+"""Contexts: names for stores and servers, stored in a file of the user.
 
     {"current": "shop", "contexts": {"shop": {"url": "https://logs.example.org",
                                               "token_env": "SHOP_TOKEN"}}}
 
-The file is ``contexts.json`` in the user's configuration directory, or what ``STRANDLINE_CONFIG``
-names. Only its owner can read it. A token is in it only when somebody asked for that.
+The file is ``contexts.json`` in the user's configuration directory, or the path
+in ``STRANDLINE_CONFIG``. Only its owner can read it. It holds a token only after
+``context add --keep-token``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A directory, or a server and where its token is."""
+    """A directory, or a server and the source of its token."""
 
     store: str = ""
     url: str = ""
@@ -36,39 +37,39 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def token_place(self) -> str:
-        """Where the token comes from, in words that hold none."""
+        """The source of the token as text, without the token."""
         if self.token_file:
             return f"file {self.token_file}"
         if self.token_env:
             return f"variable {self.token_env}"
-        return "kept here" if self.token else ""
+        return "stored here" if self.token else ""
 
 
 class Contexts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the file holds."""
+    """The content of the file."""
 
     current: str = ""
     contexts: dict[str, Context] = {}
 
     def named(self, name: str) -> Context:
-        """The context of this name, or an error that knows which was meant."""
-        found = self.contexts.get(name)
-        if found is not None:
-            return found
+        """The context of this name, or an error with the nearest name."""
+        context = self.contexts.get(name)
+        if context is not None:
+            return context
         error = NotFound(f"there is no context {name!r}")
         near = difflib.get_close_matches(name, self.contexts, n=1)
         error.add_note(
             f"did you mean {near[0]!r}?"
             if near
-            else "`strandline context ls` shows them, `strandline context add` makes one"
+            else "`strandline context ls` lists them, `strandline context add` adds one"
         )
         raise error
 
 
 def file_path() -> str:
-    """Where the contexts are kept."""
-    named = os.environ.get(FILE_VARIABLE)
-    return named or os.path.join(platformdirs.user_config_dir("strandline"), _FILE_NAME)
+    """The path of the contexts file."""
+    path = os.environ.get(FILE_VARIABLE)
+    return path or os.path.join(platformdirs.user_config_dir("strandline"), _FILE_NAME)
 
 
 def load() -> Contexts:
@@ -82,31 +83,31 @@ def load() -> Contexts:
     try:
         return msgspec.json.decode(content, type=Contexts)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        damaged = Invalid(f"{path} is no file of contexts: {error}")
-        damaged.add_note("mend it, or move it away and add the contexts anew")
+        damaged = Invalid(f"{path} is not a file of contexts: {error}")
+        damaged.add_note("repair it, or move it away and add the contexts again")
         raise damaged from error
 
 
 def save(contexts: Contexts) -> None:
-    """Replace the file, whole or not at all; nobody else can read it."""
+    """Replace the file atomically; only its owner can read it."""
     path = os.path.abspath(file_path())
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     content = msgspec.json.format(msgspec.json.encode(contexts), indent=2)
-    descriptor, beside = tempfile.mkstemp(prefix=".contexts-", dir=os.path.dirname(path))
+    descriptor, temporary = tempfile.mkstemp(prefix=".contexts-", dir=os.path.dirname(path))
     try:
-        with open(descriptor, "wb") as file:  # made for its owner alone
+        with open(descriptor, "wb") as file:  # mkstemp makes it readable only by its owner
             file.write(content + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(beside)
+            os.unlink(temporary)
         raise
 
 
 def check_name(name: str) -> str:
-    """The name itself, if a context can have it."""
+    """The name itself, or ``Invalid``."""
     if not _NAME.fullmatch(name):
-        raise Invalid(f"{name!r} is no name of a context: use letters, digits and . _ -")
+        raise Invalid(f"{name!r} is not a valid context name: use letters, digits and . _ -")
     return name

@@ -1,4 +1,4 @@
-"""What runs the tasks of a pipeline, and answers questions. Spark is imported only when taken."""
+"""Options for the engine that runs pipeline tasks and queries. Spark is imported only when used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Conf = Annotated[
         name="--conf",
         negative="",
         metavar="NAME=VALUE",
-        help="A setting of the Spark session, as spark.executor.memory=4g; any number of times.",
+        help="A setting of the Spark session, as in spark.executor.memory=4g; repeatable.",
     ),
 ]
 
@@ -40,30 +40,30 @@ Conf = Annotated[
 @Parameter(name="*", group="Where it runs")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Where:
-    """What runs the tasks of a pipeline."""
+    """Options for the engine that runs the tasks of a pipeline."""
 
     engine: Annotated[
-        Asked, Parameter(help="This process, Spark, or by the size of what there is to do.")
+        Asked, Parameter(help="This process, Spark, or a choice by the size of the input.")
     ] = "auto"
     master: Annotated[
         str, Parameter(metavar="URL", help="The Spark master: local[*], spark://host:7077, …")
     ] = "local[*]"
     threshold: Annotated[
         str,
-        Parameter(metavar="SIZE", help="Stored bytes from which on `auto` takes Spark."),
+        Parameter(metavar="SIZE", help="Stored bytes from which `auto` chooses Spark."),
     ] = f"{SPARK_FROM // MIB}MiB"
     conf: Conf = ()
 
     def chooser(self, progress: Progress = silent) -> Chooser:
-        """Chooses what runs the tasks. Spark is started when there is a task for it."""
+        """A function that chooses the engine. Spark is started when there is a task for it."""
         settings_of(self.conf)
         threshold, spark = byte_count(self.threshold), partial(self._spark, progress)
-        return partial(pipelines.choose, asked=self.engine, threshold=threshold, spark=spark)
+        return partial(pipelines.choose, requested=self.engine, threshold=threshold, spark=spark)
 
     def session(self) -> SparkSession:
-        """A session, or ``NotInstalled`` with the command that installs what is missing."""
+        """A session, or ``NotInstalled`` with the command that installs the missing package."""
         _check_installed()
-        from strandline.spark.sessions import session  # noqa: PLC0415 - heavy, often not wanted
+        from strandline.spark.sessions import session  # noqa: PLC0415 - heavy, rarely used
 
         return session(self.master, **settings_of(self.conf))
 
@@ -72,25 +72,25 @@ class Where:
         from strandline.spark.engine import SparkEngine  # noqa: PLC0415 - as above
         from strandline.spark.sessions import check_java  # noqa: PLC0415 - as above
 
-        if self.engine == "auto":  # which takes this process where there is no Java
+        if self.engine == "auto":  # which uses this process where there is no Java
             check_java()
         return SparkEngine(self.session, progress=progress)
 
 
 def settings_of(conf: Sequence[str]) -> dict[str, str]:
-    """What ``--conf`` was given, by name."""
-    found = {}
+    """The values of ``--conf``, by name."""
+    settings = {}
     for each in conf:
         name, equals, value = each.partition("=")
         if not equals or not name.strip().startswith("spark."):
-            raise Invalid(f"--conf is NAME=VALUE, as spark.executor.memory=4g, not {each!r}")
-        found[name.strip()] = value.strip()
-    return found
+            raise Invalid(f"--conf is NAME=VALUE, as in spark.executor.memory=4g, not {each!r}")
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def _check_installed() -> None:
     if importlib.util.find_spec("pyspark") is None:
-        raise NotInstalled(f"there is no pyspark here: {_SPARK}")
+        raise NotInstalled(f"pyspark is not installed: {_SPARK}")
 
 
 HERE = Where()
@@ -99,7 +99,7 @@ HERE = Where()
 @Parameter(name="*", group="Where it runs")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answerer:
-    """What answers questions."""
+    """Options for the engine that runs queries."""
 
     engine: Annotated[Literal["embedded", "spark"], Parameter(help="This process, or Spark.")] = (
         "embedded"
@@ -110,32 +110,32 @@ class Answerer:
     conf: Conf = ()
 
     def run(self, store: Store, text: str) -> Result:
-        """Do what a command says."""
+        """Run a command of the query language."""
         if self.engine == "embedded":
             return store.run(text)
-        with self._watched() as (spark, steps):
-            from strandline.spark.sql.query import run  # noqa: PLC0415 - heavy, often not wanted
+        with self._session_with_progress() as (spark, steps):
+            from strandline.spark.sql.query import run  # noqa: PLC0415 - heavy, rarely used
 
             return run(spark, store, text, progress=steps.show)
 
     def sql(self, store: Store, text: str, as_of: str | None, params: Any, timezone: str) -> Result:
-        """The answer to a SELECT, from Spark."""
-        with self._watched() as (spark, steps):
+        """The result of a SELECT, from Spark."""
+        with self._session_with_progress() as (spark, steps):
             from strandline.spark.sql.statements import sql  # noqa: PLC0415 - as above
 
-            given = {"as_of": as_of, "params": params, "timezone": timezone}
-            return sql(spark, store, text, progress=steps.show, **given)
+            options = {"as_of": as_of, "params": params, "timezone": timezone}
+            return sql(spark, store, text, progress=steps.show, **options)
 
     def refuse_server(self) -> None:
-        """A server answers with what it has."""
+        """Reject Spark for a server, which has an engine of its own."""
         if self.engine == "spark":
             raise Invalid(
-                "--engine spark needs the folder of the store, and not a server's url: run it "
-                "where the store is, with --store; it works beside the server"
+                "--engine spark needs the directory of the store, not the URL of a server: run it "
+                "where the store is, with --store; it works while the server runs"
             )
 
     @contextlib.contextmanager
-    def _watched(self) -> Iterator[tuple[SparkSession, Steps]]:
+    def _session_with_progress(self) -> Iterator[tuple[SparkSession, Steps]]:
         spark = Where(master=self.master, conf=self.conf).session()
         with Steps() as steps:
             yield spark, steps

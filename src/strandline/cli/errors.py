@@ -1,4 +1,4 @@
-"""Turns what went wrong into two lines and an exit code.
+"""Turns an error into two lines and an exit code.
 
     error: there is no topic 'order': create it, or check the name
     hint: did you mean 'orders'?
@@ -9,7 +9,7 @@
     3    stored bytes are damaged
     4    another process has the store
     130  interrupted
-    141  whoever read our output went away
+    141  the reader of the output closed the pipe
 
 A traceback is shown only with ``STRANDLINE_DEBUG=1``.
 """
@@ -55,31 +55,31 @@ LOCKED = 4
 INTERRUPTED = 130
 NOBODY_READS = 141
 
-# The first that fits counts, so the particular stand before the general.
+# The first match counts: subclasses stand before their base class.
 _HINTS: tuple[tuple[type[StrandlineError], str], ...] = (
     (UnknownTopic, "`strandline topic ls` shows the topics of a store"),
     (TooLarge, "split it into smaller pieces"),
     (
         NotAStore,
-        "name a store with --store, or a server with --url; append and topic create make a store",
+        "name a store with --store, or a server with --url; append and topic create create a store",
     ),
-    (UnfitStore, "the object store must create an object only where none is: use another one"),
+    (UnfitStore, "the object store must support conditional puts: use another one"),
     (NotFound, "it may have been replaced: try again"),
     (TopicExists, "`strandline topic alter` changes a topic, `strandline topic info` shows it"),
     (TopicFull, "make room with `strandline topic trim`, or raise the cap with `topic alter`"),
-    (Conflict, "`strandline topic info` tells the head; read what is new, then try again"),
+    (Conflict, "`strandline topic info` shows the head; read the new records, then try again"),
     (DiskFull, "free some space on the disk; reads and deletes still work"),
     (
         MemoryPressure,
-        "try again later, with less at once; a view that is too large needs a program",
+        "try again later, or with less data; a view that is too large needs a program",
     ),
-    (Locked, "read, tail, inspect and verify work beside the process that writes"),
-    (Poisoned, "look at the disk and the system's log, then try again"),
+    (Locked, "read, tail, inspect and verify work while another process writes"),
+    (Poisoned, "check the disk and the system log, then try again"),
     (Unreachable, "check the address and the network, then try again; `strandline doctor` helps"),
-    (Forbidden, "name a token that may do it: --token-file FILE, or STRANDLINE_TOKEN"),
-    (Denied, "check the credentials of the object store and what they may do"),
-    (NoBucket, "make the bucket, or check its name and region"),
-    (Unavailable, "check the disk, the path and its rights, then try again"),
+    (Forbidden, "use a token that has this scope: --token-file FILE, or STRANDLINE_TOKEN"),
+    (Denied, "check the credentials of the object store and their permissions"),
+    (NoBucket, "create the bucket, or check its name and region"),
+    (Unavailable, "check the disk, the path and its permissions, then try again"),
     (NewerFormat, "upgrade: pip install --upgrade strandline"),
     (Corrupt, "`strandline verify` lists the damage, `strandline repair --dry-run` what to do"),
     (Invalid, "`strandline --help` lists the commands, COMMAND --help their options"),
@@ -87,9 +87,9 @@ _HINTS: tuple[tuple[type[StrandlineError], str], ...] = (
 
 
 def report(error: BaseException) -> int:
-    """Say what went wrong on stderr; the exit code."""
+    """Print the error on stderr and return the exit code."""
     if isinstance(error, BrokenPipeError):
-        _let_go_of_stdout()
+        _discard_stdout()
         return NOBODY_READS
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
@@ -108,7 +108,7 @@ def explain(error: BaseException) -> tuple[str, str]:
     elif isinstance(error, StrandlineError):
         message, hint = str(error), _hint(error)
     elif isinstance(error, OSError):
-        hint = advice(error, "check the path and its rights, then try again")
+        hint = advice(error, "check the path and its permissions, then try again")
         message = str(error)
     else:
         message = f"a bug in strandline: {type(error).__name__}: {error}"
@@ -125,7 +125,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def _hint(error: StrandlineError) -> str:
-    """A hint for this very case, if the command left one as a note, or one for the kind."""
+    """The hint that the command attached as a note, or the one for the class of the error."""
     notes = getattr(error, "__notes__", [])
     if notes:
         return str(notes[-1])
@@ -140,18 +140,18 @@ def _explain_usage(error: CycloptsError) -> tuple[str, str]:
     message, _, suggestion = text.partition(" Did you mean ")
     message = message[:1].lower() + message[1:].rstrip(".")
     if message.startswith('unknown command "-'):
-        return message, "options come behind the command: strandline COMMAND --store PATH"
+        return message, "options come after the command: strandline COMMAND --store PATH"
     if suggestion:
         return message, f"did you mean {suggestion.partition('?')[0]}?"
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        message = f"there is no place for {error.unused_tokens[0]!r} in this command"
+        message = f"unexpected argument {error.unused_tokens[0]!r}"
     chain = " ".join(["strandline", *(error.command_chain or ())])
     return message, f"`{chain} --help` shows how it is used"
 
 
-def _let_go_of_stdout() -> None:
-    """Point stdout nowhere, so that the interpreter's last flush cannot fail either."""
+def _discard_stdout() -> None:
+    """Redirect stdout to the null device, so that the last flush of the interpreter succeeds."""
     with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -1,7 +1,7 @@
-"""The ``strandline`` command: the way in and out of the process.
+"""The ``strandline`` command: entry point and exit code of the process.
 
-The list of commands and the version are printed at once. Everything else goes to ``program``, with
-cyclopts, which is imported then: half of the time of a short command is imports.
+The list of commands and the version are printed without further imports. Everything else goes to
+``program``, which imports cyclopts: imports are half of the time of a short command.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from strandline.platform import process
 
 
 def run(tokens: Sequence[str]) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line and return the exit code."""
     try:
-        code = _answer(list(tokens))
+        code = _run(list(tokens))
         sys.stdout.flush()
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - nobody gets a traceback
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - reported without a traceback
         from strandline.cli import errors  # noqa: PLC0415 - needs cyclopts
 
         return errors.report(error)
@@ -32,7 +32,7 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _answer(tokens: list[str]) -> int | None:
+def _run(tokens: list[str]) -> int | None:
     if overview.is_requested(tokens):
         print(overview.page())
         return 0

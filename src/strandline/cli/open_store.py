@@ -1,15 +1,14 @@
-"""Opens stores for commands: which may make one, which only look, and how to look at a live one.
+"""Opens stores for commands: for writing, read-only, or through the client of a server.
 
-Only commands that put something into a topic, or create one, make a store. Commands that read open
-it read-only, without the lock, beside a process that writes. That process may checkpoint in the
-middle of our reading and remove a file that we were about to open; so a reader that finds a file
-gone looks again.
+Only commands that append to a topic or create one create a store. Commands that read open it
+read-only, without the lock, while another process may write. That process may checkpoint during a
+read and remove a file that the reader is about to open, so a reader that misses a file tries again.
 
-A command that is sent to a server gets the client's store, which has the same verbs and types: so
-it is typed as a store, and only ``is_served`` can tell. Looking again is then the server's matter.
+A command for a server gets the store of the client, which has the same methods and types: it is
+typed as a store, and only ``is_served`` tells them apart. The server then retries, not the command.
 
-A command does not know how its store is set up elsewhere. So none moves records into the lake but
-the one that is asked to.
+A command does not know the settings that other processes use for the store. Only ``lake relocate``
+therefore moves records into the lake.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from strandline.store import Store
 
 _OWN_NAMES = {"SYSTEM", "wal", "meta", "segments"}
 _MOVE_NOTHING = 1 << 31
-_LOOKS_MAX = 5
+_ATTEMPTS_MAX = 5
 _PAUSE_S = 0.05
-_CLIENT = ClientSettings(retry_s_max=3.0)  # who types a command wants to know soon
+_CLIENT = ClientSettings(retry_s_max=3.0)  # a person at a terminal waits for the error
 
 Result = TypeVar("Result")
 
@@ -56,7 +55,7 @@ def open_to_write(
     views_url: str = "",
     hot_segments: int = _MOVE_NOTHING,
 ) -> Store:
-    """A store for writing; one that does not exist is made only when the command may."""
+    """A store for writing; with ``create`` it is created if it does not exist."""
     if not create:
         must_exist(path)
     with Bar() as bar:
@@ -72,7 +71,7 @@ def _settings(lake_url: str, views_url: str, hot_segments: int) -> Settings:
 
 
 def reading(target: Target) -> Store:
-    """The store that a command only looks at: here, or a server's."""
+    """The store of a command that only reads: local, or of a server."""
     place = target.place
     if place.url:
         return _connected(place)
@@ -80,7 +79,7 @@ def reading(target: Target) -> Store:
 
 
 def writing(target: Target, *, create: bool) -> Store:
-    """The store that a command changes. A server has its store already."""
+    """The store of a command that writes. ``create`` does not apply to a server."""
     place = target.place
     if place.url:
         return _connected(place)
@@ -89,7 +88,7 @@ def writing(target: Target, *, create: bool) -> Store:
 
 
 def is_served(store: object) -> bool:
-    """Whether a store is the client's."""
+    """Whether a store is the client of a server."""
     return not isinstance(store, Store)
 
 
@@ -97,25 +96,25 @@ def _connected(place: Place) -> Store:
     try:
         address_of(place.url)
     except Invalid as error:
-        error.add_note(f"{place.said_by} names a server; a lake is named with --lake-url")
+        error.add_note(f"{place.said_by} names a server; --lake-url names a lake")
         raise
     return cast("Store", connect(place.url, token=place.token(), settings=_CLIENT))
 
 
 def must_exist(path: str) -> None:
-    """Refuse a directory that holds no store, before anything is put into it."""
+    """Reject a directory without a store before anything is written into it."""
     names = os.listdir(path) if os.path.isdir(path) else []
     if not _OWN_NAMES.intersection(names):
         raise NotAStore(f"{path} is not a store")
 
 
 def find_topic(store: Store, name: str) -> Topic:
-    """An existing topic, or an error that knows which name was meant."""
+    """An existing topic, or an error with the nearest name."""
     try:
         return store.existing_topic(name)
     except UnknownTopic as error:
         near: list[str] = []
-        with contextlib.suppress(StrandlineError):  # who may not list them gets no hint
+        with contextlib.suppress(StrandlineError):  # no hint without the right to list topics
             near = difflib.get_close_matches(name, store.topics(), n=1)
         if near:
             error.add_note(f"did you mean {near[0]!r}?")
@@ -123,14 +122,14 @@ def find_topic(store: Store, name: str) -> Topic:
 
 
 def refresh(store: Store) -> None:
-    """See what the writer has done since."""
+    """Read what the writer has changed since the last refresh."""
     if is_served(store):
         return
     look_again(store.refresh)
 
 
 def read_again(store: Store, read: Callable[[], Result]) -> Result:
-    """Do a read that a checkpoint of the writer may have pulled the files from under."""
+    """Run a read; refresh and repeat it when a checkpoint of the writer removed its files."""
     try:
         return read()
     except (FileNotFoundError, Closed):
@@ -138,11 +137,11 @@ def read_again(store: Store, read: Callable[[], Result]) -> Result:
         return look_again(read)
 
 
-def look_again(look: Callable[[], Result]) -> Result:
-    """Repeat something that found a file gone, a few times."""
-    for _ in range(_LOOKS_MAX):
+def look_again(operation: Callable[[], Result]) -> Result:
+    """Run an operation, and repeat it a few times while it misses a file."""
+    for _ in range(_ATTEMPTS_MAX):
         try:
-            return look()
+            return operation()
         except FileNotFoundError:
             time.sleep(_PAUSE_S)
-    return look()
+    return operation()

@@ -1,13 +1,13 @@
-"""Opens views for commands: those that look, and those that change something.
+"""Opens views for commands: to read them, and to change them.
 
-Who looks opens the store read-only. The process that writes it goes on meanwhile: it saves its
-views, and after a few times deletes the pages that we began with. Whoever finds them gone opens the
-store again, and asks again.
+A command that reads opens the store read-only. The process that writes the store continues to save
+its views, and after a few saves deletes the pages that the reader started with. A reader that
+misses a page opens the store again and repeats the query.
 
-A server's store is asked once: its files are the server's matter.
+A query to a server runs once: the server handles its own files.
 
-Who puts something into a view that does not exist makes it, with its topic. But a topic that is
-there gets a view only when ``view create`` says so: from then on it keeps all records.
+Writing into a view that does not exist creates it, with its topic. An existing topic gets a view
+only with ``view create``, because it then keeps all records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from strandline.config.view_config import KINDS, ViewConfigs
 from strandline.errors import Closed, Corrupt, Forbidden, Invalid, NotFound, UnknownTopic
 from strandline.store import Store
 
-if TYPE_CHECKING:  # views are loaded when one is asked for
+if TYPE_CHECKING:  # a view is imported when it is opened
     from strandline.views.kv.kv import Kv
     from strandline.views.metrics.metrics import Metrics
     from strandline.views.queue.queue import Queue
@@ -34,7 +34,7 @@ Kind = Literal["kv", "queue", "series", "metrics", "table"]
 View = TypeVar("View")
 Result = TypeVar("Result")
 
-_LOOKS_MAX = 3
+_ATTEMPTS_MAX = 3
 _PAGES_ARE_GONE = (FileNotFoundError, Closed, NotFound, Corrupt)
 
 
@@ -59,20 +59,20 @@ def metrics_of(store: Store, name: str) -> Metrics:
     return store.metrics(name)
 
 
-def look(target: ViewTarget, question: Callable[[Store], Result]) -> Result:
-    """Ask a store something about its views; once more when their pages are gone."""
+def look(target: ViewTarget, query: Callable[[Store], Result]) -> Result:
+    """Run a query over the views of a store; open it again when their pages are gone."""
     if target.is_remote:
         with open_to_read(target) as store:
-            return question(store)
-    for _ in range(_LOOKS_MAX - 1):
+            return query(store)
+    for _ in range(_ATTEMPTS_MAX - 1):
         with contextlib.suppress(*_PAGES_ARE_GONE), open_to_read(target) as store:
-            return question(store)
+            return query(store)
     with open_to_read(target) as store, damage_told(target.store, target.views_url):
-        return question(store)
+        return query(store)
 
 
 class Looking(Generic[View]):
-    """A view of a store that somebody else may be writing. Owned by one command."""
+    """A read-only view of a store that another process may write. Owned by one command."""
 
     def __init__(
         self,
@@ -94,25 +94,25 @@ class Looking(Generic[View]):
     def __exit__(self, *_: object) -> None:
         self.store.close()
 
-    def ask(self, question: Callable[[View], Result]) -> Result:
-        """Ask the view something; with a newer opening when its pages are gone."""
+    def ask(self, query: Callable[[View], Result]) -> Result:
+        """Run a query on the view; open the store again when its pages are gone."""
         if open_store.is_served(self.store):
-            return question(self._found())
-        for _ in range(_LOOKS_MAX - 1):
+            return query(self._opened_view())
+        for _ in range(_ATTEMPTS_MAX - 1):
             try:
-                return question(self._found())
+                return query(self._opened_view())
             except _PAGES_ARE_GONE:
                 self.store.close()
                 self._view = None
                 self.store = open_to_read(self._target)
         with damage_told(self._target.store, self._target.views_url):
-            return question(self._found())
+            return query(self._opened_view())
 
     def refresh(self) -> None:
-        """See what the writer has done since."""
+        """Read what the writer has changed since the last refresh."""
         open_store.refresh(self.store)
 
-    def _found(self) -> View:
+    def _opened_view(self) -> View:
         if self._view is None:
             must_have(self.store, self._kind, self._name)
             self._view = self._open_view(self.store, self._name)
@@ -121,7 +121,7 @@ class Looking(Generic[View]):
 
 @contextlib.contextmanager
 def writing(target: ViewTarget, *, create: bool = False) -> Iterator[Store]:
-    """A store whose views are to be changed."""
+    """A store, to change its views."""
     with open_store.writing(target, create=create) as store:
         if open_store.is_served(store):
             yield store
@@ -134,7 +134,7 @@ def writing(target: ViewTarget, *, create: bool = False) -> Iterator[Store]:
 def changing(
     target: ViewTarget, kind: Kind, name: str, open_view: Callable[[Store, str], View]
 ) -> Iterator[View]:
-    """A view that is there, to change something."""
+    """An existing view, to change it."""
     with writing(target) as store:
         must_have(store, kind, name)
         yield open_view(store, name)
@@ -144,7 +144,7 @@ def changing(
 def putting(
     target: ViewTarget, kind: Kind, name: str, open_view: Callable[[Store, str], View]
 ) -> Iterator[View]:
-    """A view to put something into: made, with topic and store, when there is none."""
+    """A view to write into: created, with topic and store, if it does not exist."""
     with writing(target, create=True) as store:
         with contextlib.suppress(UnknownTopic):
             must_have(store, kind, name)
@@ -152,37 +152,37 @@ def putting(
 
 
 def must_have(store: Store, kind: Kind, name: str) -> None:
-    """Refuse a topic without the view, or say which name was meant."""
+    """Reject a topic without the view; the error has the nearest name."""
     try:
         views = store.existing_topic(name).config.views
     except UnknownTopic as error:
-        error.add_note(_name_meant(store, kind, name))
+        error.add_note(_nearest_name(store, kind, name))
         raise
     except Forbidden:
-        return  # the server says itself what this token may do
+        return  # the server checks what this token may do
     refuse_owned(name, views)
     if getattr(views, kind) is None:
         missing = Invalid(f"topic {name!r} has no {kind} view")
-        others = ", ".join(found for found in KINDS if getattr(views, found) is not None)
+        others = ", ".join(other for other in KINDS if getattr(views, other) is not None)
         missing.add_note(
-            f"it has {others}; `strandline view create {kind} {name}` gives it a {kind} view, too"
+            f"it has {others}; `strandline view create {kind} {name}` adds a {kind} view"
             if others
-            else f"`strandline view create {kind} {name}` gives it one, of the records it has"
+            else f"`strandline view create {kind} {name}` creates one from its records"
         )
         raise missing
 
 
 def refuse_owned(name: str, views: ViewConfigs) -> None:
-    """Refuse a topic in which the view of another keeps its records."""
+    """Reject a topic that holds the records of a view of another topic."""
     if views.owner:
         owned = Invalid(f"topic {name!r} belongs to a view of {views.owner!r}")
         owned.add_note(f"name {views.owner!r}; `strandline read {name}` shows its records")
         raise owned
 
 
-def _name_meant(store: Store, kind: Kind, name: str) -> str:
+def _nearest_name(store: Store, kind: Kind, name: str) -> str:
     names: list[str] = []
     with contextlib.suppress(Forbidden):
-        names = [found for found_kind, found in store.views.names() if found_kind == kind]
+        names = [view_name for view_kind, view_name in store.views.names() if view_kind == kind]
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else "`strandline view ls` shows the views"

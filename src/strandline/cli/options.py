@@ -1,7 +1,7 @@
-"""What the commands' options have in common: where to work, how to print, times and sizes.
+"""Options that commands share: store or server, output format, times and sizes.
 
-A dataclass here is a group of options that several commands share; cyclopts puts its fields beside
-the command's own.
+A dataclass here is a group of options that several commands share; cyclopts adds its fields to the
+options of the command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strandline.errors import Invalid
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Shape = Literal["table", "json", "jsonl", "csv", "arrow"]
-SHAPES = "A table to read, one JSON value, one per line, CSV, or a stream of Arrow for programs."
+SHAPES = "A table, one JSON value, one JSON value per line, CSV, or an Arrow stream."
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _UNITS_MS = {
     "ms": 1,
@@ -49,13 +49,11 @@ _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 @Parameter(name="*", group="Options of every command")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """Which store or server, where a store's lake is, and in which shape to print."""
+    """Store or server, location of the lake, and output format."""
 
     context: Annotated[
         str | None,
-        Parameter(
-            metavar="NAME", help="A store or server that `strandline context add` has named."
-        ),
+        Parameter(metavar="NAME", help="A store or server that `strandline context add` named."),
     ] = None
     store_path: Annotated[
         str | None,
@@ -67,7 +65,7 @@ class Target:
     ] = None
     url: Annotated[
         str | None,
-        Parameter(metavar="URL", help="A server in its place: http://HOST:PORT. [STRANDLINE_URL]"),
+        Parameter(metavar="URL", help="A server instead: http://HOST:PORT. [STRANDLINE_URL]"),
     ] = None
     token_file: Annotated[
         str | None,
@@ -79,14 +77,14 @@ class Target:
             env_var="STRANDLINE_LAKE_URL",
             metavar="URL",
             show_default=False,
-            help="Where the lake is: s3://bucket/prefix, …; default: the store's folder `lake`.",
+            help="Location of the lake: s3://bucket/prefix, …; default: `lake` in the store.",
         ),
     ] = ""
     output: Annotated[Shape, Parameter(help=SHAPES)] = "table"
 
     @property
     def place(self) -> Place:
-        """The directory or server that is meant, by flags, environment or context."""
+        """The directory or server that flags, environment or context name."""
         return place_of(
             context=self.context,
             store=self.store_path,
@@ -96,31 +94,31 @@ class Target:
 
     @property
     def is_remote(self) -> bool:
-        """Whether a server is meant."""
+        """Whether the target is a server."""
         return bool(self.place.url)
 
     @property
     def store(self) -> str:
-        """The directory; an error when a server is meant."""
+        """The directory; an error when the target is a server."""
         place = self.place
         if place.url:
             error = Invalid(
-                f"this works with the files of a store, and {place.said_by} names a server"
+                f"this command reads the files of a store, and {place.said_by} names a server"
             )
-            error.add_note("run it where the store is, and name its directory: --store DIR")
+            error.add_note("run it on the machine of the store, with its directory: --store DIR")
             raise error
         return place.store
 
     @property
     def views_place(self) -> str:
-        """Where views are saved, "" for the store's folder."""
+        """Location of the saved views, "" for the directory of the store."""
         return ""
 
 
 @Parameter(name="*", group="Options of every command")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ViewTarget(Target):
-    """Which store, where its lake and its views are, and in which shape to print."""
+    """Store or server, location of lake and views, and output format."""
 
     views_url: Annotated[
         str,
@@ -128,7 +126,7 @@ class ViewTarget(Target):
             env_var="STRANDLINE_VIEWS_URL",
             metavar="URL",
             show_default=False,
-            help="Where views are saved: s3://bucket/prefix, …; default: the folder `views`.",
+            help="Location of saved views: s3://bucket/prefix, …; default: `views` in the store.",
         ),
     ] = ""
 
@@ -140,60 +138,62 @@ class ViewTarget(Target):
 @Parameter(name="*", group="Fields of every record")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fields:
-    """What the records of one append share."""
+    """Fields that all records of one append share."""
 
     key: Annotated[str | None, Parameter(help="Key, any text.")] = None
     tag: Annotated[str | None, Parameter(help="Tag, for deletes by tag.")] = None
-    node: Annotated[str | None, Parameter(help="Who wrote it: that reader is spared it.")] = None
-    meta: Annotated[str | None, Parameter(help="Anything else, any text.")] = None
+    node: Annotated[
+        str | None, Parameter(help="Process that appends; its reads can skip the record.")
+    ] = None
+    meta: Annotated[str | None, Parameter(help="Bytes beside the data, any text.")] = None
 
 
 @Parameter(name="*", group="How the topic keeps records")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TopicOptions:
-    """The configuration of a topic; what is not given stays as it is."""
+    """The configuration of a topic; an option that is not given changes nothing."""
 
     durability: Annotated[
-        Durability | None, Parameter(help="When an append is acknowledged. New topics: disk.")
+        Durability | None, Parameter(help="What an acknowledged append survives. New topics: disk.")
     ] = None
     ttl: Annotated[
-        str | None, Parameter(help="Drop older records: 500ms, 30s, 15m, 24h, 7d; 0 keeps them.")
+        str | None, Parameter(help="Remove older records: 500ms, 30s, 15m, 24h, 7d; 0 keeps them.")
     ] = None
-    cap_records: Annotated[int | None, Parameter(help="Keep so many records; 0 is no cap.")] = None
+    cap_records: Annotated[int | None, Parameter(help="Keep at most N records; 0: no cap.")] = None
     cap_bytes: Annotated[
-        str | None, Parameter(help="Keep so many bytes: 4096, 64KiB, 10MiB, 1GiB; 0 is no cap.")
+        str | None, Parameter(help="Keep at most this size: 4096, 64KiB, 10MiB, 1GiB; 0: no cap.")
     ] = None
     discard: Annotated[
-        Discard | None, Parameter(help="What gives way at a cap: old records, or the append.")
+        Discard | None, Parameter(help="At a cap: remove old records, or reject the append.")
     ] = None
     idempotency_window: Annotated[
-        str | None, Parameter(help="How long an idempotency key is remembered. New topics: 2m.")
+        str | None, Parameter(help="How long an idempotency key is stored. New topics: 2m.")
     ] = None
     dedupe_node: Annotated[
-        bool | None, Parameter(help="Whether a reader that names its node is spared its records.")
+        bool | None, Parameter(help="Whether a reader that names its node skips its own records.")
     ] = None
     priority: Annotated[
         int | None,
-        Parameter(help="How soon a busy server delivers it: -1000 to 1000, higher first."),
+        Parameter(help="Order of delivery under load: -1000 to 1000, higher first."),
     ] = None
     auto_priority: Annotated[
-        bool | None, Parameter(help="Whether it matters more while somebody reads it.")
+        bool | None, Parameter(help="Raise the priority while the topic has readers.")
     ] = None
     auto_create: Annotated[
-        bool | None, Parameter(help="Whether the first append over HTTP may make it again.")
+        bool | None, Parameter(help="Whether an append over HTTP may create the topic again.")
     ] = None
     schema: Annotated[
         list[str] | None,
         Parameter(
             metavar="FIELD:TYPE",
             negative="--no-schema",
-            help="A field of the JSON in data, as price:f64; give all fields, one option for each.",
+            help="A field of the JSON in data, as in price:f64; name all fields, one option each.",
         ),
     ] = None
 
     def given(self) -> dict[str, object]:
         """The options that were given, by the names of ``TopicConfig``."""
-        chosen = {
+        options = {
             "durability": self.durability,
             "ttl_ms": None if self.ttl is None else milliseconds(self.ttl),
             "cap_records": self.cap_records,
@@ -208,13 +208,13 @@ class TopicOptions:
             "auto_create": self.auto_create,
             "schema": None if self.schema is None else fields_of(self.schema),
         }
-        return {name: value for name, value in chosen.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 @Parameter(name="*", group="Options of every command")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Printed:
-    """In which shape to print, where no store is named."""
+    """Output format of a command without a store."""
 
     output: Annotated[Shape, Parameter(help=SHAPES)] = "table"
 
@@ -233,16 +233,16 @@ def milliseconds(text: str) -> int:
     return _quantity(text, _UNITS_MS, "a duration", "500ms, 30s, 15m, 24h, 7d")
 
 
-def fields_of(given: list[str]) -> dict[str, str]:
+def fields_of(texts: list[str]) -> dict[str, str]:
     """A schema from texts such as ``price:f64``."""
     fields: dict[str, str] = {}
-    for text in given:
-        name, colon, kind = text.partition(":")
+    for text in texts:
+        name, colon, field_type = text.partition(":")
         if not colon or name.strip() in fields:
             raise Invalid(
                 f"--schema {text!r}: write each field once, as NAME:TYPE, as in price:f64"
             )
-        fields[name.strip()] = kind.strip()
+        fields[name.strip()] = field_type.strip()
     return fields
 
 
@@ -252,23 +252,23 @@ def byte_count(text: str) -> int:
 
 
 def microseconds(text: str) -> int:
-    """A moment as microseconds since 1970: ISO 8601 (UTC unless it says otherwise), or a number."""
+    """A time as microseconds since 1970: ISO 8601 (UTC without an offset), or a number."""
     if text.lstrip("-").isdigit():
         return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError as error:
         raise Invalid(
             f"{text!r} is not a time: write it as 2026-03-28T14:05:00Z, or in microseconds"
         ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - EPOCH) // timedelta(microseconds=1)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return (time - EPOCH) // timedelta(microseconds=1)
 
 
-def _quantity(text: str, units: dict[str, int], what: str, examples: str) -> int:
-    found = _QUANTITY.fullmatch(text)
-    unit = units.get(found[2].lower()) if found else None
-    if found is None or unit is None:
-        raise Invalid(f"{text!r} is not {what}: write it as one of {examples}")
-    return round(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
+def _quantity(text: str, units: dict[str, int], expected: str, examples: str) -> int:
+    match = _QUANTITY.fullmatch(text)
+    unit = units.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise Invalid(f"{text!r} is not {expected}: write it as one of {examples}")
+    return round(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit

@@ -1,7 +1,7 @@
 """The page that ``strandline --help`` prints: every command in one line, by group.
 
-It needs the table of commands and nothing else, neither cyclopts nor the code of a command: those
-take several times as long to import as the page takes to print.
+It needs the table of commands only. Importing cyclopts and the code of the commands takes several
+times as long as printing the page.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from strandline.cli.commands import COMMANDS, OPTIONS
 
 INTRODUCTION = """\
-One durable log, every view of it: append, read and look after a store.
+One durable log, every view of it: append to, read and maintain a store.
 
 Try `strandline append greetings hello`, then `strandline read greetings`.
 `strandline COMMAND --help` describes a command and its options."""
 
 _HELP = ("--help", "-h")
-_NOT_FOR_THE_PAGE = ("--install-completion", "--")
+_WITH_OWN_HELP = ("--install-completion", "--")
 _OPTION_COLUMN = max(map(len, OPTIONS))
 _COMMAND_COLUMN = max(len(name) for group in COMMANDS.values() for name in group)
 
 
 def is_requested(tokens: Sequence[str]) -> bool:
-    """Whether a command line is a request for the page: no words at all, or help and no command."""
+    """Whether a command line requests the page: it is empty, or has help and no command."""
     if not tokens:
         return True
     others = [token for token in tokens if token not in _HELP]
-    has_command = bool(others) and (not others[0].startswith("-") or others[0] in _NOT_FOR_THE_PAGE)
+    has_command = bool(others) and (not others[0].startswith("-") or others[0] in _WITH_OWN_HELP)
     return not has_command and any(token in _HELP for token in tokens)
 
 

@@ -1,4 +1,4 @@
-"""The program that runs commands: parses a command line, and imports the command that it names."""
+"""The program that runs commands: parses a command line and imports the command that it names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from strandline.cli.version import version_line
 
 
 def make_app() -> App:
-    """The commands. Only those that are named are imported: all of them together take longer than
-    most commands. The list of all commands is printed by ``overview``."""
+    """The commands. Only the command that runs is imported: importing all of them takes longer than
+    most commands. ``overview`` prints the list of commands."""
     app = App(name="strandline", version=version_line, suppress_keyboard_interrupt=False)
     for commands in COMMANDS.values():
         for name, (where, summary) in commands.items():
-            # A mere group of commands has its summary here; what runs has a docstring with more.
+            # The help of a group is its summary; the help of a command is its docstring.
             text = f"{summary}." if where.endswith(":app") else None
             app.command(f"strandline.cli.{where}", name=name, help=text)
     app.register_install_completion_command(help=f"{OPTIONS['--install-completion']}.")

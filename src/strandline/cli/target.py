@@ -1,13 +1,13 @@
-"""Where a command works: a directory here, or a server. The first that is given counts.
+"""The store that a command works on: a directory, or a server. The first source counts.
 
     flags           --context NAME, --store DIR, --url URL
     environment     STRANDLINE_CONTEXT, STRANDLINE_STORE, STRANDLINE_URL
-    the context     that `strandline context use` has chosen
+    the context     chosen with `strandline context use`
     the default     ./strandline-data
 
-The token of a server: ``--token-file``; then the one of a context that was named; then
-``STRANDLINE_TOKEN``; then the one of the current context. It is read when a connection is made,
-and printed nowhere.
+The token of a server: ``--token-file``; then the token of a context that is named explicitly; then
+``STRANDLINE_TOKEN``; then the token of the current context. It is read when a connection is opened,
+and never printed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _TOKEN_SIZE_MAX = 10_000
 
 
 class Place(NamedTuple):
-    """A directory, or a server with the ways to its token, the first that gives one."""
+    """A directory, or a server with the sources of its token; the first token found is used."""
 
     store: str = ""
     url: str = ""
     said_by: str = ""
-    """What named it, for messages."""
+    """The flag, variable or context that named it, for messages."""
     tokens: tuple[Context, ...] = ()
 
     def token(self) -> str | None:
-        """The text of the token, None where nobody says one."""
+        """The text of the token, None without one."""
         for each in self.tokens:
-            found = _token_of(each)
-            if found:
-                return found
+            text = _token_of(each)
+            if text:
+                return text
         return None
 
 
@@ -49,32 +49,34 @@ def place_of(
     url: str | None = None,
     token_file: str | None = None,
 ) -> Place:
-    """The place that flags, environment and contexts name."""
-    given = Context(token_file=token_file or "")
+    """The target that flags, environment and contexts name."""
+    flag_token = Context(token_file=token_file or "")
     flags = {"--context": context, "--store": store, "--url": url}
-    found = _said(flags, given)
-    if found is None:
+    place = _named_target(flags, flag_token)
+    if place is None:
         names = ("STRANDLINE_CONTEXT", "STRANDLINE_STORE", "STRANDLINE_URL")
-        found = _said({name: os.environ.get(name) or None for name in names}, given)
-    if found is None:
-        known = context_file.load()
-        if known.current:
-            ways = (given, Context(token_env=TOKEN_VARIABLE))
-            found = _of_context(known.named(known.current), f"context {known.current!r}", ways)
-    found = found or Place(store=DEFAULT_STORE, said_by="the default")
-    if found.store and token_file:
-        raise Invalid(f"--token-file is for a server, and {found.said_by} names a directory")
-    return found
+        place = _named_target({name: os.environ.get(name) or None for name in names}, flag_token)
+    if place is None:
+        contexts = context_file.load()
+        if contexts.current:
+            tokens = (flag_token, Context(token_env=TOKEN_VARIABLE))
+            place = _of_context(
+                contexts.named(contexts.current), f"context {contexts.current!r}", tokens
+            )
+    place = place or Place(store=DEFAULT_STORE, said_by="the default")
+    if place.store and token_file:
+        raise Invalid(f"--token-file is for a server, and {place.said_by} names a directory")
+    return place
 
 
-def _said(named: dict[str, str | None], given: Context) -> Place | None:
-    """What one source says: a context, a directory or a URL, and not two of them."""
-    said = {name: value for name, value in named.items() if value is not None}
-    if len(said) > 1:
-        error = Invalid(f"{' and '.join(said)} both say where to work: one of them is enough")
-        error.add_note("a flag counts for more than a variable of the environment")
+def _named_target(by_name: dict[str, str | None], flag_token: Context) -> Place | None:
+    """The target that one source names: a context, a directory or a URL; two are rejected."""
+    values = {name: value for name, value in by_name.items() if value is not None}
+    if len(values) > 1:
+        error = Invalid(f"{' and '.join(values)} both name a target: give one of them")
+        error.add_note("a flag takes precedence over an environment variable")
         raise error
-    for name, value in said.items():
+    for name, value in values.items():
         if not value:
             raise Invalid(f"{name} is empty")
         kind = name.lower().rpartition("_")[2].removeprefix("--")
@@ -82,9 +84,9 @@ def _said(named: dict[str, str | None], given: Context) -> Place | None:
             return Place(store=value, said_by=name)
         by_variable = Context(token_env=TOKEN_VARIABLE)
         if kind == "url":
-            return Place(url=value, said_by=name, tokens=(given, by_variable))
-        found = context_file.load().named(value)
-        place = _of_context(found, f"context {value!r}", (given,))
+            return Place(url=value, said_by=name, tokens=(flag_token, by_variable))
+        context = context_file.load().named(value)
+        place = _of_context(context, f"context {value!r}", (flag_token,))
         return place._replace(tokens=(*place.tokens, by_variable)) if place.url else place
     return None
 
@@ -95,15 +97,15 @@ def _of_context(context: Context, said_by: str, before: tuple[Context, ...]) -> 
     return Place(store=context.store, said_by=said_by)
 
 
-def _token_of(way: Context) -> str | None:
-    if way.token_file:
-        return _token_in(way.token_file)
-    if way.token_env:
-        found = os.environ.get(way.token_env, "").strip()
-        if not found and way.token_env != TOKEN_VARIABLE:
-            raise Invalid(f"the variable {way.token_env} should hold the token, and is not set")
-        return found or None
-    return way.token or None
+def _token_of(source: Context) -> str | None:
+    if source.token_file:
+        return _token_in(source.token_file)
+    if source.token_env:
+        text = os.environ.get(source.token_env, "").strip()
+        if not text and source.token_env != TOKEN_VARIABLE:
+            raise Invalid(f"the variable {source.token_env} should hold the token, but is not set")
+        return text or None
+    return source.token or None
 
 
 def _token_in(path: str) -> str:
@@ -111,7 +113,7 @@ def _token_in(path: str) -> str:
         with open(path, encoding="ascii") as file:
             text = file.read(_TOKEN_SIZE_MAX).strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise Invalid(f"cannot read the token in {path}: {reason}") from None
     if not text:
         raise Invalid(f"there is no token in {path}: the file is empty")

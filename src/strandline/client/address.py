@@ -1,9 +1,9 @@
-"""Where a server is: a URL, read. Pure.
+"""Parses the URL of a server into an address. Pure.
 
     http://127.0.0.1:4000            https://logs.example.org            https://example.org/strandline
-    http+unix:/run/strandline.sock   a socket of this machine
+    http+unix:/run/strandline.sock   a Unix socket of this machine
 
-A token never is part of it: URLs end in logs and in the history of shells.
+A URL never contains a token: URLs end up in logs and in the history of shells.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _UNIX = "http+unix"
 
 
 class Address(NamedTuple):
-    """Where requests go."""
+    """The address of a server: the URL and the Unix socket that requests go to."""
 
     url: str
-    """What paths are put behind; of a socket with a host that only fills the header."""
+    """The URL that paths are appended to. For a socket its host only fills the Host header."""
     socket: str = ""
-    """The path of a socket of this machine, "" for the network."""
+    """The path of a Unix socket of this machine, "" for the network."""
     is_near: bool = False
-    """Whether no other machine is between: then nothing is packed on the way."""
+    """Whether the server is on this machine: then bodies are not compressed."""
 
     @property
     def is_encrypted(self) -> bool:
@@ -33,26 +33,26 @@ class Address(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """As it is told to people."""
+        """The address as messages show it."""
         return f"{_UNIX}:{self.socket}" if self.socket else self.url
 
 
 def address_of(url: str) -> Address:
-    """The address that a URL names."""
+    """Parse a URL into an address."""
     if not isinstance(url, str):
-        raise Invalid(f"name the server by its URL, not by {type(url).__name__}")
+        raise Invalid(f"the URL of a server is text, not {type(url).__name__}")
     parts = urlsplit(url)
     if parts.scheme == _UNIX:
         path = unquote(parts.path)
         if parts.netloc or not path.startswith("/"):
-            raise Invalid("name a socket with its whole path: http+unix:/run/strandline.sock")
+            raise Invalid("name a socket by its absolute path: http+unix:/run/strandline.sock")
         return Address("http://localhost", path, is_near=True)
     if parts.username is not None or parts.password is not None:
-        raise Invalid("a token does not belong into the URL: give it as token=…")
+        raise Invalid("the URL must not contain a token: pass it as token=…")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Invalid(f"{url!r} names no server: use http://HOST:PORT or https://HOST")
+        raise Invalid(f"{url!r} is not the URL of a server: use http://HOST:PORT or https://HOST")
     if parts.query or parts.fragment:
-        raise Invalid("the URL of a server ends with its path: leave out what is behind ? or #")
+        raise Invalid("the URL of a server ends with its path: remove the part after ? or #")
     _check_port(url)
     host = parts.netloc.rpartition("@")[2]
     base = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
@@ -63,7 +63,7 @@ def _check_port(url: str) -> None:
     try:
         _ = urlsplit(url).port
     except ValueError as error:
-        raise Invalid(f"{url!r} has no port that can be: {error}") from None
+        raise Invalid(f"{url!r} has an invalid port: {error}") from None
 
 
 def _is_loopback(host: str) -> bool:

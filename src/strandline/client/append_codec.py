@@ -1,9 +1,9 @@
-"""Appends on their way out: checked as an open store checks them, then as JSON or Arrow. Pure.
+"""Encodes appends as JSON or Arrow, after the checks that an embedded store makes. Pure.
 
-Few small records are told in JSON, more as columns. Bytes that a server would refuse as JSON (they
-are nested deep, or no JSON at all) travel in base64, so that any bytes arrive as they are.
+A few small records are sent as JSON, more or larger ones as columns. Bytes that a server would
+reject as JSON (nested too deep, or not JSON) are sent in base64, so any bytes arrive unchanged.
 
-The sizes of records and batches are for the server to judge: they are its settings.
+Only the server checks the sizes of records and batches: the limits are its settings.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Body(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """On which terms records are appended."""
+    """The options of an append besides its records."""
 
     expected_head: int | None = None
     once: Once | None = None
@@ -54,16 +54,16 @@ class Terms(NamedTuple):
 def of_records(
     data: Sequence[bytes], columns: Columns, terms: Terms, *, checked: bool = False
 ) -> Body:
-    """The body that appends records; ``checked`` says that there is nothing wrong with them."""
+    """The body that appends records; with ``checked`` they were validated before."""
     check_expected_head(terms.expected_head)
     if not checked:
         of_many(data, columns, terms.once, UNLIMITED)
     small = len(data) <= _JSON_RECORDS_MAX and sum(map(len, data)) <= _JSON_BYTES_MAX
     if not small:
         return _as_arrow(pa.table(_arrays(data, columns)), terms)
-    records = b",".join(_record(place, each, columns) for place, each in enumerate(data))
-    said = b"".join(_said(terms))
-    return Body(JSON, b'{"records":[%b],"create":false%b}' % (records, said))
+    records = b",".join(_record(index, each, columns) for index, each in enumerate(data))
+    fields = b"".join(_fields(terms))
+    return Body(JSON, b'{"records":[%b],"create":false%b}' % (records, fields))
 
 
 def of_table(batch: pa.RecordBatch | pa.Table, terms: Terms) -> Body:
@@ -74,14 +74,16 @@ def of_table(batch: pa.RecordBatch | pa.Table, terms: Terms) -> Body:
 
 
 def value_field(name: bytes, data: bytes) -> bytes:
-    """A field of an object, after others: bytes as JSON when every server takes them so."""
+    """A field of a JSON object, with a comma before it: as JSON if every server accepts the bytes
+    as JSON, else in base64.
+    """
     if as_value(data) is not None and is_shallow(data):
         return b',"%b":%b' % (name, data)
     return b',"%b_base64":"%b"' % (name, b64encode(data))
 
 
 def ipc(table: pa.RecordBatch | pa.Table) -> bytes:
-    """A table as a stream of Arrow IPC."""
+    """A table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
@@ -95,7 +97,7 @@ def _as_arrow(table: pa.RecordBatch | pa.Table, terms: Terms) -> Body:
     if isinstance(terms.once, Numbered):
         query |= {"producer": terms.once.producer, "number": str(terms.once.number)}
     elif terms.once is not None:
-        query |= [_once_told(terms.once)]
+        query |= [_once_field(terms.once)]
     return Body(ARROW, ipc(table), query)
 
 
@@ -113,12 +115,12 @@ def _arrays(data: Sequence[bytes], columns: Columns) -> dict[str, pa.Array]:
     return arrays
 
 
-def _record(place: int, data: bytes, columns: Columns) -> bytes:
+def _record(index: int, data: bytes, columns: Columns) -> bytes:
     parts = [value_field(b"data", data)]
     for name in _COLUMNS:
         value: Any = columns.get(name)
         if value is not None and not isinstance(value, str | bytes):
-            value = value[place]
+            value = value[index]
         if value is None:
             continue
         if name == "meta":
@@ -130,20 +132,20 @@ def _record(place: int, data: bytes, columns: Columns) -> bytes:
     return b"{%b}" % b"".join(parts)[1:]
 
 
-def _said(terms: Terms) -> list[bytes]:
-    said = []
+def _fields(terms: Terms) -> list[bytes]:
+    fields = []
     if terms.expected_head is not None:
-        said.append(b',"expected_head_seq":%d' % terms.expected_head)
+        fields.append(b',"expected_head_seq":%d' % terms.expected_head)
     if isinstance(terms.once, Numbered):
-        said.append(b',"numbered":' + _text(terms.once))
+        fields.append(b',"numbered":' + _text(terms.once))
     elif terms.once is not None:
-        name, text = _once_told(terms.once)
-        said.append(b',"%b":%b' % (name.encode(), _text(text)))
-    return said
+        name, text = _once_field(terms.once)
+        fields.append(b',"%b":%b' % (name.encode(), _text(text)))
+    return fields
 
 
-def _once_told(once: bytes | str) -> tuple[str, str]:
-    """The name of the field that tells a key, and its text."""
+def _once_field(once: bytes | str) -> tuple[str, str]:
+    """The name and the text of the field for an idempotency key."""
     try:
         return "idempotency_key", once.decode() if isinstance(once, bytes) else once
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Bytes in requests and answers: a pair of fields, of which one is used. Pure.
+"""Bytes in requests and responses: a pair of fields, one of which is used. Pure.
 
-``api/bytes_fields.py`` says how bytes are told. A client takes care besides that a server never
-refuses what an open store would take: JSON that is nested deep travels in base64.
+``api/bytes_fields.py`` defines the encoding of bytes. In addition the client sends deeply nested
+JSON in base64, so that a server never rejects a value that an embedded store accepts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def key_pair(key: bytes, name: str = "key") -> Pair:
 
 
 def maybe_key(key: bytes | None, name: str = "key") -> Pair:
-    """The same, nothing for None."""
+    """The same; no fields for None."""
     return {} if key is None else key_pair(key, name)
 
 
@@ -42,7 +42,7 @@ def value_pair(value: bytes, name: str = "value") -> Pair:
 
 
 def is_shallow(text: bytes) -> bool:
-    """Whether every server takes this as JSON."""
+    """Whether every server accepts this as JSON: it is nested at most ``DEPTH_MAX`` deep."""
     try:
         check_json(text, DEPTH_MAX)
     except Invalid:
@@ -51,7 +51,7 @@ def is_shallow(text: bytes) -> bool:
 
 
 def bytes_of(plain: Text | Json, base64: Base64 | str) -> bytes | None:
-    """What a pair of an answer says: JSON as it is written, text, or base64; None for nothing."""
+    """The bytes of a pair of response fields: JSON as written, text, or base64; None if unset."""
     if plain is not UNSET:
         return plain.encode() if isinstance(plain, str) else _exact(plain)
     if base64 is UNSET:
@@ -60,7 +60,7 @@ def bytes_of(plain: Text | Json, base64: Base64 | str) -> bytes | None:
 
 
 def sure_bytes(plain: Text | Json, base64: Base64 | str) -> bytes:
-    """The same where there always is something."""
+    """The same for a pair that is always set; an unset pair is empty."""
     return bytes_of(plain, base64) or b""
 
 

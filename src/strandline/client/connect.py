@@ -1,4 +1,4 @@
-"""How a program gets at a store that is served elsewhere. What is behind it is loaded when used."""
+"""Connects to a served store. The client is imported on the first call."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def connect(
     verify: ssl.SSLContext | str | bool = True,
     settings: ClientSettings | None = None,
 ) -> RemoteStore:
-    """The store of a server, with the verbs of one that is open here: docs/guide/client.md.
+    """The store of a server, with the methods of an embedded one: docs/guide/client.md.
 
     ``verify`` is a file of certificates that are trusted besides the usual ones, or a context.
     """
-    made: RemoteStore = import_module("strandline.client.blocking.store").RemoteStore(
+    store: RemoteStore = import_module("strandline.client.blocking.store").RemoteStore(
         url, token=token, verify=verify, settings=settings
     )
     learn()
-    return made
+    return store
 
 
 def connect_async(
@@ -39,9 +39,9 @@ def connect_async(
     verify: ssl.SSLContext | str | bool = True,
     settings: ClientSettings | None = None,
 ) -> AsyncStore:
-    """The same for coroutines: every verb is awaited."""
-    made: AsyncStore = import_module("strandline.client.asynchronous.store").AsyncStore(
+    """The same for coroutines: every method is awaited."""
+    store: AsyncStore = import_module("strandline.client.asynchronous.store").AsyncStore(
         url, token=token, verify=verify, settings=settings
     )
     learn()
-    return made
+    return store

@@ -1,4 +1,4 @@
-"""Entries, versions and changes of a key-value view: answers as the values that users get. Pure."""
+"""Decodes entries, versions and changes of a key-value view from responses. Pure."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from strandline.client.bytes_fields import bytes_of, sure_bytes
 from strandline.views.kv.values import Change, Entry, Version
 
 
-def entry_of(told: wire.Entry) -> Entry:
+def entry_of(entry: wire.Entry) -> Entry:
     return Entry(
-        key=sure_bytes(told.key, told.key_base64),
-        value=sure_bytes(told.value, told.value_base64),
-        version=told.version,
-        ts=told.us,
-        expires_us=_end(told.expires_us),
+        key=sure_bytes(entry.key, entry.key_base64),
+        value=sure_bytes(entry.value, entry.value_base64),
+        version=entry.version,
+        ts=entry.us,
+        expires_us=_expiry(entry.expires_us),
     )
 
 
-def found(told: wire.Found) -> Entry | None:
-    return None if told.entry is UNSET else entry_of(told.entry)
+def found(result: wire.Found) -> Entry | None:
+    return None if result.entry is UNSET else entry_of(result.entry)
 
 
-def version_of(told: wire.OldVersion) -> Version:
+def version_of(version: wire.OldVersion) -> Version:
     return Version(
-        version=told.version,
-        ts=told.us,
-        value=None if told.deleted else bytes_of(told.value, told.value_base64),
-        expires_us=_end(told.expires_us),
+        version=version.version,
+        ts=version.us,
+        value=None if version.deleted else bytes_of(version.value, version.value_base64),
+        expires_us=_expiry(version.expires_us),
     )
 
 
-def change_of(told: wire.Change) -> Change:
+def change_of(change: wire.Change) -> Change:
     return Change(
-        key=sure_bytes(told.key, told.key_base64),
-        value=None if told.deleted else bytes_of(told.value, told.value_base64),
-        version=told.version,
-        ts=told.us,
-        expires_us=_end(told.expires_us),
-        expired=told.expired,
+        key=sure_bytes(change.key, change.key_base64),
+        value=None if change.deleted else bytes_of(change.value, change.value_base64),
+        version=change.version,
+        ts=change.us,
+        expires_us=_expiry(change.expires_us),
+        expired=change.expired,
     )
 
 
-def value_of(told: wire.Value) -> bytes | None:
-    return bytes_of(told.value, told.value_base64) if told.found else None
+def value_of(value: wire.Value) -> bytes | None:
+    return bytes_of(value.value, value.value_base64) if value.found else None
 
 
-def _end(expires_us: int | UnsetType) -> int | None:
+def _expiry(expires_us: int | UnsetType) -> int | None:
     return None if expires_us is UNSET or not expires_us else expires_us

@@ -1,4 +1,4 @@
-"""Measurements: columns on their way out, and answers as the values that users get. Pure."""
+"""Encodes metrics as columns, and decodes the results of metrics queries. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HEAD = b"strandline.answer"
 
 
 def answer_of(table: pa.Table) -> Answer:
-    """Values of groups, from columns."""
-    told = (table.schema.metadata or {}).get(HEAD)
-    if told is None:
-        raise Unreachable("this is not the answer of a Strandline server: it has no groups")
-    head = msgspec.json.decode(told, type=wire.AnswerHead)
+    """Decode the values of groups from columns."""
+    metadata = (table.schema.metadata or {}).get(HEAD)
+    if metadata is None:
+        raise Unreachable("this is not a response of a Strandline server: it has no groups")
+    head = msgspec.json.decode(metadata, type=wire.AnswerHead)
     group, at, values = (
         table[name].combine_chunks().to_numpy(zero_copy_only=False)
         for name in ("group", "at", "value")
@@ -28,18 +28,18 @@ def answer_of(table: pa.Table) -> Answer:
     return Answer(head.name, head.groups, group, at, values)
 
 
-def columns_of(given: Any) -> pa.Table:
-    """What a user brings as columns: an Arrow table or batch, or a map of lists or arrays."""
-    if isinstance(given, pa.Table):
-        return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.Table.from_batches([given])
-    if not isinstance(given, Mapping):
-        raise Invalid(f"give an Arrow table or a dict of columns, not {type(given).__name__}")
+def columns_of(columns: Any) -> pa.Table:
+    """Columns from the caller: an Arrow table or batch, or a map of lists or arrays."""
+    if isinstance(columns, pa.Table):
+        return columns
+    if isinstance(columns, pa.RecordBatch):
+        return pa.Table.from_batches([columns])
+    if not isinstance(columns, Mapping):
+        raise Invalid(f"give an Arrow table or a dict of columns, not {type(columns).__name__}")
     try:
-        return pa.table(dict(given))
+        return pa.table(dict(columns))
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise Invalid(f"these are no columns: {error}") from error
+        raise Invalid(f"these are not columns: {error}") from error
 
 
 def line_bytes(text: str | bytes) -> bytes:
@@ -50,4 +50,4 @@ def line_bytes(text: str | bytes) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise Invalid(f"lines are text that can be encoded as UTF-8: {error}") from error
+        raise Invalid(f"lines must be encodable as UTF-8: {error}") from error

@@ -1,6 +1,7 @@
-"""Names of things that must be there, looked at before a server is asked for them. Pure.
+"""Validates names of topics that must exist, before a request is sent. Pure.
 
-A name that no topic can have is unknown, as an open store says it; only who makes one is told why.
+A name that no topic can have is an unknown topic, as in an embedded store; only a request that
+creates a topic reports why the name is invalid.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def can_be(name: str) -> bool:
 
 
 def known(name: str) -> str:
-    """The name itself, UnknownTopic when no topic can have it."""
+    """The name itself; UnknownTopic when no topic can have it."""
     if not can_be(name):
         raise UnknownTopic(f"there is no topic {name!r}: create it, or check the name")
     return name

@@ -1,4 +1,4 @@
-"""Pages on their way in: answers of a server as the pages that an open store gives. Pure."""
+"""Decodes responses of a server into the pages that an embedded store returns. Pure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from strandline.records import Record, Tombstone
 
 
 class ArrowPage(Page):
-    """A page whose records came as columns. Owned by one thread."""
+    """A page whose records were received as columns. Owned by one thread."""
 
     __slots__ = ("_table",)
 
-    def __init__(self, table: pa.Table, told: Told) -> None:
+    def __init__(self, table: pa.Table, header: Told) -> None:
         super().__init__(
             [],
-            following=told.next_from_seq,
-            head_seq=told.head_seq,
-            epoch=told.epoch,
-            tombstone=_tombstone(told.tombstone),
+            following=header.next_from_seq,
+            head_seq=header.head_seq,
+            epoch=header.epoch,
+            tombstone=_tombstone(header.tombstone),
         )
         self._table = table
 
@@ -63,7 +63,7 @@ class ArrowPage(Page):
 
 
 class Told(NamedTuple):
-    """What a page tells besides its records."""
+    """The fields of a page besides its records."""
 
     next_from_seq: int
     head_seq: int
@@ -79,26 +79,28 @@ class _Metadata(msgspec.Struct):
 
 
 def page_of(reply: Reply) -> Page:
-    """The page that an answer to ``diff`` tells."""
+    """Decode the response to ``diff``."""
     if reply.media_type == ARROW:
         table = table_of(reply)
-        told = _metadata(table.schema)
-        return ArrowPage(table.replace_schema_metadata(None), Told(*msgspec.structs.astuple(told)))
-    answer = reply.told(DiffAnswer)
+        metadata = _metadata(table.schema)
+        return ArrowPage(
+            table.replace_schema_metadata(None), Told(*msgspec.structs.astuple(metadata))
+        )
+    response = reply.told(DiffAnswer)
     return Page(
-        [[row_of(each) for each in answer.records]] if answer.records else [],
-        following=answer.next_from_seq,
-        head_seq=answer.head_seq,
-        epoch=answer.epoch,
-        tombstone=_tombstone(answer.tombstone),
+        [[row_of(each) for each in response.records]] if response.records else [],
+        following=response.next_from_seq,
+        head_seq=response.head_seq,
+        epoch=response.epoch,
+        tombstone=_tombstone(response.tombstone),
     )
 
 
-def picked(answers: list[PickAnswer]) -> Page:
-    """The page of records that were picked, however many answers it took."""
-    newest = answers[-1]
+def picked(responses: list[PickAnswer]) -> Page:
+    """One page of picked records, from one or more responses."""
+    newest = responses[-1]
     return Page(
-        [[row_of(record) for answer in answers for record in answer.records]],
+        [[row_of(record) for response in responses for record in response.records]],
         following=newest.head_seq,
         head_seq=newest.head_seq,
         epoch=newest.epoch,
@@ -107,7 +109,7 @@ def picked(answers: list[PickAnswer]) -> Page:
 
 
 def joined(pages: list[Page]) -> Page:
-    """Pages that follow each other as one."""
+    """Consecutive pages as one page."""
     first, last = pages[0], pages[-1]
     if len(pages) == 1:
         return first
@@ -119,12 +121,12 @@ def joined(pages: list[Page]) -> Page:
 
 
 def table_of(reply: Reply) -> pa.Table:
-    """An answer in Arrow."""
+    """Decode a response in Arrow."""
     try:
         with pa.ipc.open_stream(reply.content) as stream:
             return stream.read_all()
     except pa.ArrowInvalid as error:
-        raise Unreachable(f"this is not the answer of a Strandline server: {error}") from error
+        raise Unreachable(f"this is not a response of a Strandline server: {error}") from error
 
 
 def row_of(record: ReadRecord) -> Row:
@@ -139,14 +141,14 @@ def row_of(record: ReadRecord) -> Row:
     return record.seq, ts, fields, sure_bytes(record.data, record.data_base64)
 
 
-def _tombstone(told: TombstoneTold | None) -> Tombstone | None:
-    if told is None:
+def _tombstone(tombstone: TombstoneTold | None) -> Tombstone | None:
+    if tombstone is None:
         return None
-    return Tombstone(gap_from=told.gap_from, gap_to=told.gap_to, reason=told.reason)
+    return Tombstone(gap_from=tombstone.gap_from, gap_to=tombstone.gap_to, reason=tombstone.reason)
 
 
 def _metadata(schema: pa.Schema) -> _Metadata:
-    told = (schema.metadata or {}).get(PAGE_KEY)
-    if told is None or schema.names != SCHEMA.names:
-        raise Unreachable("this is not the answer of a Strandline server: its columns are others")
-    return msgspec.json.decode(told, type=_Metadata)
+    encoded = (schema.metadata or {}).get(PAGE_KEY)
+    if encoded is None or schema.names != SCHEMA.names:
+        raise Unreachable("this is not a response of a Strandline server: it has other columns")
+    return msgspec.json.decode(encoded, type=_Metadata)

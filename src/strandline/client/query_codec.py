@@ -1,6 +1,6 @@
-"""Questions and their answers: what SQL is asked with, and columns as a result. Pure.
+"""Encodes the parameters of queries, and decodes their results. Pure.
 
-A position of pipelines, a time, the seqs of topics: ``as_of`` is told as the server takes it.
+``as_of`` is a position of a pipeline, a time, or the seqs of topics.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from strandline.query.execute.result import Result
 
 
 def result_of(reply: Reply) -> Result:
-    """The answer to a command or to SQL."""
+    """Decode the result of a command or of SQL."""
     try:
         return read_result(reply.content)
     except pa.ArrowInvalid as error:
-        raise Unreachable(f"this is not the answer of a Strandline server: {error}") from error
+        raise Unreachable(f"this is not a response of a Strandline server: {error}") from error
 
 
 def params_told(params: Mapping[str, Any] | list[Any] | None) -> list[Any] | dict[str, Any] | None:
-    """Parameters of a question."""
+    """Encode the parameters of a query."""
     if params is None:
         return None
     if isinstance(params, Mapping):
@@ -38,7 +38,7 @@ def params_told(params: Mapping[str, Any] | list[Any] | None) -> list[Any] | dic
 
 
 def as_of_told(as_of: object) -> str | int | float | dict[str, int] | None:
-    """When, as it is told."""
+    """Encode ``as_of`` for a request."""
     if hasattr(as_of, "encode") and not isinstance(as_of, str):
         as_of = as_of.encode()  # offsets of pipelines
     if isinstance(as_of, datetime):

@@ -1,4 +1,4 @@
-"""Jobs and dead letters: answers as the values that users get, and what is said of them. Pure."""
+"""Decodes jobs and dead letters, and encodes requests about them. Pure."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from strandline.views.queue.dead_letter_filter import EVERY, Meant
 from strandline.views.queue.job import Held, Waiting
 
 
-def record_of(told: wire.ClaimedJob) -> Record:
-    """The record that a claimed job is."""
+def record_of(job: wire.ClaimedJob) -> Record:
+    """The record of a claimed job."""
     return Record(
-        seq=told.seq,
-        ts=told.ts * 1000 if told.us is UNSET else told.us,
-        data=sure_bytes(told.data, told.data_base64),
-        key=bytes_of(told.key, told.key_base64),
-        tag=None if told.tag is UNSET else told.tag,
-        meta=bytes_of(told.meta, told.meta_base64),
+        seq=job.seq,
+        ts=job.ts * 1000 if job.us is UNSET else job.us,
+        data=sure_bytes(job.data, job.data_base64),
+        key=bytes_of(job.key, job.key_base64),
+        tag=None if job.tag is UNSET else job.tag,
+        meta=bytes_of(job.meta, job.meta_base64),
     )
 
 
-def deadline_of(told: wire.ClaimedJob) -> int:
-    return told.deadline * 1000 if told.deadline_us is UNSET else told.deadline_us
+def deadline_of(job: wire.ClaimedJob) -> int:
+    return job.deadline * 1000 if job.deadline_us is UNSET else job.deadline_us
 
 
-def waiting_of(told: wire.WaitingJob) -> Waiting:
+def waiting_of(job: wire.WaitingJob) -> Waiting:
     return Waiting(
-        seq=told.seq,
-        ts=told.ts * 1000 if told.us is UNSET else told.us,
-        data=sure_bytes(told.data, told.data_base64),
-        key=bytes_of(told.key, told.key_base64),
-        tag=None if told.tag is UNSET else told.tag,
-        priority=told.priority,
-        deliveries=told.deliveries,
+        seq=job.seq,
+        ts=job.ts * 1000 if job.us is UNSET else job.us,
+        data=sure_bytes(job.data, job.data_base64),
+        key=bytes_of(job.key, job.key_base64),
+        tag=None if job.tag is UNSET else job.tag,
+        priority=job.priority,
+        deliveries=job.deliveries,
     )
 
 
-def letter_of(told: wire.Letter) -> DeadLetter:
+def letter_of(letter: wire.Letter) -> DeadLetter:
     return DeadLetter(
-        seq=told.seq,
-        ts=told.us,
-        data=sure_bytes(told.data, told.data_base64),
-        key=bytes_of(told.key, told.key_base64),
-        tag=None if told.tag is UNSET else told.tag,
-        reason=told.reason,
-        job_seq=told.job_seq,
-        put_ts=told.put_us,
-        deliveries=told.deliveries,
-        priority=told.priority,
-        group=sure_bytes(told.group, told.group_base64),
-        meta=bytes_of(told.meta, told.meta_base64),
-        queue=told.queue,
-        unique=told.unique,
+        seq=letter.seq,
+        ts=letter.us,
+        data=sure_bytes(letter.data, letter.data_base64),
+        key=bytes_of(letter.key, letter.key_base64),
+        tag=None if letter.tag is UNSET else letter.tag,
+        reason=letter.reason,
+        job_seq=letter.job_seq,
+        put_ts=letter.put_us,
+        deliveries=letter.deliveries,
+        priority=letter.priority,
+        group=sure_bytes(letter.group, letter.group_base64),
+        meta=bytes_of(letter.meta, letter.meta_base64),
+        queue=letter.queue,
+        unique=letter.unique,
     )
 
 
@@ -71,32 +71,32 @@ def new_jobs(
     return [
         wire.NewJob(
             **value_pair(each, "data"),
-            **maybe_key(None if keys is None else keys[place]),
-            **(key_pair(groups[place], "group") if groups and groups[place] else {}),
-            priority=None if priorities is None else priorities[place],
+            **maybe_key(None if keys is None else keys[index]),
+            **(key_pair(groups[index], "group") if groups and groups[index] else {}),
+            priority=None if priorities is None else priorities[index],
         )
-        for place, each in enumerate(data)
+        for index, each in enumerate(data)
     ]
 
 
 def named(held: Sequence[Held]) -> dict[str, Any]:
-    """Jobs by their seqs and leases, as fields of a request. A seq that comes twice counts once."""
-    leases = {one.seq: one.lease for one in held}
+    """Seqs and leases of jobs, as fields of a request. A repeated seq counts once."""
+    leases = {job.seq: job.lease for job in held}
     return {"seqs": list(leases), "lease_ids": [str(lease) for lease in leases.values()]}
 
 
 def filter_of(where: Where | None) -> wire.Meant | None:
-    """What the server can look for itself; None when only the caller can say it."""
-    meant = EVERY if where is None else getattr(where, "__self__", None)
-    if not isinstance(meant, Meant):
+    """The filter for the server to apply; None when only the caller can evaluate it."""
+    dead_letters = EVERY if where is None else getattr(where, "__self__", None)
+    if not isinstance(dead_letters, Meant):
         return None
     return wire.Meant(
-        seqs=None if meant.seqs is None else sorted(meant.seqs),
-        **maybe_key(meant.key),
-        tag=meant.tag,
-        **maybe_key(meant.group, "group"),
-        **maybe_key(meant.contains, "contains"),
-        reason=meant.reason,
-        before_us=meant.before_us,
-        after_us=meant.after_us,
+        seqs=None if dead_letters.seqs is None else sorted(dead_letters.seqs),
+        **maybe_key(dead_letters.key),
+        tag=dead_letters.tag,
+        **maybe_key(dead_letters.group, "group"),
+        **maybe_key(dead_letters.contains, "contains"),
+        reason=dead_letters.reason,
+        before_us=dead_letters.before_us,
+        after_us=dead_letters.after_us,
     )

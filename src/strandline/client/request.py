@@ -1,12 +1,12 @@
-"""A request and its answer as values, and whether it may be made once more. Pure.
+"""Requests and responses as values, and the retry policy of requests. Pure.
 
-A request is made again when that cannot do harm:
+A request is repeated only when that has no second effect:
 
-    it is safe        it only asks, or the server knows it again (an append's idempotency key, a
-                      lease): whatever happened to it before
-    it was not done   no connection came about, or the server refused it for the moment (429, 503)
+    it is safe        it only reads, or the server recognizes it (by the idempotency key of an
+                      append, or a lease): repeated whatever happened to earlier attempts
+    it was not done   no connection was made, or the server rejected it for now (429, 503)
 
-Anything else that fails on the way is told to the caller: it may have happened.
+Any other failure in transit is raised to the caller: the request may have been executed.
 """
 
 from __future__ import annotations
@@ -29,53 +29,53 @@ JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 EVENTS = "text/event-stream"
 
-Told = TypeVar("Told")
+Decoded = TypeVar("Decoded")
 
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-_REFUSED_AT_THE_DOOR = frozenset({"throttled", "not_ready", "shutting_down", "overloaded"})
+_REJECTED_BEFORE_EXECUTION = frozenset({"throttled", "not_ready", "shutting_down", "overloaded"})
 
 
 class Ask(NamedTuple):
-    """A request."""
+    """An HTTP request, with the rules for repeating it."""
 
     method: str
     path: str
-    """Quoted."""
+    """Percent-encoded."""
     query: Mapping[str, str] = {}
     body: bytes = b""
     media_type: str = JSON
     accept: str = JSON
     safe: bool = False
-    """Whether it may be made again whatever became of it."""
+    """Whether it may be repeated whatever happened to earlier attempts."""
     wait_s: float = 0.0
-    """How long the server may wait before it answers, because it was asked to."""
+    """How long the request lets the server wait before it responds."""
     in_loop: bool = False
-    """Whether its caller is a loop that outlives the server's absence."""
+    """Whether the caller is a loop that continues after the server was unavailable."""
     window_s: float | None = None
-    """For how long the server knows it again; None is for ever."""
+    """For how long the server recognizes a repeated request; None is without end."""
     closed_is_final: bool = False
-    """Whether Closed is about what was asked for, and not about the server."""
+    """Whether Closed concerns the object of the request, and not the server."""
 
 
 class Reply(NamedTuple):
-    """An answer that is no error."""
+    """A response that is not an error."""
 
     status: int
     media_type: str
     content: bytes
     repeated: bool
-    """Whether an earlier attempt may have been done already."""
+    """Whether an earlier attempt may have been executed."""
 
-    def told(self, kind: type[Told]) -> Told:
-        """Its JSON."""
+    def told(self, kind: type[Decoded]) -> Decoded:
+        """Decode the JSON of the response."""
         try:
             return msgspec.json.decode(self.content, type=kind)
         except msgspec.DecodeError as error:
-            raise Unreachable(f"this is not the answer of a Strandline server: {error}") from error
+            raise Unreachable(f"this is not a response of a Strandline server: {error}") from error
 
 
 class Failed(Exception):
-    """An attempt that failed. Never seen by callers: they get the error in it."""
+    """A failed attempt. Internal: callers get the error in it."""
 
     def __init__(
         self, error: StrandlineError, *, undone: bool, passing: bool, pause_s: float | None = None
@@ -83,41 +83,41 @@ class Failed(Exception):
         super().__init__(str(error))
         self.error = error
         self.undone = undone
-        """Whether the server has certainly not done what was asked."""
+        """Whether the server certainly did not execute the request."""
         self.passing = passing
-        """Whether it may go better next time."""
+        """Whether a later attempt may succeed."""
         self.pause_s = pause_s
 
 
 class Quiet(Exception):
-    """Nothing came for as long as was said. Never seen by callers."""
+    """No data arrived within the timeout of the stream. Internal: callers never get it."""
 
 
 def failed_on_the_way(error: Exception, where: str) -> Failed:
-    """What it means when there is no answer. The words of the error hold neither token nor body."""
+    """The failure of an attempt without a response. Its message has neither token nor body."""
     undone = isinstance(error, _UNSENT)
-    said = str(error) or type(error).__name__
-    told = f"{where} does not answer ({said})"
-    told += ": is it running?" if undone else ": what was asked may have been done"
-    return Failed(Unreachable(told), undone=undone, passing=True)
+    reason = str(error) or type(error).__name__
+    message = f"{where} does not respond ({reason})"
+    message += ": is it running?" if undone else ": the request may have been executed"
+    return Failed(Unreachable(message), undone=undone, passing=True)
 
 
-def refused(problem: Problem, ask: Ask) -> Failed:
-    """What an answer means that is an error."""
+def refused(problem: Problem, request: Ask) -> Failed:
+    """The failure that an error response stands for."""
     error = error_of(problem)
     error.results = results_of(problem.detail)
     if error.results:
-        error.add_note(f"{len(error.results)} commands of the batch were done before it failed")
-    at_the_door = problem.code in _REFUSED_AT_THE_DOOR and "kind" not in problem.detail
+        error.add_note(f"{len(error.results)} commands of the batch were executed before it failed")
+    not_started = problem.code in _REJECTED_BEFORE_EXECUTION and "kind" not in problem.detail
     throttled = problem.status == 429
-    final = isinstance(error, Closed) and ask.closed_is_final
+    final = isinstance(error, Closed) and request.closed_is_final
     passing = throttled or (problem.status in (502, 503, 504) and not final)
-    undone = (at_the_door or throttled) and not error.results
+    undone = (not_started or throttled) and not error.results
     return Failed(error, undone=undone, passing=passing, pause_s=problem.retry_after_s)
 
 
 def shut_down(response: httpx2.Response) -> None:
-    """End an answer that goes on, whoever waits in it."""
+    """Shut down the socket of a streaming response, which wakes its readers."""
     stream = response.extensions.get("network_stream")
     connection = None if stream is None else stream.get_extra_info("socket")
     with contextlib.suppress(OSError):
@@ -126,30 +126,36 @@ def shut_down(response: httpx2.Response) -> None:
 
 
 class Patience:
-    """Decides whether a request is made once more. Owned by one request."""
+    """Decides whether a request is repeated. Owned by one request."""
 
-    def __init__(self, ask: Ask, settings: ClientSettings, clock: Clock) -> None:
-        self._ask = ask
+    def __init__(self, request: Ask, settings: ClientSettings, clock: Clock) -> None:
+        self._request = request
         self._clock = clock
-        self._most_s = settings.reconnect_s_max if ask.in_loop else settings.retry_s_max
-        self._known_until = None if ask.window_s is None else clock.monotonic() + ask.window_s
+        self._retry_s_max = settings.reconnect_s_max if request.in_loop else settings.retry_s_max
+        self._recognized_until = (
+            None if request.window_s is None else clock.monotonic() + request.window_s
+        )
         self._until: float | None = None
         self.perhaps_done = False
-        """Whether an attempt so far may have been done."""
+        """Whether one of the attempts so far may have been executed."""
 
     def pause_after(self, error: Exception) -> bool | float:
         """False to give up, True or a pause in seconds to try again."""
         if not isinstance(error, Failed) or not error.passing:
             return False
-        if not (error.undone or self._ask.safe):
+        if not (error.undone or self._request.safe):
             return False
         self.perhaps_done = self.perhaps_done or not error.undone
         now = self._clock.monotonic()
         if self._until is None:
-            self._until = now + self._most_s
-        then = now + (error.pause_s or 0.0)
-        if then >= self._until:
+            self._until = now + self._retry_s_max
+        next_attempt = now + (error.pause_s or 0.0)
+        if next_attempt >= self._until:
             return False
-        if self.perhaps_done and self._known_until is not None and then >= self._known_until:
+        if (
+            self.perhaps_done
+            and self._recognized_until is not None
+            and next_attempt >= self._recognized_until
+        ):
             return False
         return True if error.pause_s is None else error.pause_s

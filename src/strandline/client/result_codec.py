@@ -1,4 +1,4 @@
-"""Results of commands and SQL, read from Arrow: ``api/results.py`` has the format. Pure."""
+"""Decodes results of commands and SQL from Arrow; ``api/results.py`` has the format. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pyarrow as pa
 from strandline.api.results import CHART, MESSAGE, NOTES, RESULT_COLUMN, RESULTS
 from strandline.query.execute.result import Result
 
-_OURS = (MESSAGE, CHART, RESULTS)
+_OWN_KEYS = (MESSAGE, CHART, RESULTS)
 
 
 class RemoteResult(Result):
-    """An answer that a server has told. Immutable; safe from many threads."""
+    """A result that a server has returned. Immutable; safe from many threads."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class RemoteResult(Result):
         self._message = message
         self.results = results
         self.chart = chart
-        """What PLOT has drawn, as a Vega-Lite specification."""
+        """The chart of PLOT, as a Vega-Lite specification."""
 
     @property
     def message(self) -> str:
@@ -37,7 +37,7 @@ class RemoteResult(Result):
 
 
 def read_result(stream: bytes) -> Result:
-    """The result that an IPC stream holds, with its notes."""
+    """Decode a result with its notes from an IPC stream."""
     batches, notes = [], b"[]"
     with pa.ipc.open_stream(stream) as reader:
         for batch, metadata in reader.iter_batches_with_custom_metadata():
@@ -50,7 +50,7 @@ def read_result(stream: bytes) -> Result:
 
 
 def results_of(detail: Mapping[str, Any]) -> tuple[Result, ...]:
-    """The results that the error of a BATCH has in its detail."""
+    """The results in the detail of the error of a BATCH."""
     encoded = detail.get("results_arrow")
     if not isinstance(encoded, str):
         return ()
@@ -58,20 +58,20 @@ def results_of(detail: Mapping[str, Any]) -> tuple[Result, ...]:
 
 
 def result_from(table: pa.Table) -> Result:
-    """A result, and of a BATCH the results of its commands."""
-    told = table.schema.metadata or {}
+    """A result; for a BATCH with the results of its commands."""
+    metadata = table.schema.metadata or {}
     plain = table.replace_schema_metadata(
-        {name: text for name, text in told.items() if name not in _OURS} or None
+        {name: text for name, text in metadata.items() if name not in _OWN_KEYS} or None
     )
-    if MESSAGE not in told:
+    if MESSAGE not in metadata:
         return Result(plain)
-    chart = msgspec.json.decode(told[CHART]) if CHART in told else None
+    chart = msgspec.json.decode(metadata[CHART]) if CHART in metadata else None
     results: tuple[Result, ...] = ()
-    if RESULTS in told:
-        column = told[RESULTS].decode()
+    if RESULTS in metadata:
+        column = metadata[RESULTS].decode()
         results = _results(plain[column])
         plain = plain.drop_columns([column])
-    return RemoteResult(plain, told[MESSAGE].decode(), chart, results)
+    return RemoteResult(plain, metadata[MESSAGE].decode(), chart, results)
 
 
 def _results(column: pa.ChunkedArray) -> tuple[Result, ...]:

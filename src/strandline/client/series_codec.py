@@ -1,4 +1,4 @@
-"""Points of a series: columns and structs of answers as the values that users get. Pure."""
+"""Encodes and decodes points of a series, as structs and as columns. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = pa.schema(
 
 
 def appended_of(done: wire.Appended, *, drop_refused: bool) -> Appended:
-    """Where a batch landed, from JSON."""
+    """The seqs of an appended batch, from JSON."""
     if not drop_refused:
         return Appended(done.first_seq, done.last_seq, done.head_seq, done.deduped)
     refused = tuple(RefusedPoint(each.place, each.at, each.reason) for each in done.refused)
@@ -38,7 +38,7 @@ def appended_of(done: wire.Appended, *, drop_refused: bool) -> Appended:
 
 
 def source_told(source: SourceName) -> wire.SourceName:
-    """A source as a request names it."""
+    """A source as fields of a request."""
     name = name_of(source)
     try:
         return wire.SourceName(source=name.decode())
@@ -47,17 +47,17 @@ def source_told(source: SourceName) -> wire.SourceName:
 
 
 def point_told(name: bytes, at: int, payload: bytes) -> wire.NewPoint:
-    told = source_told(name)
+    name_fields = source_told(name)
     return wire.NewPoint(
         at=at,
-        source=told.source,
-        source_base64=told.source_base64,
+        source=name_fields.source,
+        source_base64=name_fields.source_base64,
         **value_pair(payload, "payload"),
     )
 
 
 def is_small(payloads: Sequence[bytes]) -> bool:
-    """Whether points are told in JSON rather than as columns."""
+    """Whether points are sent as JSON rather than as columns."""
     return len(payloads) <= _JSON_POINTS_MAX and sum(map(len, payloads)) <= _JSON_BYTES_MAX
 
 
@@ -66,20 +66,20 @@ def table_of(names: list[bytes], ats: list[int], payloads: list[bytes]) -> pa.Ta
     return pa.table([names, ats, payloads], schema=COLUMNS)
 
 
-def points_of(told: wire.SourcePoints) -> tuple[bytes, list[Point]]:
+def points_of(points: wire.SourcePoints) -> tuple[bytes, list[Point]]:
     """A source and its points, from JSON."""
-    name = sure_bytes(told.source, told.source_base64)
+    name = sure_bytes(points.source, points.source_base64)
     return name, [
         Point(name, each.at, sure_bytes(each.payload, each.payload_base64), each.version, each.seq)
-        for each in told.points
+        for each in points.points
     ]
 
 
 def by_source(table: pa.Table) -> dict[bytes, list[Point]]:
-    """Points by their source, from columns, in the order in which sources come."""
+    """Points by their source, from columns, in the order of the sources."""
     names = ("source", "at", "payload", "version", "seq")
     rows: Iterable[tuple[bytes, int, bytes, int, int]] = zip(
         *(table[name].to_pylist() for name in names), strict=True
     )
     points = (Point(*row) for row in rows)
-    return {source: list(some) for source, some in groupby(points, lambda point: point.source)}
+    return {source: list(group) for source, group in groupby(points, lambda point: point.source)}

@@ -1,4 +1,4 @@
-"""What a program may set of its connection to a server. Data only."""
+"""Settings of a connection to a server. Data only."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ import msgspec
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a client waits, and what it keeps open."""
+    """Timeouts and connection limits of a client."""
 
     connect_s_max: float = 5.0
-    """How long making a connection may take."""
+    """Timeout for making a connection."""
 
     answer_s_max: float = 30.0
-    """How long an answer may let nothing come. Waiting for records or jobs is not counted."""
+    """Longest time without data in a response. Waiting for records or jobs is not counted."""
 
     connections_max: int = 100
-    """Connections at a time. Who needs one more waits for it, as long as for an answer."""
+    """Connections at a time. A request that needs one more waits for it up to ``answer_s_max``."""
 
     idle_connections_max: int = 100
-    """Connections that are kept for later requests. Fewer than tasks that ask at once: connections
-    are made and closed all the time."""
+    """Idle connections that are kept. With fewer than concurrent requests, connections are made
+    and closed all the time."""
 
     idle_s_max: float = 30.0
-    """How long they are kept. Longer than the server does: requests meet closed connections."""
+    """How long idle connections are kept. If longer than on the server, requests meet closed
+    connections."""
 
     retry_s_max: float = 30.0
-    """How long a request is tried again that is safe to repeat, or was refused for the moment. 0
-    tries once. Appends are known again by the server for the topic's ``idempotency_window_ms``,
-    and are not repeated beyond that."""
+    """For how long a request is retried that is safe to repeat, or was rejected for now. 0 tries
+    once. The server recognizes a repeated append for the ``idempotency_window_ms`` of the topic;
+    an append is not repeated beyond that."""
 
     reconnect_s_max: float = 300.0
-    """The same for what waits in a loop (``follow``, ``watch``): how long a server may be away."""
+    """The same for loops (``follow``, ``watch``): how long a server may be unavailable."""

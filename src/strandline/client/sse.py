@@ -1,7 +1,6 @@
-"""Server-sent events out of the bytes of an answer. Pure.
+"""Parses server-sent events from the bytes of a response. Pure.
 
-An event is told once its empty line is here: what a connection that broke has left unfinished is
-as if it had not come.
+An event is complete at its empty line. The incomplete rest of a broken connection is dropped.
 """
 
 from __future__ import annotations
@@ -16,31 +15,31 @@ from strandline.errors import Unreachable
 from strandline.log.read.page import Page
 from strandline.records import Record
 
-Told = TypeVar("Told")
+Decoded = TypeVar("Decoded")
 
 
 class Event(NamedTuple):
-    """Something that a stream tells."""
+    """One event of a stream."""
 
     name: str
-    """``:`` for a comment, which says that the stream is alive; empty for an id alone."""
+    """``:`` for a comment, which is a heartbeat; empty for an id without an event."""
     data: bytes = b""
     id: str | None = None
     is_exact: bool = True
-    """Whether the data are what was sent, byte for byte: SSE has its own ends of lines, and does
-    not tell which ones there were."""
+    """Whether the data is what was sent, byte for byte: SSE normalizes line ends, so data of
+    several lines may differ."""
 
 
 class Events:
-    """Takes bytes, gives events. Owned by one stream."""
+    """Splits bytes into events. Owned by one stream."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def take(self, data: bytes) -> list[Event]:
-        """The events that are whole by now."""
-        *whole, self._rest = (self._rest + data).split(b"\n\n")
-        return [_event(block) for block in whole]
+        """Add bytes; return the events that are complete now."""
+        *complete, self._rest = (self._rest + data).split(b"\n\n")
+        return [_event(block) for block in complete]
 
 
 class ToldRecords(msgspec.Struct, frozen=True):
@@ -52,7 +51,7 @@ class ToldRecords(msgspec.Struct, frozen=True):
     head_seq: int
 
     def behind(self, after: int) -> list[Record]:
-        """Those that a reader at this cursor does not have."""
+        """The records after a cursor."""
         rows = [row_of(each) for each in self.records if each.seq > after]
         return Page([rows], following=self.to_seq, head_seq=0, epoch=0, tombstone=None).records
 
@@ -67,16 +66,16 @@ class ToldError(msgspec.Struct, frozen=True):
 
 
 def told_records(event: Event) -> ToldRecords:
-    """What a ``record`` event tells."""
-    return _told(event, ToldRecords)
+    """Decode a ``record`` event."""
+    return _decode(event, ToldRecords)
 
 
 def told_error(event: Event) -> ToldError:
-    """What an ``error`` event tells."""
-    return _told(event, ToldError)
+    """Decode an ``error`` event."""
+    return _decode(event, ToldError)
 
 
-def _told(event: Event, kind: type[Told]) -> Told:
+def _decode(event: Event, kind: type[Decoded]) -> Decoded:
     try:
         return msgspec.json.decode(event.data, type=kind)
     except msgspec.DecodeError as error:

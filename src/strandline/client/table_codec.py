@@ -1,4 +1,4 @@
-"""Events of a table on their way out, and a table at one position. Pure."""
+"""Encodes the events of a table. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _BLANK = b" \t\r\n"
 
 
 def checked(contexts: Sequence[str] | str, events: Sequence[Event]) -> list[msgspec.Raw]:
-    """Events as JSON; what the server says of contexts and fields is not said here."""
+    """Events as JSON. Only the server checks contexts and fields against the schema."""
     if not isinstance(contexts, str) and len(contexts) != len(events):
         raise Invalid(f"{len(events)} events need as many contexts, not {len(contexts)}")
     if not events:
         raise Invalid("there is no event to store")
     for context in [contexts] if isinstance(contexts, str) else contexts:
         if not isinstance(context, str) or not context:
-            raise Invalid(f"a context is text and not empty, not {context!r}")
+            raise Invalid(f"a context is non-empty text, not {context!r}")
     return [told(event) for event in events]
 
 
@@ -31,11 +31,11 @@ def told(event: Event) -> msgspec.Raw:
         try:
             return msgspec.Raw(msgspec.json.encode(event))
         except (TypeError, ValueError) as error:
-            raise Invalid(f"an event must be writable as JSON: {error}") from error
+            raise Invalid(f"an event must be encodable as JSON: {error}") from error
     if not isinstance(event, str | bytes):
         raise Invalid(f"an event is a map or JSON text, not {type(event).__name__}")
     text = event.encode() if isinstance(event, str) else event
     raw = as_value(text.strip(_BLANK))
     if raw is None:
-        raise Invalid("an event is a JSON object, and this is no JSON")
+        raise Invalid("an event is a JSON object, and this is not JSON")
     return raw

@@ -1,4 +1,4 @@
-"""The memory budget of a store: eight shares, and a ladder for whoever wants more.
+"""The memory budget of a store: eight shares, and an escalation when a share is full.
 
     share        of 32   what is counted there
     log              4   records in memory, the mapped end of the log
@@ -6,35 +6,35 @@
     queue            2   waiting jobs and leases
     series           4   series and metrics
     io               2   uploads and the spool
-    checkpoint       1   pages on their way into the reservoir
+    checkpoint       1   pages that are being written to the reservoir
     cache            2   verified blocks and zones
-    reserve          5   nobody's own: what the others borrow
+    reserve          5   belongs to no share: the others borrow from it
 
-``charge`` and ``release`` count what is there; they never refuse. ``admit`` is asked before
-something is brought in, and goes up the ladder only as far as it must:
+``charge`` and ``release`` count what is in memory; they never fail. ``admit`` is called before
+memory is used, and takes only as many of these steps as necessary:
 
-    1  it fits into the share                        fine
-    2  evictors free what is missing and a tenth     fine
-    3  the reserve has as much to lend               fine, counted as borrowed
-    4  it would fit if less were there               MemoryPressure: retry later
-    5  it is larger than share and reserve           TooLarge: it can never fit
+    1  the bytes fit into the share                  admitted
+    2  evictors free what is missing and a tenth     admitted
+    3  the reserve has enough left to lend           admitted, counted as borrowed
+    4  they would fit if the share held less         MemoryPressure: retry later
+    5  they exceed share and reserve together        TooLarge: they can never fit
 
-What is in ``cache`` can be had again at any time, so a full one is of most use. Nobody is admitted
-there, it borrows nothing, and it is not brought down when it is nearly full: whoever wants to keep
-something asks to ``make_room``, of all who keep something there in turn.
+The content of ``cache`` can be read again at any time, so it is most useful when it is full.
+``admit`` is not used there, it borrows nothing, and it is not relieved when it is nearly full: a
+cache that stores something calls ``make_room``, which evicts from all caches in turn.
 
-Borrowed is what a share uses beyond its limit, and nothing else: whatever is released is given back
-to the reserve first, and no loan can be forgotten.
+Borrowed are exactly the bytes that a share uses beyond its limit: released bytes go back to the
+reserve first, and no loan can be lost.
 
-``admit`` looks, it does not set aside: threads that are between their ``admit`` and their
-``charge`` do not see each other. So the sum of all shares may pass the budget by what such threads
-bring, and by nothing else.
+``admit`` checks and does not reserve: threads between their ``admit`` and their ``charge`` do not
+see each other. So the sum of all shares may exceed the budget by what such threads add, and by
+nothing else.
 
-Evictors try, they never wait. One is called by the thread that wants memory, which may hold the
-lock of another view, or of the same one: it takes locks only with ``acquire(blocking=False)``
-(one that the thread holds already is fine), frees nothing when it cannot have them, and never calls
-``admit`` itself. No lock of the budget is held while it runs, so it may charge and release. Whoever
-calls ``admit`` is in the middle of nothing: an evictor may change the same view.
+Evictors never wait. An evictor is called by the thread that needs memory, which may hold the lock
+of another view, or of the same one: it acquires locks only with ``acquire(blocking=False)`` (a lock
+that the thread holds already is fine), frees nothing when it cannot get them, and never calls
+``admit`` itself. No lock of the budget is held while it runs, so it may charge and release. A
+caller of ``admit`` is not in the middle of a change: an evictor may change the same view.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ import msgspec
 from strandline.errors import Invalid, MemoryPressure, TooLarge
 
 RELIEF_INTERVAL_S = 5.0
-"""How often the store looks for shares above the high mark."""
+"""Seconds between checks for shares above the high mark."""
 HIGH_MARK = 0.85
-"""A share that uses more than this part of its limit is brought down before somebody must wait."""
+"""A share that uses more than this part of its limit is relieved before a caller must wait."""
 LOW_MARK = 0.70
-"""How far down."""
+"""The part of its limit that a relieved share uses."""
 GROWTH_MARK = 0.84
-"""Up to this part of its limit a share has room for what could also be evicted. Just below the high
-mark: a view that has only its minimum brings a full share above that, and idle views give way."""
+"""Up to this part of its limit a share accepts memory that could also be evicted. Just below the
+high mark: a view at its minimum brings a full share above that, and idle views are evicted."""
 HEADROOM = 0.10
-"""This part of the limit is asked of evictors on top, so that not every request evicts."""
+"""Evictors free this part of the limit in addition, so that not every request evicts."""
 
 RESERVE = "reserve"
 CACHE = "cache"
@@ -72,11 +72,11 @@ _PARTS_OF_32 = {
 BUDGET_BYTES_MIN = 32
 
 Evictor = Callable[[int], int]
-"""Frees about so many bytes, releases them from the share, and says how many it were."""
+"""Frees about this many bytes, releases them from the share, and returns their number."""
 
 
 class ShareUse(msgspec.Struct, frozen=True, kw_only=True):
-    """How one share is doing. Of the reserve, what is used is what it has lent."""
+    """Use of one share. ``used`` of the reserve is what it has lent."""
 
     name: str
     limit: int
@@ -84,14 +84,14 @@ class ShareUse(msgspec.Struct, frozen=True, kw_only=True):
     borrowed: int = 0
     """Bytes beyond the limit, from the reserve."""
     evictions: int = 0
-    """How often evictors freed something."""
+    """Number of calls in which an evictor freed memory."""
     evicted_bytes: int = 0
     refusals: int = 0
-    """Requests that did not get their memory."""
+    """Number of requests that failed."""
 
 
 class Reserve:
-    """What shares may borrow. Safe from many threads; without lock, since it keeps no state."""
+    """The memory that shares borrow. Safe from many threads: it has no state, hence no lock."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -109,16 +109,16 @@ class Share:
         self.name = name
         self.limit = limit
         self.used = 0
-        self._calm = int(limit * HIGH_MARK)
-        self._growth = int(limit * GROWTH_MARK)
+        self._high_bytes = int(limit * HIGH_MARK)
+        self._growth_bytes = int(limit * GROWTH_MARK)
         self._reserve = Reserve(0) if reserve is None else reserve
-        # A finalizer may release what a view had, in the middle of one of the few lines below.
-        self._counting = threading.RLock()
+        # Reentrant: a finalizer may release a view's memory while this thread holds the lock.
+        self._lock = threading.RLock()
         self._evictors: tuple[Evictor, ...] = ()
-        self._turn = 0
+        self._rotation = 0
         self._evictions = 0
         self._evicted_bytes = 0
-        self._refusals = 0
+        self._rejections = 0
 
     @property
     def borrowed(self) -> int:
@@ -126,49 +126,49 @@ class Share:
         return max(0, self.used - self.limit)
 
     def charge(self, size: int) -> None:
-        """Count what is there."""
-        with self._counting:
+        """Count bytes that came into memory."""
+        with self._lock:
             self.used += size
 
     def release(self, size: int) -> None:
-        """Count what is there no longer."""
-        with self._counting:
+        """Count bytes that left memory."""
+        with self._lock:
             self.used -= size
 
     def admit(self, size: int) -> None:
-        """Return when so much more may be brought in; raise MemoryPressure or TooLarge if not."""
-        if self.used + size <= self._calm:
-            return  # clearly inside: this is on the path of every append
-        self._climb(size)
+        """Return if the share admits so many more bytes; else raise MemoryPressure or TooLarge."""
+        if self.used + size <= self._high_bytes:
+            return  # clearly inside, without the lock: this is on the path of every append
+        self._admit_under_pressure(size)
 
     @property
     def room(self) -> int:
-        """Bytes by which views may keep more in memory than they must; below 0, keep less."""
-        return self._growth - self.used
+        """Bytes that views may use beyond their minimum; if negative, they must use less."""
+        return self._growth_bytes - self.used
 
     def make_room(self, size: int) -> bool:
-        """Evict until so much more fits into the share, and not more; whether it does."""
+        """Evict just enough for so many more bytes; return whether they fit into the share."""
         self._evict_until(max(0, self.limit - size), headroom=0)
         return self.used + size <= self.limit
 
     def evicts(self, evict: Evictor) -> None:
-        """Ask this when memory is short: it frees about so many bytes, and says how many."""
-        with self._counting:
+        """Add an evictor, which is called when memory is short."""
+        with self._lock:
             self._evictors = (*self._evictors, evict)
 
     def forget(self, evict: Evictor) -> None:
-        """Ask this no longer. What it has charged must be released by whoever charged it."""
-        with self._counting:
+        """Remove an evictor. The owner of its memory must release what it charged."""
+        with self._lock:
             self._evictors = tuple(known for known in self._evictors if known != evict)
 
     def relieve(self) -> None:
-        """Bring the share down to the low mark if it is above the high one."""
-        if self.used > self._calm:
+        """Evict down to the low mark if the share is above the high mark."""
+        if self.used > self._high_bytes:
             self._evict_until(int(self.limit * LOW_MARK), headroom=0)
 
     def use(self) -> ShareUse:
-        """How the share is doing, at this moment."""
-        with self._counting:
+        """The use of the share at this time."""
+        with self._lock:
             return ShareUse(
                 name=self.name,
                 limit=self.limit,
@@ -176,23 +176,23 @@ class Share:
                 borrowed=self.borrowed,
                 evictions=self._evictions,
                 evicted_bytes=self._evicted_bytes,
-                refusals=self._refusals,
+                refusals=self._rejections,
             )
 
-    def _climb(self, size: int) -> None:
+    def _admit_under_pressure(self, size: int) -> None:
         if size > self.limit + self._reserve.limit:
-            self._refuse(TooLarge(self._too_large(size)))
+            self._reject(TooLarge(self._too_large(size)))
         self._evict_until(max(0, self.limit - size), headroom=int(self.limit * HEADROOM))
         if not self._can_borrow(size):
-            self._refuse(MemoryPressure(self._under_pressure(size)))
+            self._reject(MemoryPressure(self._under_pressure(size)))
 
     def _evict_until(self, target: int, *, headroom: int) -> None:
-        """Ask evictors in turn, each time for what is still missing, until the target is met."""
+        """Call the evictors in turn, each for what is still missing, until the target is met."""
         evictors = self._evictors
         if not evictors:
             return
-        self._turn += 1  # a lost count costs nothing: it only says who is asked first
-        first = self._turn % len(evictors)
+        self._rotation += 1  # without the lock: a lost update only changes the order
+        first = self._rotation % len(evictors)
         for evict in (*evictors[first:], *evictors[:first]):
             excess = self.used - target
             if excess <= 0:
@@ -206,13 +206,13 @@ class Share:
         return loan <= 0 or self._reserve.lent + loan <= self._reserve.limit
 
     def _count_eviction(self, freed: int) -> None:
-        with self._counting:
+        with self._lock:
             self._evictions += 1
             self._evicted_bytes += freed
 
-    def _refuse(self, error: MemoryPressure | TooLarge) -> None:
-        with self._counting:
-            self._refusals += 1
+    def _reject(self, error: MemoryPressure | TooLarge) -> None:
+        with self._lock:
+            self._rejections += 1
         raise error
 
     def _under_pressure(self, size: int) -> str:
@@ -246,17 +246,17 @@ class Budget:
         self._reserve.borrowers = tuple(self._shares.values())
 
     def share(self, name: str) -> Share:
-        """The share of this name. The reserve is nobody's own, so it is not among them."""
+        """The share of this name. The reserve is not among them."""
         return self._shares[name]
 
     def run_once(self) -> None:
-        """Bring every share that is above the high mark down to the low one, but for the cache."""
+        """Relieve every share that is above the high mark, except the cache."""
         for name, share in self._shares.items():
             if name != CACHE:
                 share.relieve()
 
     def use(self) -> dict[str, ShareUse]:
-        """How all eight shares are doing, by name."""
-        found = {name: share.use() for name, share in self._shares.items()}
-        lent = sum(use.borrowed for use in found.values())
-        return found | {RESERVE: ShareUse(name=RESERVE, limit=self._reserve.limit, used=lent)}
+        """The use of all eight shares, by name."""
+        uses = {name: share.use() for name, share in self._shares.items()}
+        lent = sum(use.borrowed for use in uses.values())
+        return uses | {RESERVE: ShareUse(name=RESERVE, limit=self._reserve.limit, used=lent)}

@@ -1,9 +1,9 @@
-"""Settings that the memory budget lets be: no buffer and no cache is larger than its share allows.
+"""Limits settings by the memory budget: no buffer and no cache is larger than its share allows.
 
-With the budget that a store has by itself nothing changes. With a smaller one the jobs work in
-smaller steps and the caches keep less, so that ``views.memory_bytes`` says what the store takes.
+With the default budget nothing changes. With a smaller budget the jobs work in smaller steps and
+the caches are smaller, so that ``views.memory_bytes`` is what the store uses.
 
-    setting                       at most         because in memory are
+    setting                       at most         because memory holds
     wal.file_size_max             log / 4         two log files, while a checkpoint reads them
     segment.checkpoint_bytes      log / 4         the records of a checkpoint
     segment.seal_bytes            log / 4         the records that are sealed, or merged, together
@@ -12,7 +12,7 @@ smaller steps and the caches keep less, so that ``views.memory_bytes`` says what
     lake.zone_bytes               io / 8          a zone as rows, columns and bytes, and the next
     lake.file_bytes               16 such zones   the filters of a file's zones, until it is written
 
-Below a mebibyte none of the buffers works well: they are never made smaller than that.
+No buffer works well below a mebibyte: none is reduced further.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ZONES_IN_FILE = LakeSettings().file_bytes // LakeSettings().zone_bytes
 
 
 def within_budget(settings: Settings) -> Settings:
-    """The settings with buffers and caches as large as the budget lets them be."""
+    """The settings with buffers and caches reduced to what the budget allows."""
     budget = Budget(settings.views.memory_bytes)
     log, cache, io = (budget.share(name).limit for name in ("log", "cache", "io"))
     step = max(_BUFFER_MIN, log // 4)

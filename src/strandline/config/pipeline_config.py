@@ -1,7 +1,6 @@
-"""A pipeline that a store declares: what is run, and when. Data only.
+"""A pipeline that the settings of a store declare: what runs, and when. Data only.
 
-``pipelines/schedule/validation.py`` says which are good, ``pipelines/schedule/scheduler.py`` runs
-them.
+``pipelines/schedule/validation.py`` checks them, ``pipelines/schedule/scheduler.py`` runs them.
 """
 
 from __future__ import annotations
@@ -14,31 +13,31 @@ EngineName = Literal["embedded", "spark"]
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A pipeline with its arguments, and when it is due. Either ``every`` or ``at``."""
+    """A pipeline with its arguments and its schedule. Set either ``every`` or ``at``."""
 
     name: str
-    """What it is called: small letters, digits, ``-`` and ``_``."""
+    """Name of the schedule: lowercase letters, digits, ``-`` and ``_``."""
 
     pipeline: str
-    """Which pipeline: ``strandline pipeline ls`` lists them."""
+    """The pipeline to run: ``strandline pipeline ls`` lists them."""
 
     arguments: dict[str, Any] = {}
-    """What it is told, by name. They are seen in the list of processes: no secrets."""
+    """Arguments of the pipeline, by name. The list of processes shows them: no secrets."""
 
     every: str = ""
-    """A duration: ``15m``, ``6h``, ``1d``. Due at its multiples since 1970, UTC."""
+    """Interval of the runs: ``15m``, ``6h``, ``1d``. Due at its multiples since 1970, UTC."""
 
     at: str = ""
     """Minute, hour, day, month and weekday as in Debian's cron: ``30 3 * * mon-fri``."""
 
     timezone: str = "UTC"
-    """Where ``at`` is meant, as a name of the tz database."""
+    """Time zone of ``at``, as a name of the tz database."""
 
     engine: EngineName = "embedded"
-    """``embedded`` is a process of its own, ``spark`` one by ``spark-submit``."""
+    """``embedded`` runs in a process of its own, ``spark`` through ``spark-submit``."""
 
     master: str = "local[*]"
     """The Spark master, for ``spark``."""
 
     timeout: str = "6h"
-    """A run that takes longer is ended."""
+    """Duration after which a run is stopped."""

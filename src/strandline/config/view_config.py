@@ -1,6 +1,6 @@
-"""How the views of a topic work. Part of the topic's configuration, on the log with it.
+"""Options of the views of a topic. Part of the topic's configuration, stored in the log with it.
 
-A view is a fold over a topic (``views/``): it is there as long as its configuration is.
+A view is a fold over a topic (``views/``): it exists as long as its configuration does.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ class KvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A key-value map over the records' keys."""
 
     history: int = 8
-    """Versions of a key that can still be read, the newest included. More take more disk: what is
-    beyond it leaves the log."""
+    """Number of readable versions of a key, from 1 to 1000, the newest included. Older versions
+    leave the log. More: more disk."""
 
     grace_ms: int = 86_400_000
-    """How long a deleted key's versions can still be read, and how long a watcher may be away. Then
-    the key leaves the log."""
+    """Milliseconds that the versions of a deleted key stay readable, and that a watcher may be
+    disconnected without missing it. Then the key leaves the log."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.history <= 1000:
-            raise Invalid(f"history is {self.history}: keep from 1 to 1000 versions")
+            raise Invalid(f"history is {self.history}: give from 1 to 1000 versions")
 
 
 class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A work queue: every record is a job."""
 
     lease_ms: int = 30_000
-    """How long a claimed job is its worker's, unless the claim says otherwise. Longer: the jobs of
-    a worker that died wait longer. Shorter: a slow worker's jobs are given to others, too."""
+    """Milliseconds of a lease for which the claim sets no time. Longer: the jobs of a worker that
+    died wait longer. Shorter: the jobs of a slow worker are delivered to others, too."""
 
     deliveries_max: int = 5
-    """How often a job is given out before it becomes a dead letter; 0 is for ever."""
+    """Number of deliveries after which a job becomes a dead letter; 0 is no limit."""
 
     claim_jitter_ms: int = 0
-    """Claims that come within this time are served together, job after job to one after the other.
-    Every claim waits so long. 0: each is served at once."""
+    """Milliseconds that every claim waits, so that claims of the same time share the jobs evenly:
+    one job to each in turn. 0: each claim is served at once."""
 
     dead_letter: str | None = None
-    """The topic that dead letters go to, which several queues may share; None is the queue's name
-    and ``:dead``. Set when the queue is made, and never changed: letters would be left behind."""
+    """The topic for dead letters, which several queues may share; None is the queue's name and
+    ``:dead``. Set at creation only: a change would leave dead letters in the previous topic."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.lease_ms <= 86_400_000:
@@ -63,36 +63,36 @@ class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Records by source and time."""
 
     unit: str = "us"
-    """What ``at`` counts: microseconds, unless you say otherwise. It is told to whoever asks, and
-    nothing is converted; plain records are at their ts, in microseconds."""
+    """Unit of ``at``, microseconds by default. It is reported to clients, and nothing is converted;
+    records without ``at`` have their ts, in microseconds."""
 
     jitter: int = 0
-    """How far behind its source's newest record one may come and still be no late arrival, in the
-    unit of ``at``."""
+    """How much older than the newest record of its source a record may be without being a late
+    arrival, in the unit of ``at``."""
 
     retention: int = 0
-    """How far back records are kept, in the unit of ``at``; 0 keeps all, but for retention by the
-    clock, where it is 60 days."""
+    """Maximum age of records, in the unit of ``at``; 0 is no limit, or 60 days if ``retention_by``
+    is ``clock``."""
 
     retention_by: Literal["newest", "clock"] = "newest"
-    """From where retention counts: from the newest record of all sources, so that one record from
-    the far future ends all others unless there is a ``future_max``; or from the clock. The clock
-    needs a unit of time."""
+    """Reference time of retention: the ``newest`` record of all sources, so that one record from
+    the far future expires all others unless ``future_max`` is set; or the ``clock``, which needs
+    a unit of time."""
 
     future_max: int = 0
-    """How far after the clock a record may be, in the unit of ``at``; a later one is refused. 0
-    takes any. Needs a unit of time."""
+    """Maximum distance of a record after the clock, in the unit of ``at``; a later record is
+    rejected. 0 accepts any. Needs a unit of time."""
 
     inline_bytes: int = 256
-    """Payloads up to this size are kept with the index too, so that one source of many is read
-    without visiting the log. They take disk a second time, compressed, and memory until they are in
-    a block: then fewer points of a source wait there to be put in order. 0 keeps none."""
+    """Payloads up to this size are also stored with the index, so that one source of many is read
+    without the log. They take disk a second time, compressed, and memory until they are in a block:
+    then fewer points of a source wait there to be sorted. 0 stores none."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.inline_bytes <= 4096:
             raise Invalid(f"inline_bytes is {self.inline_bytes}: give from 0 to 4096")
         if self.future_max < 0:
-            raise Invalid(f"future_max is {self.future_max}: give 0 for no limit, or more")
+            raise Invalid(f"future_max is {self.future_max}: give 0, which is no limit, or more")
         if self.unit not in UNITS_PER_S and (self.retention_by == "clock" or self.future_max):
             raise Invalid(
                 f"the clock cannot be compared with an at in {self.unit!r}: retention_by='clock' "
@@ -101,13 +101,13 @@ class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def kept(self) -> int:
-        """How far back records are kept; 0 keeps all."""
+        """The effective retention, in the unit of ``at``; 0 is no limit."""
         if self.retention or self.retention_by == "newest":
             return self.retention
         return CLOCK_RETENTION_S * UNITS_PER_S[self.unit]
 
     def time_of(self, now_us: int) -> int:
-        """A time in microseconds in the unit of ``at``, which is one of time."""
+        """Convert microseconds into the unit of ``at``, which must be a unit of time."""
         return now_us * UNITS_PER_S[self.unit] // 1_000_000
 
 
@@ -115,8 +115,8 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Measurements with tags and numeric fields."""
 
     block_points: int = 4096
-    """Points that are packed together: of one series when it has many, else of several. More are
-    smaller and quicker to read as a whole; fewer are quicker when a question wants a few."""
+    """Points per block, of one series if it has many, else of several. More: smaller blocks, faster
+    reads of many points. Fewer: faster queries for a few points."""
 
     def __post_init__(self) -> None:
         if not 16 <= self.block_points <= 65_536:
@@ -127,15 +127,15 @@ class TableConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Events with a schema, in columns."""
 
     flush_rows: int = 262_144
-    """Rows that are collected in memory before they become a file. More make fewer, larger files,
-    and take memory, and time when a store is opened."""
+    """Rows that are collected in memory before they become a file. More: fewer, larger files, more
+    memory, slower opening of the store."""
 
     zone_rows: int = 8_192
-    """Rows of a zone, of which a question reads all or nothing. Fewer are quicker when a question
-    wants a few rows, more when it wants most."""
+    """Rows of a zone, which a query reads as a whole. Fewer: faster queries for a few rows. More:
+    faster queries for most rows."""
 
     retention_ms: int = 0
-    """Events older than this are deleted; 0 keeps all."""
+    """Milliseconds after which events are deleted; 0 is no limit."""
 
     def __post_init__(self) -> None:
         if not 256 <= self.zone_rows <= 1_048_576:
@@ -147,7 +147,7 @@ class TableConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class ViewConfigs(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """The views of one topic, those that it has."""
+    """The views of one topic; None is a view that it does not have."""
 
     kv: KvConfig | None = None
     """A key-value map."""
@@ -165,11 +165,11 @@ class ViewConfigs(
     """An event table."""
 
     owner: str = ""
-    """The topic whose view keeps its own records in this one."""
+    """The topic whose view stores its own records in this one."""
 
     @property
     def is_queue_alone(self) -> bool:
-        """Whether every record is a job and nothing else."""
+        """Whether the topic has a queue and no other view."""
         others = (self.kv, self.series, self.metrics, self.table)
         return self.queue is not None and others == (None,) * 4
 
@@ -182,7 +182,7 @@ KINDS = ("kv", "queue", "series", "metrics", "table")
 
 
 def check_views(views: ViewConfigs) -> None:
-    """Raise when an option of a view cannot be."""
+    """Raise when a number among the options of a view is out of range."""
     for kind in KINDS:
         config = getattr(views, kind)
         if config is None:

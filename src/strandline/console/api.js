@@ -1,5 +1,5 @@
-// The server's own API, as everybody else uses it. The token stays in memory: it is asked for again
-// after a reload, and no page of another site can make use of it.
+// A client of the server's public API. The token is kept in memory: the user has to enter it again
+// after a reload, and pages of other sites cannot use it.
 
 let token = "";
 
@@ -17,8 +17,8 @@ async function send(method, path, body, headers, signal) {
   const answer = await fetch(path, { method, headers: all, body: text, signal });
   if (answer.ok) return answer;
   const found = await answer.json().catch(() => ({}));
-  const message = found.error?.message ?? `the server answered ${answer.status}`;
-  const hint = answer.status === 401 ? " (give a token above)" : "";
+  const message = found.error?.message ?? `the server returned ${answer.status}`;
+  const hint = answer.status === 401 ? " (enter a token above)" : "";
   throw new Problem(message + hint);
 }
 
@@ -30,7 +30,7 @@ export function topicPath(topic, rest = "") {
   return `/v0/topics/${encodeURIComponent(topic)}${rest}`;
 }
 
-// Calls back with every event of a server-sent stream until it ends or is given up.
+// Calls onEvent for every event of a server-sent stream until it ends or is aborted.
 export async function listen(path, signal, onEvent) {
   const answer = await send("GET", path, undefined, { accept: "text/event-stream" }, signal);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -40,11 +40,11 @@ export async function listen(path, signal, onEvent) {
     if (done) return;
     const frames = (rest + value).split("\n\n");
     rest = frames.pop();
-    for (const frame of frames) tell(frame, onEvent);
+    for (const frame of frames) dispatch(frame, onEvent);
   }
 }
 
-function tell(frame, onEvent) {
+function dispatch(frame, onEvent) {
   let name = "message";
   const data = [];
   for (const line of frame.split("\n")) {

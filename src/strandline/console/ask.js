@@ -1,4 +1,4 @@
-// Questions: a command of the command language, or SQL. The answer is a table.
+// Queries: a command of the command language, or SQL. The result is a table.
 
 import { ask } from "./api.js";
 import { element, table } from "./dom.js";
@@ -16,7 +16,7 @@ export async function questions(page, signal) {
   language.addEventListener("change", () => { text.placeholder = EXAMPLES[language.value]; });
   const run = async (event) => {
     event.preventDefault();
-    answer.replaceChildren(element("p", { class: "soft" }, "Asking …"));
+    answer.replaceChildren(element("p", { class: "soft" }, "Running …"));
     try {
       answer.replaceChildren(...shown(await sent(language.value, text.value, signal)));
     } catch (problem) {
@@ -26,12 +26,12 @@ export async function questions(page, signal) {
   };
   const form = element("form", { onsubmit: run },
     element("p", { class: "row" }, element("label", { for: "language" }, "Language"), language),
-    element("label", { for: "question" }, "Question"), text,
-    element("p", { class: "row" }, element("button", { class: "main" }, "Ask"), element("span", { class: "soft" }, "or Ctrl-Enter")));
+    element("label", { for: "question" }, "Query"), text,
+    element("p", { class: "row" }, element("button", { class: "main" }, "Run"), element("span", { class: "soft" }, "or Ctrl-Enter")));
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
-  page.append(element("h1", {}, "Ask"), form, answer);
+  page.append(element("h1", {}, "Query"), form, answer);
 }
 
 function sent(language, text, signal) {

@@ -1,4 +1,4 @@
-// Elements, made without HTML text: what comes from the server is always text and never markup.
+// Creates elements without HTML text: data of the server is always text and never markup.
 
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -20,10 +20,10 @@ export function table(columns, rows) {
 export function cell(value) {
   if (value instanceof Node) return element("td", {}, value);
   if (typeof value === "number") return element("td", { class: "number" }, value.toLocaleString());
-  return element("td", { class: "data" }, told(value));
+  return element("td", { class: "data" }, asText(value));
 }
 
-export function told(value) {
+export function asText(value) {
   if (value == null) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -1,4 +1,4 @@
-// Which page is shown: the part of the address behind #. Leaving a page ends all that it waits for.
+// Shows the page of the part of the URL after #. Leaving a page aborts its requests.
 
 import { useToken } from "./api.js";
 import { overview } from "./overview.js";

@@ -1,4 +1,4 @@
-// How the server and its store are doing, looked at every two seconds.
+// The state of the server and its store, updated every two seconds.
 
 import { ask } from "./api.js";
 import { element, numbers, table } from "./dom.js";
@@ -24,7 +24,7 @@ function summary(health, metrics, store) {
   return numbers({
     Store: store.status,
     Version: health.version,
-    "Up for": span(health.uptime_ms),
+    Uptime: span(health.uptime_ms),
     Topics: of("topics"),
     "Live records": of("records_live"),
     "Live bytes": of("bytes_live"),
@@ -38,12 +38,12 @@ function summary(health, metrics, store) {
 function complaints(store) {
   const found = store.complaints ?? store.problems ?? [];
   if (!found.length) return [];
-  return [element("h2", {}, "What is wrong"), element("ul", {}, ...found.map((each) => element("li", {}, each)))];
+  return [element("h2", {}, "Problems"), element("ul", {}, ...found.map((each) => element("li", {}, each)))];
 }
 
 function jobs(store) {
   const rows = (store.jobs ?? []).map((job) => [job.name, job.alive ? "alive" : "dead", job.runs, job.last_error]);
-  return element("section", {}, element("h2", {}, "Background jobs"), table(["Job", "State", "Turns", "Last error"], rows));
+  return element("section", {}, element("h2", {}, "Background jobs"), table(["Job", "State", "Runs", "Last error"], rows));
 }
 
 function span(ms) {

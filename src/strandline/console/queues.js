@@ -1,13 +1,13 @@
-// All queues in numbers, with the jobs that would be given out next and those that failed too often.
+// The statistics of all queues, with the jobs that would be claimed next.
 
 import { ask } from "./api.js";
-import { element, numbers, table, told } from "./dom.js";
+import { element, numbers, table, asText } from "./dom.js";
 
 export async function queues(page, signal) {
   page.append(element("h1", {}, "Queues"));
   const found = await ask("GET", "/v0/views", undefined, signal);
   const names = found.views.filter((view) => view.kind === "queue").map((view) => view.topic ?? view.name);
-  if (!names.length) page.append(element("p", { class: "soft" }, "There is no queue: make one with PUT /v0/topics/NAME {\"type\": \"queue\"}."));
+  if (!names.length) page.append(element("p", { class: "soft" }, "There is no queue: create one with PUT /v0/topics/NAME {\"type\": \"queue\"}."));
   for (const name of names) page.append(await queue(name, signal));
 }
 
@@ -16,7 +16,7 @@ async function queue(name, signal) {
   const state = await ask("GET", path, undefined, signal);
   const next = await ask("GET", `${path}/peek?max=10`, undefined, signal);
   const plain = Object.entries(state).filter(([key, value]) => typeof value === "number" && key !== "performance");
-  const rows = (next.jobs ?? []).map((job) => [String(job.$seq ?? job.seq), told(job.data ?? job.data_base64)]);
+  const rows = (next.jobs ?? []).map((job) => [String(job.$seq ?? job.seq), asText(job.data ?? job.data_base64)]);
   const change = async (verb) => {
     await ask("POST", `${path}/${verb}`, {}, signal);
     location.reload();

@@ -1,22 +1,22 @@
-// The list of topics, and one topic: its numbers, its newest records, and those that come.
+// The list of topics, and one topic: its statistics, its newest records, and new ones live.
 
 import { ask, listen, topicPath } from "./api.js";
-import { cell, element, moment, numbers, table, told } from "./dom.js";
+import { cell, element, moment, numbers, table, asText } from "./dom.js";
 
 const SHOWN_MAX = 200;
 
 export async function topics(page, signal) {
-  const prefix = element("input", { id: "prefix", placeholder: "begins with" });
+  const prefix = element("input", { id: "prefix", placeholder: "prefix" });
   const list = element("div");
   const show = async () => {
     const query = new URLSearchParams({ page_size: "200", prefix: prefix.value });
     const found = await ask("GET", `/v0/topics?${query}`, undefined, signal);
     const rows = found.topics.map((each) => [link(each.topic), each.count, each.bytes, each.head_seq, each.durable ? "fsync" : ""]);
     list.replaceChildren(table(["Topic", "Records", "Bytes", "Head", ""], rows));
-    if (found.next_cursor) list.append(element("p", { class: "soft" }, "There are more: say how their names begin."));
+    if (found.next_cursor) list.append(element("p", { class: "soft" }, "There are more: enter a prefix."));
   };
   const form = element("form", { class: "row", onsubmit: (event) => { event.preventDefault(); show(); } },
-    element("label", { for: "prefix" }, "Topics that begin with"), prefix, element("button", {}, "Show"));
+    element("label", { for: "prefix" }, "Topics with prefix"), prefix, element("button", {}, "Show"));
   page.append(element("h1", {}, "Topics"), form, list);
   await show();
 }
@@ -40,17 +40,17 @@ export async function topic(page, signal, name) {
 async function follow(name, after, signal, note, body) {
   const wanted = { topics: { [name]: { from_seq: after } }, include_tags: true };
   const session = await ask("POST", "/v0/watch", wanted, signal);
-  await listen(session.stream_url, signal, (event, told_) => {
+  await listen(session.stream_url, signal, (event, data) => {
     if (event === "record") {
-      for (const record of told_.records) body.prepend(row(record));
+      for (const record of data.records) body.prepend(row(record));
       while (body.rows.length > SHOWN_MAX) body.deleteRow(-1);
-      note.textContent = `Live, at ${told_.head_seq}.`;
+      note.textContent = `Live, at ${data.head_seq}.`;
     } else if (event === "tombstone") {
-      note.textContent = `Records ${told_.gap_from} to ${told_.gap_to} are gone (${told_.reason}).`;
+      note.textContent = `Records ${data.gap_from} to ${data.gap_to} are missing (${data.reason}).`;
     } else if (event === "topic-deleted") {
       note.textContent = "The topic was deleted.";
     } else if (event === "error") {
-      note.textContent = told_.error ?? "The stream has ended.";
+      note.textContent = data.error ?? "The stream has ended.";
     }
   });
   note.textContent = "The stream has ended: load the page again.";
@@ -58,7 +58,7 @@ async function follow(name, after, signal, note, body) {
 
 function row(record) {
   const data = "data" in record ? record.data : `${record.data_base64} (base64)`;
-  const cells = [String(record.$seq), moment(record.$ts), record.$key, record.$tag, record.$node, told(data)];
+  const cells = [String(record.$seq), moment(record.$ts), record.$key, record.$tag, record.$node, asText(data)];
   return element("tr", {}, ...cells.map(cell));
 }
 

@@ -1,27 +1,25 @@
-"""A delivery: staged files that are to be appended to one topic, as one numbered batch. Pure.
+"""Delivery <-> bytes: staged files to append to one topic, as one numbered batch. Pure.
 
-A store has one writer, and a Spark task is not it. So tasks write their rows to files in the
-lake's object store (``staged_files.py``), which nobody sees, and then one small object is created
-in the
-folder ``incoming`` of the store: the delivery. That is the moment of the commit. Whoever has the
-store open for writing appends what is delivered (``delivery_job.py``), exactly once.
+A store has one writer, and a Spark task is another process. So tasks write their rows to files in
+the lake's object store (``staged_files.py``), which are not visible, and then one small object is
+created in the folder ``incoming`` of the store: the delivery. This is the commit. The process that
+has the store open for writing appends the delivery (``delivery_job.py``), exactly once.
 
     <store>/incoming/pending/<topic and producer, hash>-<number, 20 digits>.json    delivered
-    <store>/incoming/refused/<the same name>                            could not be appended
+    <store>/incoming/refused/<the same name>                            rejected
     <lake>/incoming/<producer, hash>-<number>-<attempt>-<part>.arrow    staged rows
 
-Of two attempts to deliver one number the first wins; the name is given once. When it has been taken
-the name is free again, but its number is not: the topic remembers it
-(``log/state/producer_seq.py``).
+Of two attempts to deliver one number the first succeeds; the name is created once. After the append
+the name is free again, but its number is not: the topic stores it (``log/state/producer_seq.py``).
 
-A batch is appended as several blocks of the log when it is large. A block is a chunk of a staged
-file, numbered ``number << CHUNK_BITS | place``, so that whoever goes on after a crash knows which
-of them are there. The last chunk has the highest place that there is: a topic that has it has all,
-however another attempt of the same number was cut into chunks.
+A large batch is appended as several blocks of the log. A block is a chunk of a staged file, with
+the number ``number << CHUNK_BITS | index``, so that a retry after a crash skips the appended ones.
+The last chunk has the highest index: a topic that has it has all of them, even if another attempt
+of the same number has other chunks.
 
-A delivery may name the head on which it is to be appended (format 2): when the topic has gone on
-since, it is refused with Conflict. Its chunks follow on one another, so a topic that went on in the
-middle of it has its first chunks, and never the last.
+A delivery may name the head on which it is to be appended (format 2): if the topic has newer
+records, it is rejected with Conflict. Its chunks are appended one after the other, so a topic with
+a foreign append between them has its first chunks, and never the last.
 """
 
 from __future__ import annotations
@@ -44,11 +42,11 @@ from strandline.platform.objectstore.protocol import Objects
 from strandline.records import Numbered
 
 FORMAT = 2
-"""The newest: a delivery that names a head. Others are of the first, which every version reads."""
+"""The newest: a delivery that names a head. Others have the first, which every version reads."""
 FORMAT_ANYWHERE = 1
 CHUNK_BITS = 24
 NUMBER_MAX = 2 ** (62 - CHUNK_BITS)
-_LAST_PLACE = 2**CHUNK_BITS - 1
+_LAST_INDEX = 2**CHUNK_BITS - 1
 PENDING = "pending"
 REFUSED = "refused"
 STAGED = "incoming"
@@ -60,7 +58,7 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     rows: int
     chunks: int
-    """Record batches in it, each of which becomes a block of the log."""
+    """Number of record batches, each of which becomes a block of the log."""
     size: int
     checksum: str
     """xxh3-128 of its bytes, in hex."""
@@ -73,7 +71,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     store_id: str
     topic: str
     create: bool = False
-    """Whether a topic that does not exist is made."""
+    """Whether a missing topic is created."""
     producer: str
     number: int
     attempt: str
@@ -81,7 +79,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     made_us: int
     files: tuple[Staged, ...]
     expected_head: int | msgspec.UnsetType = msgspec.UNSET
-    """The last seq of the topic that it goes on from; unset: whichever that is."""
+    """The head of the topic that it must follow; unset: any."""
     checksum: str = ""
     """xxh3-64 of the line in which this is empty."""
 
@@ -100,27 +98,27 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def name(self) -> str:
         return name_of(self.topic, self.producer, self.number)
 
-    def chunk(self, place: int) -> Numbered:
-        """What a block of the log is numbered with."""
-        if place == self.chunks - 1:
-            place = _LAST_PLACE
-        return Numbered(self.producer, self.number << CHUNK_BITS | place)
+    def chunk(self, index: int) -> Numbered:
+        """The producer number of the block for a chunk."""
+        if index == self.chunks - 1:
+            index = _LAST_INDEX
+        return Numbered(self.producer, self.number << CHUNK_BITS | index)
 
     def head_before(self, rows: int) -> int | None:
-        """The head on which the chunk behind so many rows is appended, None for any."""
+        """The expected head for the chunk after so many rows, None for any."""
         head = self.expected_head
         return None if isinstance(head, msgspec.UnsetType) else head + rows
 
     def is_taken(self, newest: int | None) -> bool:
-        """Whether a topic whose newest number of this producer is known has all of it."""
-        return newest is not None and newest >= self.number << CHUNK_BITS | _LAST_PLACE
+        """Whether a topic with this newest number of the producer has the whole delivery."""
+        return newest is not None and newest >= self.number << CHUNK_BITS | _LAST_INDEX
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a delivery was not appended."""
+    """The reason why a delivery was rejected."""
 
     delivery: str
-    """Its name."""
+    """Name of the delivery."""
     topic: str
     error: str
     """The code of the error."""
@@ -133,21 +131,21 @@ def name_of(topic: str, producer: str, number: int) -> str:
 
 
 def staged_key(producer: str, number: int, attempt: str, part: int) -> str:
-    """Where a task puts its rows. The attempt is random, so the name is nobody else's; parts are
-    counted by whoever made the attempt."""
+    """Key of a task's staged rows. The attempt is random, so the key is unique; the owner of the
+    attempt numbers the parts."""
     return f"{STAGED}/{_hash(producer)}-{number:020d}-{attempt}-{part:05d}.arrow"
 
 
 def last_whole(newest: int) -> int:
-    """The highest number of which a topic has every chunk, by the newest number that it has."""
+    """The highest number of which a topic has every chunk, from its newest producer number."""
     return (newest + 1 >> CHUNK_BITS) - 1
 
 
 def check(delivery: Delivery) -> None:
-    """Raise when no topic could take a delivery, whatever its rows are."""
+    """Raise when no topic could accept the delivery, whatever its rows are."""
     if not 0 <= delivery.number < NUMBER_MAX:
         raise Invalid(f"the number of a delivery is 0 to {NUMBER_MAX - 1}, not {delivery.number}")
-    if delivery.chunks > _LAST_PLACE:
+    if delivery.chunks > _LAST_INDEX:
         raise TooLarge(f"a delivery of {delivery.chunks} chunks: write it as several")
     producer_seq.encode(delivery.chunk(0))
 
@@ -157,7 +155,7 @@ def encode(delivery: Delivery) -> bytes:
 
 
 def decode(data: bytes, path: str) -> Delivery:
-    """The delivery, or an error that says what is wrong with it."""
+    """Decode a delivery; Corrupt when it is not as it was written."""
     try:
         delivery = msgspec.json.decode(data, type=Delivery)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -172,7 +170,7 @@ def decode(data: bytes, path: str) -> Delivery:
 
 
 def check_pending(objects: Objects) -> Iterator[Corrupt]:
-    """What is wrong with the deliveries that wait for the writer."""
+    """Errors of the deliveries that wait for the writer."""
     for info in list(objects.list(PENDING)):
         path = f"{objects.name}/{info.key}"
         try:
@@ -180,12 +178,12 @@ def check_pending(objects: Objects) -> Iterator[Corrupt]:
         except Corrupt as error:
             yield error
         except (NotFound, NewerFormat):
-            continue  # it was taken meanwhile, or waits for a newer version
+            continue  # it was appended meanwhile, or waits for a newer version
 
 
 def refusal(name: str, topic: str, error: StrandlineError, at_us: int) -> bytes:
-    told = Refusal(delivery=name, topic=topic, error=error.code, reason=str(error), at_us=at_us)
-    return msgspec.json.encode(told)
+    content = Refusal(delivery=name, topic=topic, error=error.code, reason=str(error), at_us=at_us)
+    return msgspec.json.encode(content)
 
 
 def decode_refusal(data: bytes, path: str) -> Refusal:

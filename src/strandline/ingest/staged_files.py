@@ -1,9 +1,9 @@
-"""Rows on their way into a topic, as files that nobody sees yet: an Arrow stream each.
+"""Staged files: rows for a topic that are not visible yet, each file an Arrow stream.
 
-Rows have the columns of ``append_arrow``: data, and if present key, tag, node, meta. They are cut
-into chunks of a size that every store takes at once, because a chunk becomes a block of the log,
-all of it or nothing. A file streams out while rows come in: a task needs memory for a chunk. After
-about ``FILE_BYTES`` of rows a new file begins, since whoever takes a file reads all of it.
+Rows have the columns of ``append_arrow``: data, and optionally key, tag, node, meta. They are split
+into chunks of a size that every store accepts, because a chunk becomes a block of the log,
+completely or not at all. A file is uploaded while rows arrive: a task needs memory for a chunk.
+After about ``FILE_BYTES`` of rows a new file begins, since the writer reads a whole file at once.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ COLUMNS = pa.schema(
         pa.field("data", pa.binary(), nullable=False),
     ]
 )
-"""What may be staged; only ``data`` must be there."""
+"""The columns of staged rows; only ``data`` is required."""
 
 CHUNK_ROWS = 50_000
 CHUNK_BYTES = 16 * 1024 * 1024
 FILE_BYTES = 128 * 1024 * 1024
-"""Of rows, before they are compressed. Larger: fewer files, more memory for the store's writer."""
+"""Bytes of rows before compression. Larger: fewer files, more memory for the store's writer."""
 
-_WRITING = pa.ipc.IpcWriteOptions(compression="lz4")
+_IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def stage(
     objects: Objects, key_of: Callable[[int], str], rows: Iterable[pa.RecordBatch]
 ) -> tuple[Staged, ...]:
-    """Write rows to new files, in order; none when there are none. ``key_of`` names the n-th."""
+    """Write rows to new files, in order; no file without rows. ``key_of`` names the n-th."""
     chunks = chunked(rows)
     staged: list[Staged] = []
     try:
         while (first := next(chunks, None)) is not None:
             staged.append(_write(objects, key_of(len(staged)), first, chunks))
     except Unavailable:
-        raise  # to ask again would only take longer; what is left is removed in the end
+        raise  # a delete would only fail, too; leftovers are deleted by age
     except BaseException:
         with contextlib.suppress(StrandlineError):
             objects.delete([file.key for file in staged])
@@ -58,15 +58,15 @@ def stage(
 def _write(
     objects: Objects, key: str, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]
 ) -> Staged:
-    """One file, of as many chunks as it takes."""
-    writing = _Stream(first, rest)
-    objects.put_stream(key, writing.parts())
+    """Write one file, with as many chunks as fit."""
+    stream = _Stream(first, rest)
+    objects.put_stream(key, stream.parts())
     return Staged(
         key=key,
-        rows=writing.rows,
-        chunks=writing.chunks,
-        size=writing.size,
-        checksum=writing.hash.hexdigest(),
+        rows=stream.rows,
+        chunks=stream.chunks,
+        size=stream.size,
+        checksum=stream.hash.hexdigest(),
     )
 
 
@@ -77,17 +77,17 @@ def read_chunks(objects: Objects, file: Staged) -> Iterator[pa.RecordBatch]:
             yield from stream
     except (pa.ArrowInvalid, OSError) as error:
         raise Corrupt(
-            f"a staged file is no Arrow stream ({error})", path=_path(objects, file)
+            f"a staged file is not an Arrow stream ({error})", path=_path(objects, file)
         ) from error
 
 
 def _read(objects: Objects, file: Staged) -> bytes:
-    """The bytes of a staged file. Some that flip on the way do not make it a damaged one."""
+    """The bytes of a staged file. Only the second bad response counts as damage."""
     for _ in range(2):
         try:
             data = objects.get(file.key)
         except NotFound:
-            reason = "a staged file is gone that was delivered"
+            reason = "a staged file of a delivery is missing"
             raise Corrupt(reason, path=_path(objects, file)) from None
         if len(data) == file.size and xxh3_128(data).hexdigest() == file.checksum:
             return data
@@ -99,43 +99,43 @@ def _path(objects: Objects, file: Staged) -> str:
 
 
 def chunked(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in chunks: neither tiny nor too large for an append."""
-    waiting: list[pa.RecordBatch] = []
+    """Regroup rows into chunks: neither tiny nor too large for an append."""
+    pending: list[pa.RecordBatch] = []
     schema = None
     count, size = 0, 0
     for batch in rows:
         schema = schema or batch.schema
         if not batch.schema.equals(schema):
             raise Invalid(f"rows of one file have one schema, not {schema} and {batch.schema}")
-        for piece in _cut(batch):
-            nbytes = piece.nbytes
-            if count and (count + len(piece) > CHUNK_ROWS or size + nbytes > CHUNK_BYTES):
-                yield _joined(waiting)
-                waiting, count, size = [], 0, 0
-            waiting.append(piece)
-            count, size = count + len(piece), size + nbytes
+        for part in _split(batch):
+            nbytes = part.nbytes
+            if count and (count + len(part) > CHUNK_ROWS or size + nbytes > CHUNK_BYTES):
+                yield _concat(pending)
+                pending, count, size = [], 0, 0
+            pending.append(part)
+            count, size = count + len(part), size + nbytes
     if count:
-        yield _joined(waiting)
+        yield _concat(pending)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Pieces that are not too large; a row alone may be, and is then refused when appended."""
+def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split a batch into small enough parts; a single large row is rejected by the append."""
     if not len(batch):
         return
     if len(batch) > 1 and (len(batch) > CHUNK_ROWS or batch.nbytes > CHUNK_BYTES):
         middle = len(batch) // 2
-        yield from _cut(batch.slice(0, middle))
-        yield from _cut(batch.slice(middle))
+        yield from _split(batch.slice(0, middle))
+        yield from _split(batch.slice(middle))
         return
     yield batch
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 class _Stream:
-    """An Arrow stream that is taken away piece by piece. Owned by one thread."""
+    """Encodes an Arrow stream part by part. Owned by one thread."""
 
     def __init__(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> None:
         self._first = first
@@ -147,27 +147,27 @@ class _Stream:
 
     def parts(self) -> Iterator[bytes]:
         chunk: pa.RecordBatch | None = self._first
-        taken = 0
-        sink = _Drain()
+        written_bytes = 0
+        sink = _DrainBuffer()
         file = pa.PythonFile(sink, "w")
-        with pa.ipc.new_stream(file, self._first.schema, options=_WRITING) as writer:
+        with pa.ipc.new_stream(file, self._first.schema, options=_IPC_OPTIONS) as writer:
             while chunk is not None:
                 writer.write_batch(chunk)
                 self.rows += len(chunk)
                 self.chunks += 1
-                taken += chunk.nbytes
-                yield self._note(sink.taken())
-                chunk = next(self._rest, None) if taken < FILE_BYTES else None
-        yield self._note(sink.taken())
+                written_bytes += chunk.nbytes
+                yield self._count(sink.drain())
+                chunk = next(self._rest, None) if written_bytes < FILE_BYTES else None
+        yield self._count(sink.drain())
 
-    def _note(self, part: bytes) -> bytes:
+    def _count(self, part: bytes) -> bytes:
         self.size += len(part)
         self.hash.update(part)
         return part
 
 
-class _Drain:
-    """A file that is written to, and emptied."""
+class _DrainBuffer:
+    """A file-like buffer that is drained after each write."""
 
     closed = False
 
@@ -180,6 +180,6 @@ class _Drain:
 
     def flush(self) -> None: ...
 
-    def taken(self) -> bytes:
+    def drain(self) -> bytes:
         parts, self._parts = self._parts, []
         return b"".join(parts)

@@ -1,14 +1,14 @@
-"""Takes what was worked out for views elsewhere: a job of the writer.
+"""Writer job that installs view state computed by other processes.
 
-    1 read a handover, and check every staged file before any of it is used
+    1 read a handoff, and check every staged file before any of it is used
     2 write its pages into the reservoir, beside those in use (``views/view_registry.py``)
-    3 point the view at them, fold in what came since, save
-    4 forget the handover, then its staged files
+    3 switch the view to them, apply newer records, save
+    4 delete the handoff, then its staged files
 
-A crash before 3 is done leaves the view as it was, and the handover is taken again; one after it
-takes the same state once more, which changes nothing that can be seen. What cannot be taken (other
-options, a topic made anew, damaged bytes) is moved to ``views-refused`` with the reason, which is
-told until somebody has read it or a week is over; the view stays as it was.
+A crash before the end of 3 leaves the view unchanged, and the handoff is processed again; a crash
+after it installs the same state again, which has no visible effect. A handoff that cannot be
+installed (other options, a re-created topic, damaged bytes) is moved to ``views-refused`` with the
+reason, which is reported until the sender has read it or for a week; the view stays unchanged.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from itertools import islice
 from typing import Any
 
 from strandline.errors import Conflict, Corrupt, Invalid, NotFound, StrandlineError
-from strandline.ingest import delivery_codec as letters
+from strandline.ingest import delivery_codec as delivery
 from strandline.ingest import rejected
-from strandline.ingest import view_handoff_codec as handovers
+from strandline.ingest import view_handoff_codec as handoffs
 from strandline.ingest.delivery_codec import Staged
 from strandline.ingest.staged_files import read_chunks
 from strandline.ingest.view_handoff_codec import Handover, Rolled
@@ -34,7 +34,7 @@ from strandline.views.view_registry import Facade, Pages
 
 
 class Adopting:
-    """The taking side of handovers. Safe from many threads; one turn at a time."""
+    """Installs view handoffs. Safe from many threads; one run at a time."""
 
     def __init__(
         self,
@@ -46,67 +46,65 @@ class Adopting:
         views: Views,
         relocate: Callable[[], None],
     ) -> None:
-        """``relocate`` tells the lake of what was let go."""
+        """``relocate`` releases trimmed records in the lake."""
         self._folder = folder
         self._staged = staged
         self._clock = clock
         self._store_id = store_id
         self._views = views
         self._relocate = relocate
-        self._turn = threading.Lock()
+        self._run_lock = threading.Lock()
 
     def run_once(self) -> int:
-        """Take every view that was handed over; how many."""
-        taken = 0
-        with self._turn:
-            for info in list(self._folder.list(handovers.WAITING)):
-                taken += self._take(info.key)
-        return taken
+        """Install all handoffs; return their number."""
+        installed = 0
+        with self._run_lock:
+            for info in list(self._folder.list(handoffs.WAITING)):
+                installed += self._process(info.key)
+        return installed
 
     def complaints(self) -> list[str]:
-        """What was refused and is still lying there: whoever handed it over was gone by then."""
+        """The rejected handoffs that are still stored: their senders have ended."""
         try:
-            return [told for _, told in rejected.views(self._folder)]
+            return [message for _, message in rejected.views(self._folder)]
         except StrandlineError as error:
-            return [f"what was handed over cannot be read: {error}"]
+            return [f"view handoffs cannot be read: {error}"]
 
-    def _take(self, key: str) -> int:
+    def _process(self, key: str) -> int:
         try:
             data = self._folder.get(key)
         except NotFound:
             return 0
         name = ""
         try:
-            found = handovers.decode(data, f"{self._folder.name}/{key}")
-            name = found.name
-            self._check(found)
-            self._act(found)
+            handoff = handoffs.decode(data, f"{self._folder.name}/{key}")
+            name = handoff.name
+            self._check(handoff)
+            self._install(handoff)
         except (Corrupt, Invalid, Conflict, NotFound) as error:
-            self._refuse(key, name, error)
+            self._reject(key, name, error)
             return 0
         self._folder.delete([key])
-        self._staged.delete([file.key for file in found.files])
+        self._staged.delete([file.key for file in handoff.files])
         return 1
 
-    def _act(self, found: Handover) -> None:
-        view = self._views.maker(
-            found.kind, found.name
-        )  # which must be there: nothing is made anew
-        if found.saved is not None:
-            self._views.shelf.adopt(view, found.saved, self._pages(found))
+    def _install(self, handoff: Handover) -> None:
+        view = self._views.maker(handoff.kind, handoff.name)  # it must exist: none is created
+        if handoff.saved is not None:
+            self._views.shelf.adopt(view, handoff.saved, self._pages(handoff))
             return
-        facade = self._views.open(found.kind, found.name, {})
-        if found.rolled is not None:
-            self._accept(facade, found, found.rolled)
+        facade = self._views.open(handoff.kind, handoff.name, {})
+        if handoff.rolled is not None:
+            self._accept_windows(facade, handoff, handoff.rolled)
         else:
-            self._tend(facade)
+            self._maintain(facade)
 
-    def _accept(self, facade: Any, found: Handover, rolled: Rolled) -> None:
-        """Windows in their order, until some no longer hold: those after them do not, either."""
-        files = iter(found.files)
+    def _accept_windows(self, facade: Any, handoff: Handover, rolled: Rolled) -> None:
+        """Accept windows in their order, until one is outdated: then the later ones are, too."""
+        files = iter(handoff.files)
         for windows in rolled.windows:
             data, metas = self._records(list(islice(files, windows.files)))
-            made = MadeWindows(
+            windows_made = MadeWindows(
                 source=rolled.source,
                 into=rolled.into,
                 version=rolled.version,
@@ -115,7 +113,7 @@ class Adopting:
                 until=windows.until,
                 position=windows.position,
             )
-            if not facade.accept(made, Draft(0, data, metas=metas)):
+            if not facade.accept(windows_made, Draft(0, data, metas=metas)):
                 return
 
     def _records(self, files: Sequence[Staged]) -> tuple[list[bytes], list[bytes | None]]:
@@ -127,30 +125,30 @@ class Adopting:
                 metas += batch.column("meta").to_pylist()
         return data, metas
 
-    def _tend(self, facade: Facade) -> None:
-        """Twice: what the first turn appends and saves lets the second let go of more."""
+    def _maintain(self, facade: Facade) -> None:
+        """Run twice: what the first run appends and saves lets the second release more records."""
         for _ in range(2):
             self._views.shelf.save()
             facade.maintain()
         self._relocate()
 
-    def _check(self, found: Handover) -> None:
-        if found.store_id != self._store_id:
+    def _check(self, handoff: Handover) -> None:
+        if handoff.store_id != self._store_id:
             raise Invalid(
-                f"a view of store {found.store_id[:8]}… was handed to store {self._store_id[:8]}…"
+                f"a handoff for store {handoff.store_id[:8]}… is in store {self._store_id[:8]}…"
             )
-        for file in found.files:  # all of them before the first page is written
+        for file in handoff.files:  # all of them before the first page is written
             for _ in read_chunks(self._staged, file):
                 pass
 
-    def _pages(self, found: Handover) -> Iterator[Pages]:
-        for file in found.files:
+    def _pages(self, handoff: Handover) -> Iterator[Pages]:
+        for file in handoff.files:
             for batch in read_chunks(self._staged, file):
-                yield handovers.pages_of(batch, f"{self._staged.name}/{file.key}")
+                yield handoffs.pages_of(batch, f"{self._staged.name}/{file.key}")
 
-    def _refuse(self, key: str, topic: str, error: StrandlineError) -> None:
+    def _reject(self, key: str, topic: str, error: StrandlineError) -> None:
         name = key.rpartition("/")[2]
-        refusal = letters.refusal(name, topic, error, self._clock.now_us())
-        self._folder.put(f"{handovers.REFUSED}/{name}", refusal)
+        refusal = delivery.refusal(name, topic, error, self._clock.now_us())
+        self._folder.put(f"{handoffs.REFUSED}/{name}", refusal)
         self._folder.delete([key])
-        self._folder.close()  # it holds something only for writing, which it does nowhere else
+        self._folder.close()  # it is open only for writing, which happens nowhere else

@@ -1,19 +1,19 @@
-"""The cold part of a topic as the store keeps it: which lake files answer for which seqs.
+"""Index of a topic's cold part in the store: which lake files cover which seqs.
 
-A projection of one manifest, small enough to live in every checkpoint (80 bytes a file), so that
-opening a store, routing a read and applying retention ask the object store nothing. Immutable: a
-new manifest makes a new one.
+A projection of one manifest, small enough for every checkpoint (80 bytes a file), so that opening a
+store, routing a read and applying retention send no request to the object store. Immutable: a new
+manifest has a new index.
 
-The lake may hold what the local disk still has, too. ``released`` says up to where local copies
-have been let go, which is done by whole files. Up to there payload is counted by whole files: a
-file counts in full until it leaves. What was deleted or fell below the floor while the rows were
-still local has been counted there already, which is why ``payloads`` may be less than the manifest
-says. Files behind ``released`` do not count: their records do, one by one.
+The lake may also hold records that are still on the local disk. ``released`` is the seq up to which
+local copies have been released, which is done by whole files. Up to there payload is counted by
+whole files: a file counts in full until it leaves. What was deleted or fell below the floor while
+the rows were still local has been counted there already, so ``payloads`` may be less than in the
+manifest. Files after ``released`` do not count: their records do, one by one.
 
-Others may merge files meanwhile (``pipelines/compaction/compact.py``). Then one file may begin at
-or before
-``released`` and end behind it: ``released_part`` is what counts of it, until the rest is let go. A
-file that takes the place of others counts for at most what was counted for those (``succeeded``).
+Other processes may merge files meanwhile (``pipelines/compaction/compact.py``). Then one file may
+begin at or before ``released`` and end after it: ``released_part`` is the payload that counts of
+it, until the rest is released. A file that replaces others counts for at most what was counted for
+those (``succeeded``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONTENT_DIGITS = 16
 
 
 class ColdEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """A topic's cold part as a checkpoint keeps it: columns of little-endian 8-byte numbers."""
+    """A topic's cold part in a checkpoint: columns of little-endian 8-byte numbers."""
 
     manifest: int = 0
     firsts: bytes = b""
@@ -44,9 +44,9 @@ class ColdEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     tail_offsets: bytes = b""
     tail_checksums: bytes = b""
     released: int = 0
-    """Local copies up to this seq have been let go."""
+    """Local copies up to this seq have been released."""
     released_part: int = 0
-    """Payload that counts of the file that begins before that and ends behind it."""
+    """Payload that counts of the file that begins before that and ends after it."""
 
 
 _COLUMNS = ColdEntry.__struct_fields__[1:-2]
@@ -54,7 +54,7 @@ _SIGNED = frozenset({"ts_mins", "ts_maxs"})
 
 
 class ColdFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What is needed to read one file."""
+    """What a reader needs of one file."""
 
     first_seq: int
     last_seq: int
@@ -71,15 +71,15 @@ class ColdSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The cold part of a topic in numbers."""
 
     manifest: int
-    """The newest version of the lake that the store knows of."""
+    """The newest manifest that the store has read."""
     files: int
     rows: int
-    """Rows in the files, those that were deleted since included."""
+    """Rows in the files, deleted ones included."""
     size: int
     """Bytes of the files."""
     first_seq: int
     last_seq: int
-    """The lake answers for first_seq to last_seq; both 0 without files."""
+    """The lake covers first_seq to last_seq; both 0 without files."""
 
 
 class Cold:
@@ -115,43 +115,43 @@ class Cold:
         released: int,
         released_part: int = 0,
     ) -> Cold:
-        """The files of a manifest; payloads by content where they are known to be less."""
-        made = cls(manifest, released, released_part)
+        """The files of a manifest; payloads by content where they are less than in the manifest."""
+        cold = cls(manifest, released, released_part)
         for file in files:
             content = _content(file)
-            made.firsts.append(file.first_seq)
-            made.lasts.append(file.last_seq)
-            made.contents.append(content)
-            made.sizes.append(file.size)
-            made.rows.append(file.rows)
-            made.payloads.append(payloads.get(content, file.payload))
-            made.ts_mins.append(file.ts_min)
+            cold.firsts.append(file.first_seq)
+            cold.lasts.append(file.last_seq)
+            cold.contents.append(content)
+            cold.sizes.append(file.size)
+            cold.rows.append(file.rows)
+            cold.payloads.append(payloads.get(content, file.payload))
+            cold.ts_mins.append(file.ts_min)
             # Stamps never decrease, and a search relies on it: a file without rows has none.
-            before = made.ts_maxs[-1] if made.ts_maxs else file.ts_max
-            made.ts_maxs.append(file.ts_max if file.rows else before)
-            made.tail_offsets.append(file.tail_offset)
-            made.tail_checksums.append(file.tail_checksum)
-        return made
+            previous = cold.ts_maxs[-1] if cold.ts_maxs else file.ts_max
+            cold.ts_maxs.append(file.ts_max if file.rows else previous)
+            cold.tail_offsets.append(file.tail_offset)
+            cold.tail_checksums.append(file.tail_checksum)
+        return cold
 
     @classmethod
     def decode(cls, entry: ColdEntry) -> Cold | None:
-        """What a checkpoint kept, None when the topic has no cold part."""
+        """The index of a checkpoint, None when the topic has no cold part."""
         if not entry.manifest:
             return None
-        made = cls(entry.manifest, entry.released, entry.released_part)
+        cold = cls(entry.manifest, entry.released, entry.released_part)
         for name in _COLUMNS:
-            getattr(made, name).frombytes(getattr(entry, name))
-        return made
+            getattr(cold, name).frombytes(getattr(entry, name))
+        return cold
 
     def with_released(self, released: int, payloads: Mapping[int, int]) -> Cold:
-        """The same after local copies were let go up to the end of a file; payloads by content of
+        """The same after local copies were released up to the end of a file; payloads by content of
         the files concerned."""
-        made = Cold(self.manifest, released)
+        cold = Cold(self.manifest, released)
         for name in _COLUMNS:
-            setattr(made, name, getattr(self, name))
+            setattr(cold, name, getattr(self, name))
         counted = zip(self.contents, self.payloads, strict=True)
-        made.payloads = array("Q", (payloads.get(*pair) for pair in counted))
-        return made
+        cold.payloads = array("Q", (payloads.get(*pair) for pair in counted))
+        return cold
 
     def encode(self) -> ColdEntry:
         columns = {name: getattr(self, name).tobytes() for name in _COLUMNS}
@@ -167,29 +167,29 @@ class Cold:
 
     @property
     def last_seq(self) -> int:
-        """The last seq that the lake answers for, 0 when it is empty."""
+        """The last seq that the lake covers, 0 when it is empty."""
         return self.lasts[-1] if self.lasts else 0
 
     def find(self, seq: int) -> int:
-        """The place of the file that answers for a seq, -1 when none does."""
-        place = bisect.bisect_right(self.firsts, seq) - 1
-        return place if place >= 0 and seq <= self.lasts[place] else -1
+        """The index of the file that covers a seq, -1 when none does."""
+        index = bisect.bisect_right(self.firsts, seq) - 1
+        return index if index >= 0 and seq <= self.lasts[index] else -1
 
     def covers(self, first_seq: int, last_seq: int) -> bool:
-        """Whether the lake answers for all of these seqs."""
-        place = self.find(first_seq)
-        while place >= 0 and self.lasts[place] < last_seq:
-            place = self.find(self.lasts[place] + 1)
-        return place >= 0
+        """Whether the lake covers all of these seqs."""
+        index = self.find(first_seq)
+        while index >= 0 and self.lasts[index] < last_seq:
+            index = self.find(self.lasts[index] + 1)
+        return index >= 0
 
-    def file(self, place: int) -> ColdFile:
+    def file(self, index: int) -> ColdFile:
         return ColdFile(
-            first_seq=self.firsts[place],
-            last_seq=self.lasts[place],
-            content=self.contents[place],
-            size=self.sizes[place],
-            tail_offset=self.tail_offsets[place],
-            tail_checksum=self.tail_checksums[place],
+            first_seq=self.firsts[index],
+            last_seq=self.lasts[index],
+            content=self.contents[index],
+            size=self.sizes[index],
+            tail_offset=self.tail_offsets[index],
+            tail_checksum=self.tail_checksums[index],
         )
 
     def summary(self) -> ColdSummary:
@@ -203,29 +203,29 @@ class Cold:
         )
 
     def known_payloads(self) -> dict[int, int]:
-        """Payload by content, to be carried over to the next manifest's projection."""
+        """Payload by content, for the index of the next manifest."""
         return dict(zip(self.contents, self.payloads, strict=True))
 
-    def counted(self, place: int) -> int:
-        """What counts of a file: all of it, its released part, or nothing."""
-        if self.firsts[place] > self.released:
+    def counted(self, index: int) -> int:
+        """Payload that counts of a file: all of it, its released part, or 0."""
+        if self.firsts[index] > self.released:
             return 0
-        return self.payloads[place] if self.lasts[place] <= self.released else self.released_part
+        return self.payloads[index] if self.lasts[index] <= self.released else self.released_part
 
-    def counted_last(self, place: int) -> int:
-        """The last seq up to which a file counts as a whole; it leaves when the floor is behind."""
-        return min(self.lasts[place], self.released)
+    def counted_last(self, index: int) -> int:
+        """The last seq up to which a file counts as a whole; it leaves when the floor passes it."""
+        return min(self.lasts[index], self.released)
 
     def payload_below(self, old_floor: int, new_floor: int) -> int:
-        """Payload of what leaves when the floor rises: all that counts of a file, or nothing."""
+        """Payload that leaves when the floor rises: all that counts of a file, or nothing."""
         first = bisect.bisect_left(self.lasts, old_floor)
-        behind = bisect.bisect_right(self.lasts, self.released)
-        following = min(bisect.bisect_left(self.lasts, new_floor), behind)
+        released = bisect.bisect_right(self.lasts, self.released)
+        following = min(bisect.bisect_left(self.lasts, new_floor), released)
         total = sum(self.payloads[first:following])
         return total + (self.released_part if old_floor <= self.released < new_floor else 0)
 
     def reaching(self, ts: int, seq: int) -> int:
-        """The first place at or behind a seq whose file holds this time or a later one."""
+        """The first index at or after a seq whose file holds this time or a later one."""
         start = bisect.bisect_left(self.lasts, seq)
         return bisect.bisect_left(self.ts_maxs, ts, lo=start)
 
@@ -233,9 +233,9 @@ class Cold:
 def succeeded(
     old: Cold | None, manifest: int, files: Sequence[LakeFile], floor: int
 ) -> tuple[Cold, int]:
-    """The projection of a newer manifest, and how much less counts now.
+    """The index of a newer manifest, and by how much less payload counts now.
 
-    What leaves below the floor is counted already. Who replaces files replaces whole ones, so what
+    What leaves below the floor is counted already. A replacement replaces whole files, so what
     counted for them is what may count for the new one.
     """
     if old is None:
@@ -245,44 +245,44 @@ def succeeded(
     fresh = {content: file for file in files if (content := _content(file)) not in known}
     staying = {_content(file) for file in files} - set(fresh)
     budgets = {
-        place: old.counted(place) if old.counted_last(place) >= floor else 0
-        for place in range(len(old))
-        if old.contents[place] not in staying and old.firsts[place] <= old.released
+        index: old.counted(index) if old.counted_last(index) >= floor else 0
+        for index in range(len(old))
+        if old.contents[index] not in staying and old.firsts[index] <= old.released
     }
     left = sum(budgets.values())
     part = old.released_part if _straddler(old) in staying else 0
-    came = 0
+    added = 0
     for content, file in fresh.items():
         if file.first_seq > old.released:
             continue
-        counts = _take(old, budgets, file)
-        came += counts
+        counts = _move_payload(old, budgets, file)
+        added += counts
         if file.last_seq > old.released:
             part = counts
         else:
             payloads[content] = counts
     new = Cold.of_files(manifest, files, payloads, released=old.released, released_part=part)
-    return new, left - came
+    return new, left - added
 
 
-def _take(old: Cold, budgets: dict[int, int], file: LakeFile) -> int:
-    """How much of what counted for the files in its place a new file counts for."""
+def _move_payload(old: Cold, budgets: dict[int, int], file: LakeFile) -> int:
+    """Move payload that counted for replaced files to a new file; return how much it counts."""
     start = bisect.bisect_left(old.lasts, file.first_seq)
-    taken = 0
-    for place in range(start, len(old)):
-        if old.firsts[place] > file.last_seq:
+    moved = 0
+    for index in range(start, len(old)):
+        if old.firsts[index] > file.last_seq:
             break
-        share = min(budgets.get(place, 0), file.payload - taken)
+        share = min(budgets.get(index, 0), file.payload - moved)
         if share:
-            budgets[place] -= share
-            taken += share
-    return taken
+            budgets[index] -= share
+            moved += share
+    return moved
 
 
 def _straddler(cold: Cold) -> int:
-    """The content of the file that begins at or before ``released`` and ends behind it, or -1."""
-    place = cold.find(cold.released)
-    return cold.contents[place] if place >= 0 and cold.lasts[place] > cold.released else -1
+    """The content of the file that begins at or before ``released`` and ends after it, or -1."""
+    index = cold.find(cold.released)
+    return cold.contents[index] if index >= 0 and cold.lasts[index] > cold.released else -1
 
 
 def _content(file: LakeFile) -> int:

@@ -1,15 +1,15 @@
-"""The lake for others: a topic's files and rows, read without opening its store.
+"""Reads a topic's files and rows in the lake without opening its store.
 
-Nothing runs here but reads of the object store, so it works beside the process that writes, and on
-a machine that has never seen the store. What is told is one version of the lake, as its manifest
-has it; the newest records of a topic are not in the lake yet.
+It only reads from the object store, so it works beside the process that writes, and on a machine
+without the store. The result is one version of the lake, as its manifest describes it; the newest
+records of a topic are not in the lake yet.
 
-A file may hold rows that are gone: below the floor, or deleted since it was written. A dataset
-leaves them out. Whoever reads the files by themselves leaves out ``seq < floor`` and the seqs in
+A file may hold rows that are removed: below the floor, or deleted since it was written. A dataset
+omits them. A program that reads the files itself must omit ``seq < floor`` and the seqs in
 ``deleted``.
 
-A version's files stay for ``lake.grace_s`` after a newer one has let go of them. Whoever reads for
-longer than that opens the dataset again.
+The files of a version stay for ``lake.grace_s`` after a newer version no longer lists them. A
+longer read must open the dataset again.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from strandline.platform.objectstore.protocol import Objects
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-_NAMED_MAX = 20  # topics that an error looks at, to name those that there are
+_NAMED_MAX = 20  # topics that an error reads, to name the ones that exist
 
 
 class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One live Parquet file."""
 
     url: str
-    """Where it is, whole: a path for a folder, else a url of the object store."""
+    """Complete address: a path for a folder, else a url of the object store."""
     first_seq: int
     last_seq: int
     rows: int
@@ -60,29 +60,29 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     """xxh3-128 of all its bytes, in hex."""
     schema_version: int
-    """Which version of the schema its typed columns are of, 0 for none."""
+    """Version of the schema of its typed columns, 0 for none."""
 
 
 class TopicFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a topic's part of the lake."""
+    """One version of a topic in the lake."""
 
     topic: str
     topic_id: int
     version: int
     created_us: int
     floor: int
-    """Rows with a seq below are gone, though a file may hold them."""
+    """Rows with a lower seq are removed, although a file may hold them."""
     deleted: pa.Array
-    """uint64: seqs of rows that are gone, though a file may hold them."""
+    """uint64: seqs of rows that are removed, although a file may hold them."""
     files: list[FileFacts]
     """In order of seq."""
     schema: dict[str, str]
-    """The newest schema, by field: the typed columns of files that are written now."""
+    """The newest schema, by field: the typed columns of new files."""
     schema_version: int
 
     @property
     def rows(self) -> int:
-        """Rows in the files, those that are gone included."""
+        """Rows in the files, removed ones included."""
         return sum(file.rows for file in self.files)
 
     @property
@@ -98,20 +98,20 @@ def dataset(
     version: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> ds.Dataset:
-    """The topic's rows in the lake at this url as a pyarrow dataset, without those that are gone.
+    """The topic's rows in the lake at this url as a pyarrow dataset, without removed rows.
 
     Typed columns are those of the newest schema; files with an older one have null where they lack
     a column, or have it with a type that cannot be read as the newest
     (``lake/files/column_stats.py``).
 
     ``options`` are those of the object store: docs/guide/object-stores.md. Files that a filter on
-    seq, ts or typed columns rules out are not opened.
+    seq, ts or typed columns excludes are not opened.
     """
-    import pyarrow.dataset as ds  # noqa: PLC0415 - brings pandas along, and is seldom wanted
+    import pyarrow.dataset as ds  # noqa: PLC0415 - imports pandas, and is seldom needed
 
     objects = open_objects(url, options=options)
     manifest = _find(objects, topic, version)
-    system, before = file_system(objects)
+    system, prefix = file_system(objects)
     is_table = manifest.topic_id >= TABLE_ID_FIRST
     newest = shape_of(manifest.schema, is_table=is_table)
     typed_columns = [newest.columns.field(name) for name in newest.kinds]
@@ -121,16 +121,17 @@ def dataset(
         for each in manifest.schemas
     }
     rows = ds.FileSystemDataset.from_paths(
-        [before + object_keys.data_key(manifest.topic_id, file.name()) for file in manifest.files],
+        [prefix + object_keys.data_key(manifest.topic_id, file.name()) for file in manifest.files],
         schema=pa.schema([*own_columns(manifest.topic_id), *typed_columns]),
         format=ds.ParquetFileFormat(),
         filesystem=system,
         partitions=[
-            _holds(file, typed.get(file.schema_version, unknown)) for file in manifest.files
+            _row_guarantees(file, typed.get(file.schema_version, unknown))
+            for file in manifest.files
         ],
     )
-    gone = _gone(manifest)
-    return rows if gone is None else rows.filter(~gone)
+    removed = _removed_rows(manifest)
+    return rows if removed is None else rows.filter(~removed)
 
 
 def files(
@@ -140,7 +141,7 @@ def files(
     version: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> TopicFiles:
-    """The live files of a topic in the lake at this url, as its newest manifest or another says."""
+    """The live files of a topic in the lake at this url, of its newest version or another one."""
     objects = open_objects(url, options=options)
     return _facts(objects, _find(objects, topic, version))
 
@@ -168,18 +169,18 @@ def _find(objects: Objects, topic: str, version: int | None) -> Manifest:
             return History(objects, store_id, topic_id).read(version).manifest
         except NotFound:
             raise NotFound(
-                f"version {version} of topic {topic!r} in {objects.name} is not there: versions "
+                f"version {version} of topic {topic!r} in {objects.name} does not exist: versions "
                 f"{newest.oldest} to {newest.number} are kept"
             ) from None
     raise _unknown(objects, topic)
 
 
 def owner_of(objects: Objects) -> bytes:
-    """The id of the store whose lake this is."""
+    """The id of the store that the lake belongs to."""
     store_id = fencing.identity_of(objects)
     if store_id is None:
         raise Invalid(
-            f"there is no lake in {objects.name}: it is made when the first records are moved there"
+            f"there is no lake in {objects.name}: it is created when the first records are moved"
         )
     return store_id
 
@@ -193,8 +194,8 @@ def newest_of(objects: Objects, store_id: bytes, topic_id: int) -> Manifest | No
 def _unknown(objects: Objects, topic: str) -> UnknownTopic:
     some = itertools.islice(topic_names.every_topic(objects), _NAMED_MAX)
     known = sorted({marker.name for marker in some})
-    there = f": it has {', '.join(map(repr, known))}" if len(known) < _NAMED_MAX and known else ""
-    return UnknownTopic(f"there is no topic {topic!r} in the lake {objects.name}{there}")
+    hint = f": it has {', '.join(map(repr, known))}" if len(known) < _NAMED_MAX and known else ""
+    return UnknownTopic(f"there is no topic {topic!r} in the lake {objects.name}{hint}")
 
 
 def _facts(objects: Objects, manifest: Manifest) -> TopicFiles:
@@ -229,8 +230,8 @@ def _facts(objects: Objects, manifest: Manifest) -> TopicFiles:
     )
 
 
-def _holds(file: LakeFile, typed: Holding) -> Any:
-    """What is true of every row of a file: lets a filter rule it out unopened."""
+def _row_guarantees(file: LakeFile, typed: Holding) -> Any:
+    """An expression that holds for every row of a file: a filter can exclude it unopened."""
     stamp = pa.timestamp("us", tz="UTC")
     seq, ts = pc.field("seq"), pc.field("ts")
     known = [
@@ -243,16 +244,16 @@ def _holds(file: LakeFile, typed: Holding) -> Any:
     return functools.reduce(operator.and_, known)
 
 
-def _gone(manifest: Manifest) -> Any:
-    """Which rows are gone, None when none are."""
+def _removed_rows(manifest: Manifest) -> Any:
+    """An expression that selects the removed rows, None when there are none."""
     seq = pc.field("seq")
     below = None
     if manifest.files and manifest.files[0].first_seq < manifest.floor:
         below = seq < pa.scalar(manifest.floor, pa.uint64())
     if not manifest.deleted:
         return below
-    among = seq.isin(_seqs(manifest.deleted))
-    return among if below is None else below | among
+    deleted = seq.isin(_seqs(manifest.deleted))
+    return deleted if below is None else below | deleted
 
 
 def _seqs(bitmap: BitMap64 | None) -> pa.Array:

@@ -1,10 +1,10 @@
 """Writes a lake file and uploads it: to a spool, to the object store, and read back.
 
 The name of a file holds the hash of its bytes, so it is known only at the end: hence a spool. Every
-attempt writes a file of its own name, because a random id is part of its content.
+attempt writes a file with a name of its own, because a random id is part of its content.
 
-An uploaded file is in the lake when a manifest lists it. Until then nobody knows it; who dies here
-leaves an object that no manifest names, which a sweep finds.
+An uploaded file is in the lake when a manifest lists it. A crash before that leaves an object that
+no manifest names, which garbage collection finds.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class Spooled(Protocol):
     """A file that waits to be uploaded. Owned by one thread."""
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Append bytes; the offset at which they begin."""
+        """Append bytes; return the offset at which they begin."""
         ...
 
     def read(self) -> ReadFile:
-        """What was written, all of it."""
+        """The complete file, for reading."""
         ...
 
     def remove(self) -> None:
-        """It is no longer needed. May be called at any time, and twice."""
+        """Delete the file. May be called at any time, and twice."""
         ...
 
 
 class Spool(Protocol):
-    """Where files wait to be uploaded. Safe from many threads."""
+    """The files that wait for their upload. Safe from many threads."""
 
     def create(self, attempt: str) -> Spooled: ...
 
 
 class FolderSpool:
-    """A folder that its owner empties when it begins: the store's, on the store's disk."""
+    """A spool in a folder on the store's disk. Its owner empties it at the opening."""
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
@@ -57,19 +57,19 @@ class FolderSpool:
     def create(self, attempt: str) -> Spooled:
         self._disk.make_dirs(self._folder)
         path = f"{self._folder}/{attempt}.parquet"
-        return _InFolder(self._disk, path, self._disk.create(path))
+        return _FolderSpooled(self._disk, path, self._disk.create(path))
 
 
 class ScratchSpool:
-    """Files without a name, which are gone with the process however it ends: for pipelines."""
+    """A spool of files without a name, which end with their process: for pipelines."""
 
     def __init__(self, folder: str = "") -> None:
-        """In a folder that exists; without one, where this machine has temporary files."""
+        """``folder`` must exist; empty is the folder for temporary files of the machine."""
         self._folder = folder
 
     def create(self, attempt: str) -> Spooled:
         del attempt
-        return _Nameless(ScratchFile(self._folder))
+        return _ScratchSpooled(ScratchFile(self._folder))
 
 
 class Uploads:
@@ -100,12 +100,12 @@ class Uploads:
         last_seq: int,
         schema: Schema = NO_SCHEMA,
     ) -> LakeFile:
-        """A new file with these rows, which answers for these seqs, in the store and verified."""
+        """Write a file with these rows, which covers these seqs; it is uploaded and verified."""
         attempt = self._random_id().hex()
         spooled = self._spool.create(attempt)
         try:
             writer = self._writer(spooled, attempt, topic_id, schema)
-            file = _written(writer, tables, first_seq, last_seq)
+            file = _write_all(writer, tables, first_seq, last_seq)
             source = spooled.read()
             try:
                 self._objects.put_file(object_keys.data_key(topic_id, file.name()), source)
@@ -117,7 +117,7 @@ class Uploads:
         return file
 
     def discard(self, topic_id: int, file: LakeFile) -> None:
-        """Delete a file that no manifest lists, nor ever will: its commit was refused."""
+        """Delete a file that no manifest will list: its commit was rejected."""
         self._objects.delete([object_keys.data_key(topic_id, file.name())])
 
     def _writer(
@@ -134,7 +134,7 @@ class Uploads:
         )
 
     def _read_back(self, topic_id: int, file: LakeFile) -> None:
-        """The object store has the bytes that were written, and not only says so."""
+        """Check that the object store returns the bytes that were written."""
         key = object_keys.data_key(topic_id, file.name())
 
         def fetch(start: int, length: int) -> bytes:
@@ -144,12 +144,12 @@ class Uploads:
             self._objects.delete([key])
             raise Corrupt(
                 "an uploaded file reads back as other bytes: the records stay where they are, and "
-                "the upload is tried again",
+                "the upload will be repeated",
                 path=f"{self._objects.name}/{key}",
             )
 
 
-def _written(
+def _write_all(
     writer: LakeFileWriter, tables: Iterable[pa.Table], first_seq: int, last_seq: int
 ) -> LakeFile:
     try:
@@ -160,29 +160,29 @@ def _written(
         writer.abandon()
 
 
-class _InFolder:
+class _FolderSpooled:
     def __init__(self, disk: Disk, path: str, sink: DurableFile) -> None:
         self._disk = disk
         self._path = path
         self._sink = sink
-        self._whole = False
+        self._committed = False
 
     def write(self, buffers: Sequence[Buffer]) -> int:
         return self._sink.write(buffers)
 
     def read(self) -> ReadFile:
         self._sink.commit()
-        self._whole = True
+        self._committed = True
         return self._disk.open_read(self._path)
 
     def remove(self) -> None:
         self._sink.abandon()
-        if self._whole:
-            self._whole = False
+        if self._committed:
+            self._committed = False
             self._disk.remove(self._path)
 
 
-class _Nameless:
+class _ScratchSpooled:
     def __init__(self, file: ScratchFile) -> None:
         self._file = file
 

@@ -1,25 +1,25 @@
-"""Deletes from the lake what no version needs any more: old manifests, then files that left.
+"""Garbage collection of the lake: deletes old manifests, then files that left the manifest.
 
-    1 choose from which full manifest on versions are retained
+    1 choose the full manifest from which on versions are retained
     2 delete older manifests in ascending order, one by one
-    3 delete files that left no later than that manifest, when the grace period is over
-    4 commit a manifest that says so, and has forgotten them
+    3 delete files that left no later than that manifest, when their grace period has passed
+    4 commit a manifest with that oldest version and without these files
 
 Retained are the newest version, every version that was the newest less than ``keep_s`` ago, those
 pinned here, and all that these are read from. A file in ``removed`` is named by no version from its
-number on (``lake/manifest/manifest.py``), so after 2 nothing that can be read names a file that 3
-deletes: at
-every step, and after a crash at any step, each version that can be read has all its files. Numbers
-have no holes and the newest manifest says from where on they are kept, so no listing is needed:
-one that lags or lies cannot make anything go.
+number on (``lake/manifest/manifest.py``), so after 2 no readable version names a file that 3
+deletes: at every step, and after a crash at any step, each readable version has all its files.
+Numbers have no holes and the newest manifest holds the oldest retained number, so no listing is
+needed: a listing that lags or is wrong cannot cause a deletion.
 
-A version is read from a full manifest. Where nobody commits for long, the last files that left
-would wait for the next full one, so one is committed for them.
+A version is read from a full manifest. If there are no commits for long, the last files that left
+would wait for the next full manifest, so one is committed for them.
 
-An object that no manifest names may be half of a commit in flight. It is therefore never deleted by
-what a listing says: it is condemned first, as a file that left just now, by a commit. Whoever wants
-to add it meets that, and the next sweeps treat it like any other. On any doubt (a manifest that
-cannot be read, a store that does not answer) the sweep raises, and what is left is for the next.
+An object that no manifest names may belong to a commit in flight. It is therefore never deleted
+because of a listing: a commit condemns it first, as a file that left just now. A writer that adds
+the file finds it condemned, and the next collections treat it like any other. On any doubt (an
+unreadable manifest, an object store that does not respond) the collection raises, and the next one
+continues.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _US = 1_000_000
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep did."""
+    """Result of one garbage collection."""
 
     manifests: int
     files: int
     condemned: int
-    """Objects that no manifest names, which a later sweep will delete."""
+    """Objects that no manifest names, which a later collection will delete."""
 
 
 def sweep(
-    ledger: Ledger,
+    committer: Ledger,
     *,
     now_us: int,
     keep_s: float,
@@ -55,83 +55,85 @@ def sweep(
     term: int | None = None,
     orphans: bool = False,
 ) -> Swept:
-    """Sweep once. With ``orphans`` all objects are listed, to find those nobody names."""
-    with ledger.pin() as newest:
-        ledger.check_term(term, newest)
-        needed = _oldest_needed(ledger, newest, now_us - round(keep_s * _US))
-        base = ledger.retain_from(needed)
-    over = [each for each in newest.removed if each.at_us <= now_us - round(grace_s * _US)]
-    due = [each.name for each in over if each.number <= base]
-    doomed = range(newest.oldest, base)
-    _delete_manifests(ledger, newest, doomed)
-    _delete_files(ledger, due)
-    if doomed or due:
-        newest = ledger.commit(
+    """Collect once. With ``orphans`` list all objects, to find those that no manifest names."""
+    with committer.pin() as newest:
+        committer.check_term(term, newest)
+        needed = _oldest_needed(committer, newest, now_us - round(keep_s * _US))
+        base = committer.retain_from(needed)
+    expired = [each for each in newest.removed if each.at_us <= now_us - round(grace_s * _US)]
+    due = [each.name for each in expired if each.number <= base]
+    expired_numbers = range(newest.oldest, base)
+    _delete_manifests(committer, newest, expired_numbers)
+    _delete_files(committer, due)
+    if expired_numbers or due:
+        newest = committer.commit(
             lambda manifest: manifest.with_oldest(base).without_removed(due), term=term
         )
-    elif over and needed == newest.number and ledger.base_of(needed) != needed:
-        newest = ledger.commit(lambda manifest: manifest, term=term, full=True)
+    elif expired and needed == newest.number and committer.base_of(needed) != needed:
+        newest = committer.commit(lambda manifest: manifest, term=term, full=True)
     condemned = 0
     if orphans:
-        _delete_manifests(ledger, newest, _leftovers(ledger, newest))
-        strays = _strays(ledger, newest, now_us - round(grace_s * _US))
-        condemned = len(strays)
-        ledger.commit(lambda manifest: manifest.with_condemned(strays, at_us=now_us), term=term)
-    return Swept(manifests=len(doomed), files=len(due), condemned=condemned)
+        _delete_manifests(committer, newest, _leftovers(committer, newest))
+        found = _orphans(committer, newest, now_us - round(grace_s * _US))
+        condemned = len(found)
+        committer.commit(lambda manifest: manifest.with_condemned(found, at_us=now_us), term=term)
+    return Swept(manifests=len(expired_numbers), files=len(due), condemned=condemned)
 
 
-def _oldest_needed(ledger: Ledger, newest: Manifest, horizon_us: int) -> int:
-    """The full manifest from which the oldest version is read that was the newest lately.
+def _oldest_needed(committer: Ledger, newest: Manifest, horizon_us: int) -> int:
+    """The full manifest of the oldest version that was the newest after the horizon.
 
     A version was the newest until the next number was created. When only the newest one was, the
-    answer is its own number.
+    result is its own number.
     """
     number = newest.oldest
-    while number < newest.number and _created_us(ledger, number + 1) <= horizon_us:
+    while number < newest.number and _created_us(committer, number + 1) <= horizon_us:
         number += 1
     while number < newest.number:
-        base = ledger.base_of(number)
+        base = committer.base_of(number)
         if base is not None:
             return base
-        number += 1  # what it is read from went in a sweep that was cut short
+        number += 1  # an interrupted collection deleted what it is read from
     return number
 
 
-def _created_us(ledger: Ledger, number: int) -> int:
-    """When a manifest was created; long ago when a sweep that was cut short deleted it."""
+def _created_us(committer: Ledger, number: int) -> int:
+    """When a manifest was created; 0 when an interrupted collection deleted it."""
     try:
-        return ledger.objects.head(object_keys.manifest_key(ledger.topic_id, number)).modified_us
+        return committer.objects.head(
+            object_keys.manifest_key(committer.topic_id, number)
+        ).modified_us
     except NotFound:
         return 0
 
 
-def _delete_manifests(ledger: Ledger, newest: Manifest, numbers: Sequence[int]) -> None:
+def _delete_manifests(committer: Ledger, newest: Manifest, numbers: Sequence[int]) -> None:
     if numbers:
-        # Number 1 may be among them, and then only the marker knows that the topic is not new.
-        topic_names.mark(ledger.objects, newest.name, newest.topic_id)
+        # Number 1 may be among them, and then only the marker shows that the topic is not new.
+        topic_names.mark(committer.objects, newest.name, newest.topic_id)
     for number in numbers:
-        ledger.objects.delete([object_keys.manifest_key(ledger.topic_id, number)])
+        committer.objects.delete([object_keys.manifest_key(committer.topic_id, number)])
 
 
-def _delete_files(ledger: Ledger, doomed: Sequence[str]) -> None:
-    for start in range(0, len(doomed), _DELETE_MAX):
-        part = doomed[start : start + _DELETE_MAX]
-        ledger.objects.delete([object_keys.data_key(ledger.topic_id, name) for name in part])
+def _delete_files(committer: Ledger, names: Sequence[str]) -> None:
+    for start in range(0, len(names), _DELETE_MAX):
+        part = names[start : start + _DELETE_MAX]
+        committer.objects.delete([object_keys.data_key(committer.topic_id, name) for name in part])
 
 
-def _leftovers(ledger: Ledger, newest: Manifest) -> list[int]:
-    """Numbers that are no longer kept and yet there: commits of sleepers, which do not count."""
-    listed = ledger.objects.list(object_keys.manifest_folder(ledger.topic_id))
+def _leftovers(committer: Ledger, newest: Manifest) -> list[int]:
+    """Existing numbers below the oldest one: commits of writers that were paused; void."""
+    listed = committer.objects.list(object_keys.manifest_folder(committer.topic_id))
     numbers = (object_keys.number_of(info.key) for info in listed)
     return sorted(number for number in numbers if number is not None and number < newest.oldest)
 
 
-def _strays(ledger: Ledger, newest: Manifest, horizon_us: int) -> list[str]:
-    """Names of old objects that the newest manifest does not know."""
+def _orphans(committer: Ledger, newest: Manifest, horizon_us: int) -> list[str]:
+    """Names of old objects that the newest manifest does not name."""
     known = {entry.name for entry in newest.removed}
     return [
         name
-        for info in ledger.objects.list(object_keys.data_folder(ledger.topic_id))
+        for info in committer.objects.list(object_keys.data_folder(committer.topic_id))
         if info.modified_us <= horizon_us
         if (name := object_keys.last_part(info.key)) not in known and newest.named(name) is None
     ]

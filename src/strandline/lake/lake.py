@@ -1,9 +1,9 @@
-"""The lake of one store, as the rest of the store uses it: files read by zones, through a cache.
+"""The lake of one store, as the rest of the store reads it: files by zones, through a cache.
 
-Records are asked for by seq; the answer is the zone that holds it, verified. One zone costs one
-ranged read (two for the first of a file: its index), and while a reader goes forward the next zone
-is fetched and decoded on a thread of the lake's own. Nothing here is called by an append, and
-nothing here holds a lock while it waits for the object store.
+A request names a seq; the result is the zone that holds it, verified. One zone costs one ranged
+read (two for the first zone of a file: its index), and while a reader moves forward the next zones
+are fetched and decoded on a thread of the lake. No append calls this module, and nothing here holds
+a lock while it waits for the object store.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from strandline.platform.thread_pool import ThreadPool
 
 _FILES_MAX = 256  # indexes of files in memory; each is tens of kilobytes
 
-_Place = tuple[int, int, int]
-"""Topic id, content of the file, number of the zone."""
+_ZoneKey = tuple[int, int, int]
+"""Topic id, content hash of the file, number of the zone."""
 
 
 class Lake:
@@ -40,36 +40,36 @@ class Lake:
         self.identity = IdentityCheck(objects)
         self.fetches = 0
         self.stand_ins: dict[str, str] = {}
-        """Local files that failed a reader, whom the lake's copy was given, and how they failed."""
+        """Damaged local files for which a reader got the lake's copy, with the reason."""
         self._files: OrderedDict[tuple[int, int], LakeFileReader] = OrderedDict()
-        self._zones: OrderedDict[_Place, Zone] = OrderedDict()
-        self._coming: dict[_Place, Future[Zone]] = {}
+        self._zones: OrderedDict[_ZoneKey, Zone] = OrderedDict()
+        self._pending: dict[_ZoneKey, Future[Zone]] = {}
         self._size = 0
         self._closed = False
         self._lock = threading.Lock()
         self._threads = ThreadPool(settings.read_threads, "strandline-lake")
 
     def zone(self, topic_id: int, cold: Cold, seq: int) -> Zone:
-        """The zone that answers for a seq; LookupError when no file does."""
-        place = cold.find(seq)
-        if place < 0:
+        """The zone that covers a seq; LookupError when no file does."""
+        index = cold.find(seq)
+        if index < 0:
             raise LookupError(seq)
-        file = self._file(topic_id, cold, place)
+        file = self._file(topic_id, cold, index)
         number = file.zone_at(seq)
-        came_from = self._is_next(topic_id, cold, place, number)
-        found = self._zone(topic_id, file, cold.contents[place], number)
-        if came_from:
-            self._fetch_ahead(topic_id, cold, place, number)
-        return found
+        is_sequential = self._is_next(topic_id, cold, index, number)
+        zone = self._zone(topic_id, file, cold.contents[index], number)
+        if is_sequential:
+            self._fetch_ahead(topic_id, cold, index, number)
+        return zone
 
-    def zone_again(self, topic_id: int, cold: Cold, place: int, seq: int) -> Zone:
-        """The zone of a file that answers for a seq, past the cache of zones."""
-        file = self._file(topic_id, cold, place)
+    def zone_again(self, topic_id: int, cold: Cold, index: int, seq: int) -> Zone:
+        """The zone of a file that covers a seq, past the cache of zones."""
+        file = self._file(topic_id, cold, index)
         return file.zone(file.zone_at(seq))
 
-    def zones(self, topic_id: int, cold: Cold, place: int) -> Iterator[Zone]:
+    def zones(self, topic_id: int, cold: Cold, index: int) -> Iterator[Zone]:
         """All zones of a file, past the cache."""
-        file = self._file(topic_id, cold, place)
+        file = self._file(topic_id, cold, index)
         for number in range(len(file.zones)):
             yield file.zone(number)
 
@@ -80,13 +80,13 @@ class Lake:
             yield file.zone(number)
 
     def path_of(self, topic_id: int, name: str) -> str:
-        """How messages name a file."""
+        """The path of a file in messages."""
         return f"{self.objects.name}/{object_keys.data_key(topic_id, name)}"
 
     def newest(self, topic_id: int, cold: Cold, seq: int) -> tuple[int, int]:
-        """Last seq and newest ts of the zone that answers for a seq, from the file's index."""
-        place = cold.find(seq)
-        file = self._file(topic_id, cold, place)
+        """Last seq and newest ts of the zone that covers a seq, from the file's index."""
+        index = cold.find(seq)
+        file = self._file(topic_id, cold, index)
         info = file.zones[file.zone_at(seq)]
         return info.last_seq, info.ts_max
 
@@ -95,16 +95,16 @@ class Lake:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.objects.close()
 
-    def _file(self, topic_id: int, cold: Cold, place: int) -> LakeFileReader:
+    def _file(self, topic_id: int, cold: Cold, index: int) -> LakeFileReader:
         if self._closed:
             raise Closed("the store is closed: open it again")
-        key = (topic_id, cold.contents[place])
+        key = (topic_id, cold.contents[index])
         with self._lock:
             file = self._files.get(key)
             if file is not None:
                 self._files.move_to_end(key)
                 return file
-        file = self.open_file(topic_id, cold.file(place))
+        file = self.open_file(topic_id, cold.file(index))
         with self._lock:
             self._files[key] = file
             while len(self._files) > _FILES_MAX:
@@ -135,59 +135,59 @@ class Lake:
         return LakeFileReader(fetch, listed, topic_id, path)
 
     def _zone(self, topic_id: int, file: LakeFileReader, content: int, number: int) -> Zone:
-        place = (topic_id, content, number)
+        key = (topic_id, content, number)
         with self._lock:
-            found = self._zones.get(place)
-            if found is not None:
-                self._zones.move_to_end(place)
-                return found
-            coming = self._coming.pop(place, None)
-        # One that has not begun yet is quicker done here.
-        if coming is None or coming.cancel():
-            found = file.zone(number)
+            zone = self._zones.get(key)
+            if zone is not None:
+                self._zones.move_to_end(key)
+                return zone
+            fetch = self._pending.pop(key, None)
+        # A fetch that has not begun yet is faster here than in the queue of the pool.
+        if fetch is None or fetch.cancel():
+            zone = file.zone(number)
         else:
             with remote_wait():
-                found = coming.result()
-        self._keep(place, found)
-        return found
+                zone = fetch.result()
+        self._cache(key, zone)
+        return zone
 
-    def _keep(self, place: _Place, found: Zone) -> None:
+    def _cache(self, key: _ZoneKey, zone: Zone) -> None:
         with self._lock:
-            old = self._zones.pop(place, None)
-            self._size += found.size - (old.size if old is not None else 0)
-            self._zones[place] = found
+            old = self._zones.pop(key, None)
+            self._size += zone.size - (old.size if old is not None else 0)
+            self._zones[key] = zone
             while self._size > self.settings.cache_bytes and len(self._zones) > 1:
                 self._size -= self._zones.popitem(last=False)[1].size
 
-    def _is_next(self, topic_id: int, cold: Cold, place: int, number: int) -> bool:
-        """Whether somebody has just read the zone before this one."""
+    def _is_next(self, topic_id: int, cold: Cold, index: int, number: int) -> bool:
+        """Whether the zone before this one was read recently."""
         if number:
-            before = (topic_id, cold.contents[place], number - 1)
-        elif place:
-            file = self._files.get((topic_id, cold.contents[place - 1]))
+            previous = (topic_id, cold.contents[index], number - 1)
+        elif index:
+            file = self._files.get((topic_id, cold.contents[index - 1]))
             if file is None:
                 return False
-            before = (topic_id, cold.contents[place - 1], len(file.zones) - 1)
+            previous = (topic_id, cold.contents[index - 1], len(file.zones) - 1)
         else:
             return True
-        return before in self._zones
+        return previous in self._zones  # without the lock: a wrong result costs one fetch
 
-    def _fetch_ahead(self, topic_id: int, cold: Cold, place: int, number: int) -> None:
-        """Begin with the next zones; of the next file only its first: its index is not here yet."""
-        file = self._file(topic_id, cold, place)
+    def _fetch_ahead(self, topic_id: int, cold: Cold, index: int, number: int) -> None:
+        """Begin to fetch the next zones; of the next file only the first: its index is unread."""
+        file = self._file(topic_id, cold, index)
         for following in range(number + 1, number + 1 + self.settings.read_threads):
             if following < len(file.zones):
-                self._begin(file, (topic_id, cold.contents[place], following))
-            elif following == len(file.zones) and place + 1 < len(cold):
-                other = self._file(topic_id, cold, place + 1)
-                self._begin(other, (topic_id, cold.contents[place + 1], 0))
+                self._begin_fetch(file, (topic_id, cold.contents[index], following))
+            elif following == len(file.zones) and index + 1 < len(cold):
+                other = self._file(topic_id, cold, index + 1)
+                self._begin_fetch(other, (topic_id, cold.contents[index + 1], 0))
 
-    def _begin(self, file: LakeFileReader, place: _Place) -> None:
+    def _begin_fetch(self, file: LakeFileReader, key: _ZoneKey) -> None:
         with self._lock:
-            if place in self._zones or place in self._coming or self._closed:
+            if key in self._zones or key in self._pending or self._closed:
                 return
-            if len(self._coming) > self.settings.read_threads * 2:
-                self._coming.pop(next(iter(self._coming))).cancel()
-            coming = self._threads.try_submit(file.zone, place[2])
-            if coming is not None:  # without a thread, the reader fetches it when it is needed
-                self._coming[place] = coming
+            if len(self._pending) > self.settings.read_threads * 2:
+                self._pending.pop(next(iter(self._pending))).cancel()
+            fetch = self._threads.try_submit(file.zone, key[2])
+            if fetch is not None:  # without a thread, the reader fetches it when it is needed
+                self._pending[key] = fetch

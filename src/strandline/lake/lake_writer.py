@@ -1,11 +1,11 @@
-"""Brings a store's files into the lake: uploaded (``file_upload.py``), then listed by a manifest.
+"""Writes a store's files into the lake: uploaded (``file_upload.py``), then listed by a manifest.
 
 A file is in the lake when a manifest lists it, not before: what a crash leaves in the spool is
-removed at the next opening, and what it leaves in the object store is named by no manifest and is
-swept.
+removed at the next opening, and what it leaves in the object store is listed by no manifest and is
+deleted by garbage collection.
 
-The first write after an opening asks three things of the object store: whether it keeps the promise
-that a name is given once, whether the lake is this store's, and for a new term.
+The first write after an opening checks that the object store creates each name only once and that
+the lake belongs to this store, and takes a new term.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from strandline.schema import NO_SCHEMA, Schema
 
 
 class Intake:
-    """The writing side of a lake. Safe from many threads."""
+    """The write side of a lake. Safe from many threads."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class Intake:
         store_id: bytes,
         spool: str,
         confirm: Callable[[], None],
-        doubted: bool = True,
-        expected: bool = False,
+        needs_probe: bool = True,
+        must_exist: bool = False,
     ) -> None:
-        """``confirm`` refuses a lake that is not the store's (``lake_identity.py``).
+        """``confirm`` rejects a lake that is not the store's (``lake_identity.py``).
 
-        ``doubted`` stores are probed; a folder of our own making is not.
+        ``needs_probe``: probe the object store; not needed for the store's own folder.
 
-        ``expected`` lakes are there already: an empty place is then the wrong one.
+        ``must_exist``: the store has moved records already, so an empty location is the wrong one.
         """
         self._objects = objects
         self._disk = disk
@@ -60,8 +60,8 @@ class Intake:
         self._store_id = store_id
         self._confirm = confirm
         self._spool = spool
-        self._doubted = doubted
-        self._expected = expected
+        self._needs_probe = needs_probe
+        self._must_exist = must_exist
         self._uploads = Uploads(
             objects,
             FolderSpool(disk, spool),
@@ -70,30 +70,32 @@ class Intake:
             zone_rows=settings.zone_rows,
             zone_bytes=settings.zone_bytes,
         )
-        self._ledgers: dict[int, Ledger] = {}
+        self._committers: dict[int, Ledger] = {}
         self._term = 0
-        self._beginning = threading.Lock()
+        self._term_lock = threading.Lock()
 
     def empty_spool(self) -> None:
-        """Remove what a crash left there."""
+        """Remove the files that a crash left in the spool."""
         for name in self._disk.list_dir(self._spool):
             self._disk.remove(f"{self._spool}/{name}")
 
     def newest(self, topic_id: int, *, name: str, epoch: int) -> Manifest:
-        """The newest manifest of a topic, which is made when there is none."""
-        return self._ledger(topic_id).create(name, epoch=epoch, term=self.term())
+        """The newest manifest of a topic; created if there is none."""
+        return self._committer(topic_id).create(name, epoch=epoch, term=self.term())
 
     def load(self, topic_id: int) -> Manifest:
         """The newest manifest of a topic that is in the lake."""
         self._confirm()
-        return self._ledger(topic_id).load()
+        return self._committer(topic_id).load()
 
     def write_full(self, topic_id: int) -> Manifest:
-        """A full manifest of what is known, for readers who cannot read what is there."""
-        return self._ledger(topic_id).commit(lambda manifest: manifest, term=self.term(), full=True)
+        """Commit the known version as a full manifest, for readers that cannot read the chain."""
+        return self._committer(topic_id).commit(
+            lambda manifest: manifest, term=self.term(), full=True
+        )
 
     def commit(self, topic_id: int, change: Change) -> Manifest:
-        return self._ledger(topic_id).commit(change, term=self.term())
+        return self._committer(topic_id).commit(change, term=self.term())
 
     def write(
         self,
@@ -103,23 +105,23 @@ class Intake:
         last_seq: int,
         schema: Schema = NO_SCHEMA,
     ) -> LakeFile:
-        """A new file with these rows, which answers for these seqs, in the store and verified."""
+        """Write a file with these rows, which covers these seqs; it is uploaded and verified."""
         self.term()
         return self._uploads.write(topic_id, tables, first_seq, last_seq, schema)
 
     def discard(self, topic_id: int, file: LakeFile) -> None:
-        """Delete a file that was written and that no manifest will ever list."""
+        """Delete a written file that no manifest will list."""
         self._uploads.discard(topic_id, file)
 
     def clear(self, topic_id: int) -> None:
-        """Delete all that is left of a topic that was dropped from the lake, but its manifests."""
-        left = [info.key for info in self._objects.list(f"{object_keys.data_folder(topic_id)}/")]
-        self._objects.delete(left)
+        """Delete all data files that are left of a topic that was dropped from the lake."""
+        keys = [info.key for info in self._objects.list(f"{object_keys.data_folder(topic_id)}/")]
+        self._objects.delete(keys)
 
     def sweep(self, topic_id: int, *, orphans: bool = False) -> Swept:
-        """Delete what no retained manifest of a topic needs any more."""
+        """Delete what no retained manifest of a topic needs."""
         return sweep(
-            self._ledger(topic_id),
+            self._committer(topic_id),
             now_us=self._clock.now_us(),
             keep_s=self._settings.keep_s,
             grace_s=self._settings.grace_s,
@@ -127,29 +129,29 @@ class Intake:
             orphans=orphans,
         )
 
-    def _ledger(self, topic_id: int) -> Ledger:
-        ledger = self._ledgers.get(topic_id)
-        if ledger is None:
-            ledger = Ledger(
+    def _committer(self, topic_id: int) -> Ledger:
+        committer = self._committers.get(topic_id)
+        if committer is None:
+            committer = Ledger(
                 self._objects, self._store_id, topic_id, self._clock, self._disk.random_id
             )
-            ledger = self._ledgers.setdefault(topic_id, ledger)
-        return ledger
+            committer = self._committers.setdefault(topic_id, committer)
+        return committer
 
     def term(self) -> int:
-        """The term of this opening of the store, asked for when it is first needed."""
-        with self._beginning:
+        """The term of this opening of the store, taken at the first use."""
+        with self._term_lock:
             if not self._term:
-                if self._doubted:
+                if self._needs_probe:
                     probe(self._objects)
                 self._confirm()
-                if self._expected and fencing.identity_of(self._objects) is None:
+                if self._must_exist and fencing.identity_of(self._objects) is None:
                     raise Invalid(
                         f"{self._objects.name} holds no lake, but this store has moved records "
-                        "into one: check lake.url, or bring back what was there"
+                        "into one: check lake.url, or restore the objects that were there"
                     )
                 fencing.check_identity(self._objects, self._store_id, self._clock)
-                self._confirm()  # one that was made just now is the store's from here on
+                self._confirm()  # a lake that was created just now is the store's from here on
                 self._term = fencing.open_term(
                     self._objects, self._store_id, self._clock, attempt=self._disk.random_id()
                 )

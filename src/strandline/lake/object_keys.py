@@ -1,13 +1,13 @@
 """Names of objects in the lake. Pure.
 
-    store.json                                        which store this lake belongs to
+    store.json                                        the store that this lake belongs to
     terms/<term, 20 digits>.json                      one for every opening that wrote here
-    names/<xxh3-64 of a name, hex>-<topic id, hex>    finds a topic by its name
+    names/<xxh3-64 of a name, hex>-<topic id, hex>    marker: finds a topic by its name
     topics/<topic id, hex>/manifest/<number, 20 digits>.json
     topics/<topic id, hex>/data/<first seq>-<last seq>-<content>.parquet
 
-Numbers have leading zeros, so that a listing has them in order. A topic's own name is in no key: it
-may hold anything.
+Numbers have leading zeros, so that a listing has them in order. No key contains the name of a
+topic, which may hold any character.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def name_key(name: str, topic_id: int) -> str:
 
 
 def name_start(name: str) -> str:
-    """How the keys of all topics begin that have this name, or one with the same hash."""
+    """Prefix of the keys of all topics with this name, or a name with the same hash."""
     return f"{NAMES}/{xxh3_64_hexdigest(name.encode())}-"
 
 

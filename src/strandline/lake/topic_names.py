@@ -1,7 +1,7 @@
-"""Finds a topic of the lake by its name.
+"""Markers that find a topic of the lake by its name.
 
-A marker is written behind a topic's first manifest and never deleted. So it is also the proof that
-a topic has been here, whatever a listing says: a lake that looks empty is not taken for a new one.
+A marker is written after a topic's first manifest and never deleted. So it also proves that a topic
+was in the lake, whatever a listing shows: a lake that looks empty is not taken for a new one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from strandline.platform.objectstore.protocol import Objects
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What a marker says. It is the same whoever writes it."""
+    """The content of a marker. It is the same for every writer."""
 
     name: str
     topic_id: int
 
 
 def mark(objects: Objects, name: str, topic_id: int) -> None:
-    """Make the topic findable. Marking twice is fine."""
+    """Create the marker of a topic; a no-op if it exists."""
     body = msgspec.json.encode(Marker(name, topic_id))
     with contextlib.suppress(AlreadyThere):
         objects.create(object_keys.name_key(name, topic_id), body)
@@ -39,7 +39,7 @@ def is_marked(objects: Objects, name: str, topic_id: int) -> bool:
 
 
 def topics_named(objects: Objects, name: str) -> list[int]:
-    """Ids of the topics that have or had this name, in the order in which they were made."""
+    """Ids of the topics that have or had this name, in the order of their creation."""
     start = object_keys.name_start(name)
     found = []
     for info in objects.list(object_keys.NAMES, start_after=start):
@@ -52,17 +52,17 @@ def topics_named(objects: Objects, name: str) -> list[int]:
 
 
 def every_topic(objects: Objects) -> Iterator[Marker]:
-    """All topics that are or were here; one request each."""
+    """All topics that are or were in the lake; one request each."""
     return (decode(objects.get(info.key), info.key) for info in objects.list(object_keys.NAMES))
 
 
 def decode(data: bytes, key: str) -> Marker:
-    """What a marker says; Corrupt when it is not as it was written."""
+    """The content of a marker; Corrupt when it is not as it was written."""
     try:
         marker = msgspec.json.decode(data, type=Marker)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"a topic's marker cannot be read ({error})", path=key) from error
-    whole = msgspec.json.encode(marker) == data
-    if not whole or object_keys.name_key(marker.name, marker.topic_id) != key:
+    is_intact = msgspec.json.encode(marker) == data
+    if not is_intact or object_keys.name_key(marker.name, marker.topic_id) != key:
         raise Corrupt("a topic's marker is not the one that belongs here", path=key)
     return marker

@@ -1,8 +1,8 @@
-"""Reads the objects of a lake and tells what is not as it was written.
+"""Reads the objects of a lake and reports what is not as it was written.
 
-Each function goes in steps: how many bytes were read, or what is wrong, so that a caller can keep a
-pace and show progress. Bits flip on the way too: only a second bad answer is believed. A store that
-cannot be reached raises.
+Each function yields steps, the number of bytes read or an error, so that a caller can limit the
+rate and show progress. Bits also flip in transit: only the second bad response counts as damage. An
+object store that is unreachable raises.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from strandline.lake.manifest.manifest_history import History
 from strandline.platform.objectstore.protocol import Objects
 
 Step: TypeAlias = int | Corrupt
-"""So many bytes were read, or something is wrong."""
+"""The number of bytes that were read, or an error."""
 
-_TRIES = 2
+_ATTEMPTS = 2
 
 
 def check_head(objects: Objects, store_id: bytes) -> Iterator[Step]:
-    """Whose lake it is, its terms and its names."""
+    """Check the identity of the lake, its terms and its markers."""
 
     def identity(data: bytes) -> None:
-        told = bytes.fromhex(fencing.decode_identity(data, objects.name).store_id)
-        if told != store_id:
-            raise Corrupt(fencing.of_another_lake(told, store_id), path=object_keys.STORE)
+        owner = bytes.fromhex(fencing.decode_identity(data, objects.name).store_id)
+        if owner != store_id:
+            raise Corrupt(fencing.of_another_lake(owner, store_id), path=object_keys.STORE)
 
     yield from _object(objects, object_keys.STORE, identity)
     numbers = [object_keys.number_of(info.key) or 0 for info in objects.list(object_keys.TERMS)]
@@ -47,7 +47,7 @@ def check_head(objects: Objects, store_id: bytes) -> Iterator[Step]:
 
 
 def check_versions(objects: Objects, store_id: bytes, topic_id: int) -> Iterator[Step]:
-    """Every manifest of a topic that is kept: each for itself, and as a chain."""
+    """Check every retained manifest of a topic, each alone and as a chain."""
     history = History(objects, store_id, topic_id)
     listed = [
         number
@@ -58,27 +58,27 @@ def check_versions(objects: Objects, store_id: bytes, topic_id: int) -> Iterator
     first, last = min(listed, default=0), max(listed, default=0)
     if newest is not None:
         first, last = newest.oldest, newest.number
-    found = False
+    has_error = False
     version: Version | None = None
     for number in range(first, last + 1):
-        before, place = version, history.place(number)
-        version, good = None, list[bytes]()
-        for step in _object(objects, place.path, partial(_header, place, good)):
-            found = found or isinstance(step, Corrupt)
+        previous, key = version, history.place(number)
+        version, bodies = None, list[bytes]()
+        for step in _object(objects, key.path, partial(_header, key, bodies)):
+            has_error = has_error or isinstance(step, Corrupt)
             yield step
         try:
-            version = _follow(before, good, place)
+            version = _follow(previous, bodies, key)
         except Corrupt as damage:
-            found = True
+            has_error = True
             yield damage
-    if error is not None and not found:
+    if error is not None and not has_error:
         yield error
     if newest is not None:
-        yield from _told_by(objects, store_id, newest)
+        yield from _check_implied(objects, store_id, newest)
 
 
-def _told_by(objects: Objects, store_id: bytes, newest: Manifest) -> Iterator[Step]:
-    """What must be there because a manifest is: no listing would tell that it is missing."""
+def _check_implied(objects: Objects, store_id: bytes, newest: Manifest) -> Iterator[Step]:
+    """Check the objects that a manifest implies: no listing would show that one is missing."""
     if newest.term:
         key = object_keys.term_key(newest.term)
         yield from _object(objects, key, partial(_term, key, store_id))
@@ -87,9 +87,9 @@ def _told_by(objects: Objects, store_id: bytes, newest: Manifest) -> Iterator[St
 
 
 def check_file(reader: LakeFileReader, file: LakeFile) -> Iterator[Step]:
-    """All bytes of a data file against the hash that its manifest tells."""
+    """Check all bytes of a data file against the hash in its manifest."""
     problem: Corrupt | None = None
-    for _ in range(_TRIES):
+    for _ in range(_ATTEMPTS):
         hasher = xxh3_128()
         try:
             for part in reader.parts():
@@ -113,7 +113,7 @@ def check_file(reader: LakeFileReader, file: LakeFile) -> Iterator[Step]:
 def newest_of(
     objects: Objects, store_id: bytes, topic_id: int
 ) -> tuple[Manifest | None, Corrupt | None]:
-    """The newest manifest of a topic as a newcomer reads it, or why that cannot be."""
+    """The newest manifest of a topic, read without earlier knowledge, or the error."""
     try:
         return History(objects, store_id, topic_id).newest().manifest, None
     except (UnknownTopic, NotFound) as error:
@@ -131,7 +131,7 @@ def topics_in(objects: Objects) -> list[int]:
 
 def _object(objects: Objects, key: str, decode: Callable[[bytes], None]) -> Iterator[Step]:
     problem = Corrupt("an object is missing", path=key)
-    for _ in range(_TRIES):
+    for _ in range(_ATTEMPTS):
         try:
             data = objects.get(key)
             decode(data)
@@ -155,18 +155,18 @@ def _marker(key: str, data: bytes) -> None:
     topic_names.decode(data, key)
 
 
-def _header(place: manifest_codec.Place, good: list[bytes], data: bytes) -> None:
-    manifest_codec.header_of(data, place)
-    good.append(data)
+def _header(key: manifest_codec.Place, bodies: list[bytes], data: bytes) -> None:
+    manifest_codec.header_of(data, key)
+    bodies.append(data)
 
 
 def _follow(
-    before: Version | None, good: list[bytes], place: manifest_codec.Place
+    previous: Version | None, bodies: list[bytes], key: manifest_codec.Place
 ) -> Version | None:
-    """The version at a place; None behind a damaged one, until a full one follows."""
-    if not good:
+    """The version with this number; None after a damaged one, until a full one follows."""
+    if not bodies:
         return None
-    header = manifest_codec.header_of(good[0], place)
-    if before is None and header.base != place.number:
+    header = manifest_codec.header_of(bodies[0], key)
+    if previous is None and header.base != key.number:
         return None
-    return manifest_codec.follow(before, good[0], place)
+    return manifest_codec.follow(previous, bodies[0], key)

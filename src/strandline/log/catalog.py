@@ -1,4 +1,4 @@
-"""The topics of a store by name and id, and the shards that they live on.
+"""The topics of a store by name and id, and the shards that they belong to.
 
 A topic's shard is a function of its id and the count of shards, so it may change with that count
 between openings; within one opening it is fixed. Lock order: catalog, maintenance, writer.
@@ -25,7 +25,7 @@ from strandline.records import INTERNAL, check_topic_name
 
 
 class Catalog:
-    """Every topic of a store. Safe from many threads once the shards are attached."""
+    """All topics of a store. Safe from many threads once the shards are attached."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Catalog:
         self.lake = lake
         self.tag_indexes = tag_indexes
         self.lake_trash: set[int] = set()
-        """Topics that were deleted and whose lake files still have to go."""
+        """Topics that were deleted and whose lake files are still to be deleted."""
         self._by_name: dict[str, TopicState] = {}
         self._by_id: dict[int, TopicState] = {}
         self._internal: set[int] = set()
@@ -45,20 +45,20 @@ class Catalog:
         self.shards: list[Shard] = []
         self.next_topic_id = 1
         self.waiters: deque[Gate] = deque()
-        """Who waits for the next topic that is made."""
+        """Gates that are released when the next topic is created."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def count(self, *, internal: bool) -> int:
-        """How many topics there are, with or without the store's own."""
+        """The number of topics, with or without the store's own."""
         return len(self._by_id) - (0 if internal else len(self._internal))
 
     def attach(self, shards: list[Shard]) -> None:
         """Give every topic its shard: the store is now open for writing."""
         self.shards = shards
         for state in self._by_id.values():
-            self._adopt(state)
+            self._assign_shard(state)
 
     def states(self) -> list[TopicState]:
         return list(self._by_id.values())
@@ -70,7 +70,7 @@ class Catalog:
         return self._by_name.get(name) if isinstance(name, str) else None
 
     def newer(self, topic_id: int) -> list[TopicState]:
-        """Topics that were made after one, newest first."""
+        """Topics that were created after one, newest first."""
         with self._lock:
             return list(takewhile(lambda state: state.id > topic_id, reversed(self.states())))
 
@@ -87,7 +87,7 @@ class Catalog:
         return self.shards[state.shard]
 
     def create(self, name: str, config: TopicConfig, *, exist_ok: bool) -> TopicState:
-        """Make a topic; an existing one is returned when that is fine with the caller."""
+        """Create a topic; with ``exist_ok`` return an existing one."""
         check_topic_name(name)
         with self._lock:
             state = self._by_name.get(name)
@@ -97,7 +97,9 @@ class Catalog:
                 raise TopicExists(f"topic {name!r} exists: alter it, or delete it first")
             topics_max = self._limits.topics_max
             if self.count(internal=False) >= topics_max and not name.startswith(INTERNAL):
-                raise TooLarge(f"the store has its {topics_max} topics (topics_max): delete some")
+                raise TooLarge(
+                    f"the store has {topics_max} topics, its limit (topics_max): delete some"
+                )
             state = self._new(name, config)
             release_all(self.waiters)
         if config.durability == "fsync":
@@ -127,7 +129,7 @@ class Catalog:
         return True
 
     def add(self, state: TopicState) -> None:
-        """Take in a topic that was made, or found by recovery."""
+        """Add a topic that was created, or found by recovery."""
         state.lake = self.lake
         state.tag_indexes = self.tag_indexes
         state.limits = self._limits
@@ -138,7 +140,7 @@ class Catalog:
         self.next_topic_id = max(self.next_topic_id, state.id + 1)
 
     def hand_over(self, old: TopicState) -> None:
-        """Let an older state of a topic, which handles may hold, become this one's."""
+        """Give an older state of a topic, which handles may hold, the content of this one's."""
         new = self._by_id.get(old.id)
         if new is None:
             old.dropped = True
@@ -146,12 +148,12 @@ class Catalog:
         for slot in TopicState.__slots__:
             if slot not in ("head_seq", "waiters"):
                 setattr(old, slot, getattr(new, slot))
-        old.head_seq = new.head_seq  # last: a reader looks up nothing above it
+        old.head_seq = new.head_seq  # last: a lock-free reader looks up nothing above it
         self.add(old)
         old.wake()
 
     def forget(self, topic_id: int) -> None:
-        """Take a topic out; handles to it find it dropped."""
+        """Remove a topic; handles to it are marked as dropped."""
         state = self._by_id.pop(topic_id, None)
         if state is not None:
             self._by_name.pop(state.name, None)
@@ -166,7 +168,7 @@ class Catalog:
     def _new(self, name: str, config: TopicConfig) -> TopicState:
         topic_id = self.next_topic_id
         state = TopicState(topic_id, name, config, 0)
-        self._adopt(state)
+        self._assign_shard(state)
         writer = self.shard_of(state).writer
         writer.acquire()
         try:
@@ -178,7 +180,7 @@ class Catalog:
             writer.release()
         return state
 
-    def _adopt(self, state: TopicState) -> None:
+    def _assign_shard(self, state: TopicState) -> None:
         state.shard = xxh3_64_intdigest(state.id.to_bytes(8, "little")) % len(self.shards)
         state.home = self.shard_of(state)
         state.guard = state.home.writer.baton

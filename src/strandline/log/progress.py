@@ -1,13 +1,13 @@
-"""How long work tells how far it is."""
+"""The progress callback of long operations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[str, int, int], None]
-"""What is under way, how far it is, and how far it goes."""
+"""The name of the step, how much of it is done, and the total."""
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Tells nobody."""
+    """Report nothing."""
     del what, done, total

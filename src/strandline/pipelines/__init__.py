@@ -1,7 +1,7 @@
 """Batch jobs over a store or a lake, split into tasks that any engine runs. No pyspark here.
 
 engine.py               runs tasks: threads of this process; ``strandline.spark`` has the other
-lake_selection.py       which lake, and which of its topics
+lake_selection.py       selects the lake and its topics
 splits/                 input splits: a consistent position, planned and read by tasks
 compaction/             merges small files; removes rows that no reader can see
 transfer/               imports files into a topic; exports a topic into files
@@ -11,7 +11,7 @@ materialize.py          refreshes materialized queries
 scrub.py                reads all bytes of a lake again and reports damage
 delivery_client.py      delivers staged rows to the process that has the store open
 view_handoff_client.py  delivers computed view state to that process
-schedule/               pipelines that a store declares, run when they are due
+schedule/               runs the pipelines that a store declares, when they are due
 """
 
 from strandline.config.pipeline_config import Declared

@@ -1,11 +1,11 @@
 """Delivers staged rows to a store, and waits until they are in the topic.
 
-A store has one writer. When a process has the store open, its inbox job takes the delivery; when
-none has, we open the store for a moment and take it ourselves. Either way it is appended once, and
-a delivery that was made before is recognised, taken or not.
+A store has one writer. If a process has the store open, its delivery job appends the rows;
+otherwise the client opens the store briefly and appends them itself. Either way they are appended
+once, and a repeated delivery is recognised, whether it was appended or not.
 
-After ``Unavailable`` the delivery is safe: it is appended as soon as somebody opens the store for
-writing, and delivering it again does no harm.
+After ``Unavailable`` the delivery is safe: it is appended when a process opens the store for
+writing, and delivering it again has no effect.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from strandline.platform.objectstore.protocol import Objects
 from strandline.store import Store
 
 PATIENCE_S = 60.0
-_LOOK_S = 0.02
-_RETRY_S = 1.0  # opening a store is work
+_POLL_S = 0.02
+_RETRY_S = 1.0  # longer, because opening a store is expensive
 
 
-def deliver(  # noqa: PLR0913 - what a delivery is, and how long to wait for it
+def deliver(  # noqa: PLR0913 - the fields of a delivery, and how long to wait for it
     store: str,
     topic: str,
     files: Sequence[Staged],
@@ -58,13 +58,13 @@ def deliver(  # noqa: PLR0913 - what a delivery is, and how long to wait for it
     patience_s: float = PATIENCE_S,
     clock: Clock | None = None,
 ) -> None:
-    """Append staged files to a topic as one numbered batch, unless its number was taken before.
+    """Append staged files to a topic as one numbered batch, unless its number was accepted before.
 
-    ``attempt`` is random. Files of an attempt that came too late are removed. With a head the batch
-    is appended behind that record or, when others were there first, not at all: Conflict.
+    ``attempt`` is random. Files of an attempt that came too late are removed. With
+    ``expected_head`` the batch is appended after that record, or Conflict if others were appended.
     """
     clock = clock or SystemClock()
-    made = Delivery(
+    delivery = Delivery(
         store_id=system_file.read(OsDisk(), store).hex(),
         topic=topic,
         create=create,
@@ -76,16 +76,16 @@ def deliver(  # noqa: PLR0913 - what a delivery is, and how long to wait for it
         format=letters.FORMAT_ANYWHERE if expected_head is None else letters.FORMAT,
         expected_head=msgspec.UNSET if expected_head is None else expected_head,
     )
-    letters.check(made)
+    letters.check(delivery)
     folder = open_objects(Layout(store).incoming)
     try:
-        folder.delete([f"{REFUSED}/{made.name()}"])
+        folder.delete([f"{REFUSED}/{delivery.name()}"])
         try:
-            folder.create(f"{PENDING}/{made.name()}", letters.encode(made), writer=attempt)
+            folder.create(f"{PENDING}/{delivery.name()}", letters.encode(delivery), writer=attempt)
         except (AlreadyThere, Unreachable):
-            # An earlier attempt is delivered and not taken yet, or was taken in this very moment.
+            # An earlier attempt is pending, or was appended at the same time.
             discard(store, topic, files, producer=producer, number=number, lake=lake)
-        _await_taken(store, lake, folder, made, patience_s, clock)
+        _await_appended(store, lake, folder, delivery, patience_s, clock)
     finally:
         folder.close()
 
@@ -93,7 +93,7 @@ def deliver(  # noqa: PLR0913 - what a delivery is, and how long to wait for it
 def discard(
     store: str, topic: str, files: Sequence[Staged], *, producer: str, number: int, lake: str = ""
 ) -> None:
-    """Remove staged files, unless they are delivered: then they are the writer's."""
+    """Remove staged files, unless they were delivered: then they belong to the writer."""
     folder = open_objects(Layout(store).incoming)
     key = f"{PENDING}/{letters.name_of(topic, producer, number)}"
     try:
@@ -117,61 +117,68 @@ def await_delivered(
     patience_s: float = PATIENCE_S,
     clock: Clock | None = None,
 ) -> None:
-    """Return when nothing that a producer has delivered to a topic is waiting to be taken."""
+    """Return when no delivery of a producer to a topic is pending."""
     folder = open_objects(Layout(store).incoming)
-    mine = letters.name_of(topic, producer, 0).partition("-")[0]
+    prefix = letters.name_of(topic, producer, 0).partition("-")[0]
     try:
         for key in [info.key for info in folder.list(PENDING)]:
-            if not key.startswith(f"{PENDING}/{mine}-"):
+            if not key.startswith(f"{PENDING}/{prefix}-"):
                 continue
-            with contextlib.suppress(NotFound, Invalid, Corrupt):  # taken, or refused meanwhile
-                made = letters.decode(folder.get(key), key)
-                _await_taken(store, lake, folder, made, patience_s, clock or SystemClock())
+            with contextlib.suppress(NotFound, Invalid, Corrupt):  # just appended or rejected
+                delivery = letters.decode(folder.get(key), key)
+                _await_appended(store, lake, folder, delivery, patience_s, clock or SystemClock())
     finally:
         folder.close()
 
 
 def lake_of(store: str, lake: str = "") -> str:
-    """Where rows for a store are staged."""
+    """The location where rows for a store are staged."""
     return lake or Layout(store).lake
 
 
-def _await_taken(
-    store: str, lake: str, folder: Objects, made: Delivery, patience_s: float, clock: Clock
+def _await_appended(
+    store: str, lake: str, folder: Objects, delivery: Delivery, patience_s: float, clock: Clock
 ) -> None:
     deadline = clock.monotonic() + patience_s
-    why = "no process that has it open takes deliveries"
-    while _is_there(folder, f"{PENDING}/{made.name()}"):
-        pause_s = _LOOK_S
+    reason = "no process that has it open accepts deliveries"
+    while _exists(folder, f"{PENDING}/{delivery.name()}"):
+        pause_s = _POLL_S
         try:
-            _take(store, lake)
+            _append_pending(store, lake)
             continue
         except Locked:
-            pass  # its writer takes it
-        except (OSError, StrandlineError) as error:  # it may be about another delivery
-            why, pause_s = str(error), _RETRY_S
-        if clock.monotonic() > deadline and _is_there(folder, f"{PENDING}/{made.name()}"):
+            pass  # its writer appends it
+        except (OSError, StrandlineError) as error:  # may concern another delivery
+            reason, pause_s = str(error), _RETRY_S
+        if clock.monotonic() > deadline and _exists(folder, f"{PENDING}/{delivery.name()}"):
             raise Unavailable(
-                f"{made.rows} rows for topic {made.topic!r} of {store} are delivered and safe, but "
-                f"not appended yet ({why}): open the store for writing, and they will be"
+                f"{delivery.rows} rows for topic {delivery.topic!r} of {store} are delivered and "
+                f"safe, but not appended yet ({reason}): open the store for writing to append them"
             )
         clock.wait(threading.Event(), pause_s)
-    refused = f"{REFUSED}/{made.name()}"
-    if _is_there(folder, refused):
-        why_not = as_error(letters.decode_refusal(folder.get(refused), refused))
-        if why_not.code == Conflict.code:  # not to be repaired and tried again: forget it
-            folder.delete([refused])
-            files = made.files
-            discard(store, made.topic, files, producer=made.producer, number=made.number, lake=lake)
-        raise why_not
+    rejection_key = f"{REFUSED}/{delivery.name()}"
+    if _exists(folder, rejection_key):
+        rejection = as_error(letters.decode_refusal(folder.get(rejection_key), rejection_key))
+        if rejection.code == Conflict.code:  # a retry cannot succeed: discard it
+            folder.delete([rejection_key])
+            files = delivery.files
+            discard(
+                store,
+                delivery.topic,
+                files,
+                producer=delivery.producer,
+                number=delivery.number,
+                lake=lake,
+            )
+        raise rejection
 
 
-def _take(store: str, lake: str) -> None:
+def _append_pending(store: str, lake: str) -> None:
     with Store(store, settings=Settings(lake=LakeSettings(url=lake)), start_jobs=False) as opened:
         opened.take_deliveries()
 
 
-def _is_there(folder: Objects, key: str) -> bool:
+def _exists(folder: Objects, key: str) -> bool:
     try:
         folder.head(key)
     except NotFound:
@@ -179,14 +186,14 @@ def _is_there(folder: Objects, key: str) -> bool:
     return True
 
 
-def as_error(refused: Refusal) -> StrandlineError:
-    """The error for which the writer refused a delivery."""
-    for kind in vars(errors).values():
-        if isinstance(kind, type) and issubclass(kind, (Invalid, Conflict, NotFound)):
-            if kind.code != refused.error or kind is AlreadyThere:
+def as_error(refusal: Refusal) -> StrandlineError:
+    """The error with which the writer rejected a delivery."""
+    for error_class in vars(errors).values():
+        if isinstance(error_class, type) and issubclass(error_class, (Invalid, Conflict, NotFound)):
+            if error_class.code != refusal.error or error_class is AlreadyThere:
                 continue
-            return kind(refused.reason)
-    if refused.error == Corrupt.code:
-        reason, _, where = refused.reason.partition(" in ")
+            return error_class(refusal.reason)
+    if refusal.error == Corrupt.code:
+        reason, _, where = refusal.reason.partition(" in ")
         return Corrupt(reason, path=where.partition(" at byte ")[0])
-    return Invalid(refused.reason)
+    return Invalid(refusal.reason)

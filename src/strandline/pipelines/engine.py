@@ -1,15 +1,15 @@
-"""What runs the tasks of a pipeline, and which one to take.
+"""Engines that run the tasks of a pipeline, and the choice of one.
 
-A pipeline plans on the driver, has an engine run its tasks, and acts on each result as it comes, so
-that whatever was done when it dies need not be done again. Tasks and results are values that
-pickle, ``work`` is a function of a module, and a task may run twice: it leaves nothing behind that
-counts.
+A pipeline plans on the driver, an engine runs its tasks, and the driver processes each result when
+it arrives, so that finished tasks need not run again after a crash. Tasks and results are values
+that can be pickled, ``work`` is a function of a module, and a task may run twice: whatever it
+leaves behind has no effect.
 
-    embedded   threads of this process; pyarrow, hashing and compression let go of the interpreter
-    spark      tasks of a Spark job (``strandline.spark.engine``): more machines than one
+    embedded   threads of this process; pyarrow, hashing and compression release the interpreter
+    spark      tasks of a Spark job (``strandline.spark.engine``): more than one machine
 
-Spark takes seconds to start and moves no byte faster than this process does. So ``auto`` takes it
-only above a threshold, and when it is there.
+Spark takes seconds to start and is not faster per byte than this process. So ``auto`` chooses it
+only above a threshold, and if it is installed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strandline.platform.process import cores
 from strandline.platform.thread_pool import ThreadPool
 
 SPARK_FROM = 4 * GIB
-"""Stored bytes from which on ``auto`` takes Spark."""
+"""With this many stored bytes or more, ``auto`` chooses Spark."""
 
 Asked = Literal["auto", "embedded", "spark"]
 Task = TypeVar("Task")
@@ -37,24 +37,25 @@ class Engine(Protocol):
 
     name: str
     in_process: bool
-    """Whether tasks run in this process, and so can be handed what does not pickle."""
+    """Whether tasks run in this process: then they may get objects that cannot be pickled."""
 
     def run(
         self, work: Callable[[Task], Result], tasks: Sequence[Task]
     ) -> Iterator[tuple[int, Result]]:
-        """The place of each task and its result, as they finish.
+        """Yield the index and the result of each task when it finishes.
 
-        When a task fails, those that run already are still told of; then its error is raised.
+        When a task fails, the results of running tasks are still returned; then its error is
+        raised.
         """
         ...
 
 
 Chooser = Callable[[int], Engine]
-"""The engine for work on so many stored bytes."""
+"""Returns the engine for work on this many stored bytes."""
 
 
 class Embedded:
-    """Threads of this process, one for each core unless told otherwise."""
+    """Threads of this process; by default one for each core."""
 
     name = "embedded"
     in_process = True
@@ -70,16 +71,16 @@ class Embedded:
         failure: BaseException | None = None
         pool = ThreadPool(self._threads, "strandline-pipeline")
         try:
-            places = {pool.submit(work, task): place for place, task in enumerate(tasks)}
-            for future in as_completed(places):
+            indexes = {pool.submit(work, task): index for index, task in enumerate(tasks)}
+            for future in as_completed(indexes):
                 if future.cancelled():
                     continue
                 error = future.exception()
                 if error is None:
-                    yield places[future], future.result()
+                    yield indexes[future], future.result()
                 elif failure is None:
                     failure = error
-                    _cancel(places)
+                    _cancel(indexes)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
         if failure is not None:
@@ -89,14 +90,14 @@ class Embedded:
 def choose(
     size: int,
     *,
-    asked: Asked = "auto",
+    requested: Asked = "auto",
     threshold: int = SPARK_FROM,
     spark: Callable[[], Engine],
 ) -> Engine:
-    """The engine for work on so many stored bytes. ``spark`` makes that one, or raises."""
-    if asked == "spark":
+    """The engine for work on ``size`` stored bytes. ``spark`` creates a Spark engine, or raises."""
+    if requested == "spark":
         return spark()
-    if asked == "auto" and size >= threshold:
+    if requested == "auto" and size >= threshold:
         try:
             return spark()
         except NotInstalled:
@@ -105,7 +106,7 @@ def choose(
 
 
 def by_size(spark: Callable[[], Engine], *, threshold: int = SPARK_FROM) -> Chooser:
-    """``auto``, for pipelines that are called from Python: this process for what is small."""
+    """A chooser like ``auto``, for pipelines called from Python: this process for small work."""
     return partial(choose, threshold=threshold, spark=spark)
 
 

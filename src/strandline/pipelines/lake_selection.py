@@ -1,7 +1,7 @@
-"""Which lake a pipeline works on, and which of its topics.
+"""Selects the lake that a pipeline works on, and its topics.
 
-A pipeline needs the lake and nothing else, so that it runs where only the object store can be seen:
-named by its url, by the folder of its store, or by an opened store.
+A pipeline needs only the lake, so it also runs where only the object store is reachable. The lake
+is given by its url, by the folder of its store, or by an opened store.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
 from strandline.store import Store
 
-_NAMED_MAX = 5
+_LISTED_MAX = 5
 
 
 class LakePlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a lake is, as a task takes it along to another machine."""
+    """The location of a lake, sent with tasks to other machines."""
 
     url: str
     options: tuple[tuple[str, str], ...] = ()
@@ -39,20 +39,20 @@ class Chosen:
 
     def __init__(self) -> None:
         self.manifests: list[Manifest] = []
-        """The newest of each."""
+        """The newest manifest of each topic."""
         self.damaged: dict[int, tuple[str, str]] = {}
-        """By topic id: the name of a topic whose manifests cannot be read, and why."""
+        """By topic id: the name of a topic whose manifests cannot be read, and the reason."""
 
 
 class OpenLake:
     """A lake that a pipeline works on. Safe from many threads."""
 
     def __init__(
-        self, objects: Objects, options: Mapping[str, str] | None = None, *, ours: bool = False
+        self, objects: Objects, options: Mapping[str, str] | None = None, *, owned: bool = False
     ) -> None:
-        """``ours`` were opened for this pipeline, and are closed with it."""
+        """With ``ours`` the objects were opened for this pipeline, and are closed with it."""
         self.objects = objects
-        self._ours = ours
+        self._is_owner = owned
         self.store_id = external_reader.owner_of(objects)
         self.place = LakePlace(
             url=objects.name,
@@ -61,30 +61,30 @@ class OpenLake:
         )
 
     def manifests(self, topics: Sequence[str] = ()) -> Chosen:
-        """The topics that are meant, by names and patterns; all for none."""
-        found = Chosen()
+        """The topics that names and patterns select; without any, all topics."""
+        selected = Chosen()
         for marker in topic_names.every_topic(self.objects):
-            if topics and not any(_is_meant(marker.name, topic) for topic in topics):
+            if topics and not any(_is_selected(marker.name, topic) for topic in topics):
                 continue
             try:
                 manifest = external_reader.newest_of(self.objects, self.store_id, marker.topic_id)
             except (Corrupt, NotFound, UnknownTopic) as error:
-                found.damaged[marker.topic_id] = (marker.name, str(error))
+                selected.damaged[marker.topic_id] = (marker.name, str(error))
                 continue
             if manifest is not None:
-                found.manifests.append(manifest)
-        there = {manifest.name for manifest in found.manifests}
-        there.update(name for name, _ in found.damaged.values())
+                selected.manifests.append(manifest)
+        names = {manifest.name for manifest in selected.manifests}
+        names.update(name for name, _ in selected.damaged.values())
         for topic in topics:
-            if not is_pattern(topic) and topic not in there:
+            if not is_pattern(topic) and topic not in names:
                 raise UnknownTopic(
                     f"there is no topic {topic!r} in the lake {self.objects.name}{self._known()}"
                 )
-        found.manifests.sort(key=lambda manifest: (manifest.name, manifest.topic_id))
-        return found
+        selected.manifests.sort(key=lambda manifest: (manifest.name, manifest.topic_id))
+        return selected
 
     def has(self, name: str) -> bool:
-        """Whether a topic of this name is here now, readable or damaged."""
+        """Whether a topic of this name exists in the lake, readable or damaged."""
         for topic_id in topic_names.topics_named(self.objects, name):
             try:
                 if external_reader.newest_of(self.objects, self.store_id, topic_id) is not None:
@@ -94,13 +94,13 @@ class OpenLake:
         return False
 
     def close(self) -> None:
-        if self._ours:
+        if self._is_owner:
             self.objects.close()
 
     def _known(self) -> str:
-        some = sorted({marker.name for marker in topic_names.every_topic(self.objects)})
-        listed = ", ".join(map(repr, some[:_NAMED_MAX]))
-        return f": it has {listed}{', …' * (len(some) > _NAMED_MAX)}" if some else ""
+        names = sorted({marker.name for marker in topic_names.every_topic(self.objects)})
+        listed = ", ".join(map(repr, names[:_LISTED_MAX]))
+        return f": it has {listed}{', …' * (len(names) > _LISTED_MAX)}" if names else ""
 
 
 def open_lake(
@@ -109,7 +109,7 @@ def open_lake(
     options: Mapping[str, str] | None = None,
     disk: Disk | None = None,
 ) -> OpenLake:
-    """The lake of an opened store, of a store's folder, at a url, or in an object store."""
+    """Open the lake of an opened store, of a store's folder, at a url, or in an object store."""
     if isinstance(lake, Store):
         return OpenLake(lake.lake_objects)
     if not isinstance(lake, str):
@@ -120,11 +120,11 @@ def open_lake(
         if not disk.is_dir(folder):
             raise Invalid(f"{url} is neither the folder of a store nor of a lake: check the path")
         url = Layout(folder).lake if disk.exists(f"{folder}/SYSTEM") else folder
-    return OpenLake(open_objects(url, options=options, disk=disk), options, ours=True)
+    return OpenLake(open_objects(url, options=options, disk=disk), options, owned=True)
 
 
 def is_lake(url: str, *, disk: Disk | None = None) -> bool:
-    """Whether there is a lake: it is made when the first records are moved there."""
+    """Whether a lake exists: it is created when the first records are moved there."""
     disk = disk or OsDisk()
     if "://" not in url and not disk.is_dir(url):
         return False
@@ -133,21 +133,21 @@ def is_lake(url: str, *, disk: Disk | None = None) -> bool:
 
 
 @contextmanager
-def objects_at(place: LakePlace, given: Objects | None) -> Iterator[Objects]:
-    """What a task works on: as given, or as named when it came from another process."""
-    if given is not None:
-        yield given
-        return
-    objects = open_objects(place.url, options=dict(place.options))
-    try:
+def objects_at(place: LakePlace, objects: Objects | None) -> Iterator[Objects]:
+    """The objects of a task: those given, or opened by location in another process."""
+    if objects is not None:
         yield objects
+        return
+    opened = open_objects(place.url, options=dict(place.options))
+    try:
+        yield opened
     finally:
-        objects.close()
+        opened.close()
 
 
 def is_pattern(topic: str) -> bool:
-    return any(sign in topic for sign in "*?[")
+    return any(wildcard in topic for wildcard in "*?[")
 
 
-def _is_meant(name: str, topic: str) -> bool:
+def _is_selected(name: str, topic: str) -> bool:
     return name == topic or (is_pattern(topic) and fnmatch.fnmatchcase(name, topic))

@@ -1,20 +1,21 @@
-"""Brings remembered queries up to date: what is new since their high-water mark, or all of it.
+"""Refreshes materialized queries: with the records since their high-water mark, or completely.
 
-    1 look: what is stored of the query, where its tables stand (``query/materialized/refresh.py``)
-    2 answer its questions over the news, here or on Spark, from the same plan
-    3 commit: partial states that are put together with those there are, whoever made them
+    1 begin: read the stored result and the positions of its tables
+      (``query/materialized/refresh.py``)
+    2 run its queries over the new records, here or on Spark, with the same plan
+    3 commit: partial states, which are merged with the stored ones, whichever process wrote them
 
-A store that is open for writing in this process is committed to. One that is open read-only, or
-named by its folder, is read beside its writer; the commit is then delivered
-(``delivery_client.py``), to be
-appended by whoever has the store, and by us when nobody has. Either way it goes on from what the
-look has seen or is refused: then somebody else was quicker, and we look again, which as a rule
-finds less to do. So SHOW, followers and any number of pipelines take turns.
+If the store is open for writing in this process, the commit is appended directly. A store that is
+open read-only, or given by its folder, is read beside its writer; the commit is then delivered
+(``delivery_client.py``), and appended by the process that has the store open, or by this one if
+none has. Either way it is appended only if the result is unchanged since step 1. Otherwise another
+process was faster, and the refresh starts again, usually with less to do. So SHOW, followers and
+any number of pipelines can run at the same time.
 
-Killed at any point: nothing was delivered, and the query is as it was; or it was, and will be as it
-is to be. There is nothing between, and nothing to clean up.
+Killed at any point: if the commit was not delivered, the query is unchanged; if it was, the query
+will be refreshed. There is no state between, and nothing to clean up.
 
-A query that cannot be brought up to date (its table is gone) is told of, and the others go on.
+A query that cannot be refreshed (its table is missing) is reported, and the others continue.
 """
 
 from __future__ import annotations
@@ -41,47 +42,47 @@ from strandline.platform.objectstore.cloud import open_objects
 from strandline.query.materialized.result_log import Draft, FramesGone
 from strandline.store import Store
 
-if TYPE_CHECKING:  # DuckDB is loaded when there is something to ask
+if TYPE_CHECKING:  # DuckDB is loaded only when a query runs
     from strandline.query.execute.executor import Answering
     from strandline.query.materialized.materialized_queries import Remembered
     from strandline.query.materialized.refresh import Visit
 
 PRODUCER = "strandline-materialize"
 TRIES_MAX = 20
-"""Others may be quicker so often; then it is told."""
+"""How often other processes may be faster before Conflict is raised."""
 
-_GONE = (FileNotFoundError, Closed)
-_ROWS_AT_ONCE = 256
+_STORE_CLOSED = (FileNotFoundError, Closed)
+_BATCH_ROWS = 256
 
 
 @runtime_checkable
 class Answers(Protocol):
-    """An engine that answers questions elsewhere."""
+    """An engine that runs queries outside this process."""
 
     def answering(self, progress: Progress) -> Answering: ...
 
 
 class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
-    """A remembered query that was looked at."""
+    """The result of refreshing a materialized query."""
 
     alias: str
     engine: str = ""
-    """Empty when there was nothing to do."""
+    """Empty when nothing was new."""
     anew: bool = False
-    """Whether everything was computed, rather than the news."""
+    """Whether everything was computed, not only the new records."""
     behind: int = 0
     """Records that were appended to its tables since the last refresh."""
     bytes_read: int = 0
-    """Of files that had news."""
+    """Bytes of the files that had new records."""
     rows: int = 0
-    """Rows that are stored: of aggregates partial states of groups."""
+    """Stored rows: for aggregates the partial states of groups."""
     tries: int = 1
-    """More than one when somebody else was quicker."""
+    """More than one when other processes were faster."""
     seconds: float = 0.0
 
 
 class FailedRefresh(msgspec.Struct, frozen=True, kw_only=True):
-    """A remembered query that is as it was."""
+    """A materialized query that could not be refreshed, and is unchanged."""
 
     alias: str
     error: str
@@ -90,7 +91,7 @@ class FailedRefresh(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MaterializeSummary(msgspec.Struct, kw_only=True):
-    """What was brought up to date."""
+    """The refreshed queries."""
 
     store: str
     refreshed: list[Refreshed] = []
@@ -115,13 +116,12 @@ def materialize(
     patience_s: float = PATIENCE_S,
     clock: Clock | None = None,
 ) -> MaterializeSummary:
-    """Refresh remembered queries (aliases or patterns; all without any) of a store.
+    """Refresh materialized queries (aliases or patterns; by default all) of a store.
 
-    With ``full`` everything is computed again. ``engine`` is ``Embedded()`` unless told otherwise,
-    or a function that chooses one by the stored bytes that have news. ``lake`` is the lake's url
-    and ``views`` that of saved views, where they are not in the store's folder. After
-    ``Unavailable`` a commit is delivered and safe, and taken by whoever opens the store for
-    writing.
+    With ``full`` everything is computed again. ``engine`` is by default ``Embedded()``, or a
+    function that chooses one by the stored bytes that are new. ``lake`` is the url of the lake and
+    ``views`` that of saved views, if they are not in the store's folder. After ``Unavailable`` a
+    commit is delivered and safe; it is appended when a process opens the store for writing.
     """
     with ExitStack() as stack:
         if isinstance(store, Store):
@@ -145,90 +145,92 @@ class _Run:
         self._clock = clock
 
     def run(self, aliases: Sequence[str], *, full: bool, progress: Progress) -> MaterializeSummary:
-        begun_s = self._clock.monotonic()
+        started_s = self._clock.monotonic()
         summary = MaterializeSummary(store=self._store.path, refreshed=[], failed=[])
-        chosen = self._chosen(aliases)
-        for place, alias in enumerate(chosen):
-            progress("remembered queries", place, len(chosen))
+        chosen = self._select(aliases)
+        for index, alias in enumerate(chosen):
+            progress("materialized queries", index, len(chosen))
             try:
                 summary.refreshed.append(self._refresh(alias, full=full, progress=progress))
             except StrandlineError as error:
                 failed = FailedRefresh(alias=alias, error=error.code, reason=str(error))
                 summary.failed.append(failed)
-        progress("remembered queries", len(chosen), len(chosen))
-        summary.seconds = self._clock.monotonic() - begun_s
+        progress("materialized queries", len(chosen), len(chosen))
+        summary.seconds = self._clock.monotonic() - started_s
         return summary
 
-    def _chosen(self, aliases: Sequence[str]) -> list[str]:
+    def _select(self, aliases: Sequence[str]) -> list[str]:
         remembered = self._store.questions.remembered
-        there = [each.alias for each in remembered.list()]
-        found: list[str] = []
+        existing = [each.alias for each in remembered.list()]
+        selected: list[str] = []
         for alias in aliases or ["*"]:
             if is_pattern(alias):
-                found += fnmatch.filter(there, alias)
+                selected += fnmatch.filter(existing, alias)
             else:
-                found.append(remembered.describe(alias).alias)  # or it says which there are
-        return list(dict.fromkeys(found))
+                selected.append(
+                    remembered.describe(alias).alias
+                )  # NotFound lists the existing ones
+        return list(dict.fromkeys(selected))
 
     def _refresh(self, alias: str, *, full: bool, progress: Progress) -> Refreshed:
-        begun_s = self._clock.monotonic()
+        started_s = self._clock.monotonic()
         behind = self._store.questions.remembered.describe(alias).behind
         lost = False
         for tries in range(1, TRIES_MAX + 1):
             try:
-                done = self._try(alias, behind, full=full or lost, progress=progress)
+                refreshed = self._attempt(alias, behind, full=full or lost, progress=progress)
             except Conflict:
-                self._look_again()
+                self._reopen()
                 continue
             except FramesGone:
-                # A commit came between that has what we want; or there was none, and they are lost.
-                before = self._cursor(alias)
-                self._look_again()
-                lost = self._cursor(alias) == before
+                # Another commit has replaced the frames; if there was none, they are lost.
+                cursor_before = self._cursor(alias)
+                self._reopen()
+                lost = self._cursor(alias) == cursor_before
                 continue
-            except _GONE:
+            except _STORE_CLOSED:
                 if not self._store.readonly or tries == TRIES_MAX:
                     raise
-                self._look_again()
+                self._reopen()
                 continue
-            seconds = self._clock.monotonic() - begun_s
-            return msgspec.structs.replace(done, tries=tries, seconds=seconds)
+            seconds = self._clock.monotonic() - started_s
+            return msgspec.structs.replace(refreshed, tries=tries, seconds=seconds)
         raise Conflict(
-            f"others have refreshed {alias!r} {TRIES_MAX} times while this was at it: it is as new "
-            "as they made it; run it again for the rest"
+            f"other processes have refreshed {alias!r} {TRIES_MAX} times during this run: run it "
+            "again for the records since then"
         )
 
-    def _try(self, alias: str, behind: int, *, full: bool, progress: Progress) -> Refreshed:
-        look = self._store.questions.remembered.begin(alias)
+    def _attempt(self, alias: str, behind: int, *, full: bool, progress: Progress) -> Refreshed:
+        refresh = self._store.questions.remembered.begin(alias)
         if full:
-            look.count_all_as_news()
-        if not look.has_news:
+            refresh.count_all_as_news()
+        if not refresh.has_news:
             return Refreshed(alias=alias, rows=self._rows(alias))
-        size = look.news_bytes
+        size = refresh.news_bytes
         engine = self._engine(size) if callable(self._engine) else self._engine
-        remembered = self._answered_by(engine, progress)
-        answers = remembered.answers(look, progress)
+        queries = self._queries_on(engine, progress)
+        results = queries.answers(refresh, progress)
         if self._store.readonly:
-            self._deliver(look, remembered.draft(look, answers))
+            self._deliver(refresh, queries.draft(refresh, results))
         else:
-            remembered.commit(look, answers)
+            queries.commit(refresh, results)
         return Refreshed(
             alias=alias,
             engine=engine.name,
-            anew=look.is_anew,
+            anew=refresh.is_anew,
             behind=behind,
             bytes_read=size,
             rows=self._rows(alias),
         )
 
-    def _answered_by(self, engine: Engine, progress: Progress) -> Remembered:
-        questions = self._store.questions
+    def _queries_on(self, engine: Engine, progress: Progress) -> Remembered:
+        service = self._store.questions
         if not isinstance(engine, Answers):
-            return questions.remembered
-        return questions.answered_by(engine.answering(progress)).remembered
+            return service.remembered
+        return service.answered_by(engine.answering(progress)).remembered
 
-    def _deliver(self, look: Visit, draft: Draft) -> None:
-        """Have a commit appended by whoever may; Conflict when it was not."""
+    def _deliver(self, refresh: Visit, draft: Draft) -> None:
+        """Deliver a commit to the writer of the store; Conflict when it was rejected."""
         path, attempt, number = self._store.path, OsDisk().random_id().hex(), draft.expected_head
         objects = open_objects(lake_of(path, self._lake))
         try:
@@ -247,12 +249,12 @@ class _Run:
             expected_head=draft.expected_head,
             patience_s=self._patience_s,
         )
-        # Another who went on from the same head may have been taken in our place.
+        # Another commit from the same head may have been appended instead of this one.
         self._store.refresh()
-        if not look.journal.has(draft):
-            raise Conflict(f"somebody else has refreshed {look.definition.alias!r} meanwhile")
+        if not refresh.journal.has(draft):
+            raise Conflict(f"another process has refreshed {refresh.definition.alias!r} first")
 
-    def _look_again(self) -> None:
+    def _reopen(self) -> None:
         if self._store.readonly:
             self._store.refresh()
 
@@ -264,14 +266,14 @@ class _Run:
 
 
 def _batches(draft: Draft) -> list[pa.RecordBatch]:
-    """Records of a commit as they are staged."""
-    found = []
-    for first in range(0, len(draft.records), _ROWS_AT_ONCE):
-        some = draft.records[first : first + _ROWS_AT_ONCE]
+    """The records of a commit, in batches to stage."""
+    batches = []
+    for first in range(0, len(draft.records), _BATCH_ROWS):
+        records = draft.records[first : first + _BATCH_ROWS]
         columns = {
-            "tag": pa.array([tag for tag, _ in some], pa.string()),
-            "meta": pa.array([draft.meta] * len(some), pa.binary()),
-            "data": pa.array([data for _, data in some], pa.binary()),
+            "tag": pa.array([tag for tag, _ in records], pa.string()),
+            "meta": pa.array([draft.meta] * len(records), pa.binary()),
+            "data": pa.array([data for _, data in records], pa.binary()),
         }
-        found.append(pa.RecordBatch.from_pydict(columns))
-    return found
+        batches.append(pa.RecordBatch.from_pydict(columns))
+    return batches

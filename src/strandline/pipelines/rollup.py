@@ -1,16 +1,17 @@
 """Applies the rules of metrics and series: downsampling by tasks, retention by the store's writer.
 
-    1 open the store read-only, and find the windows of each rule that are over and not made
-    2 tasks make them, some hundred at a time, with the view's own code; records are staged
-    3 the store's writer appends them in order, each with how far the rule is then, unless a point
-      of the window has come meanwhile or somebody else has made it
+    1 open the store read-only, and find the windows of each rule that have ended and are not
+      computed yet
+    2 tasks compute them, some hundred at a time, with the view's own code; records are staged
+    3 the store's writer appends them in order, each with the progress of the rule, unless a point
+      of the window has arrived in the meantime or another process has computed it
       (views/metrics/external_rollups.py)
-    4 the writer tends the view: what is left to make, windows that late points have made stale,
-      floors of measurements and series; records that nobody needs leave the log
+    4 the writer maintains the view: remaining windows, windows that late points have made stale,
+      floors of measurements and series; records that are no longer needed leave the log
 
-Rules that make windows of what other rules make come after them. How far a rule is stands in the
-log beside its points, in one record: killed anywhere, a run leaves nothing half done, and the next
-one goes on from there. A window is made once, whoever makes it.
+Rules that use the points of other rules run after them. The progress of a rule is in the log with
+its points, in one record: killed at any point, a run leaves no partial result, and the next one
+continues from there. A window is computed once, by whichever process.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _RECORDS = pa.schema([staged_files.COLUMNS.field("meta"), staged_files.COLUMNS.f
 
 
 class RollTask(msgspec.Struct, frozen=True, kw_only=True):
-    """Windows of a rule, next to each other."""
+    """Consecutive windows of a rule."""
 
     name: str
     into: str
@@ -59,7 +60,7 @@ class RollTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task has made; nothing when the rule is another one by now."""
+    """The result of a task; empty when the rule has changed."""
 
     position: int = 0
     files: tuple[Staged, ...] = ()
@@ -67,34 +68,34 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RolledRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one rule."""
+    """The result of one rule."""
 
     view: str
     source: str
     into: str
     steps: int
-    """Stretches of windows that tasks have made."""
+    """Tasks that computed windows."""
     points: int
-    """In them."""
+    """Points in these windows."""
 
 
 class RollupSummary(msgspec.Struct, kw_only=True):
-    """What a rollup did."""
+    """The result of a rollup."""
 
     store: str
     engine: str = ""
     views: int = 0
     """Views of series and measurements whose rules were applied."""
     rules: list[RolledRule] = []
-    """Rules that had windows to make."""
+    """Rules that had windows to compute."""
     records_before: int = 0
     records_after: int = 0
-    """Records in the topics of these views: what was made comes in, what is too old goes."""
+    """Records in the topics of these views: computed points are added, old records removed."""
     seconds: float = 0.0
 
 
-class _Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where everything is, as tasks take it along."""
+class _Locations(msgspec.Struct, frozen=True, kw_only=True):
+    """Locations that tasks need."""
 
     store: str
     lake: str
@@ -112,11 +113,11 @@ def rollup(
     patience_s: float = PATIENCE_S,
     progress: Show | None = None,
 ) -> RollupSummary:
-    """Apply the rules of views of series and measurements (names or patterns; all without any).
+    """Apply the rules of series and metrics views (names or patterns; by default all).
 
     ``lake`` and ``views_url`` are those of the store's settings. ``engine`` runs the tasks that
-    make windows: ``Embedded()`` unless told otherwise, or a function that chooses one by the bytes
-    of the log.
+    compute windows: by default ``Embedded()``, or a function that chooses one by the bytes of the
+    log.
     """
     return _Rollup(path_of(store), lake, views_url, patience_s, progress).run(
         views, engine or Embedded()
@@ -139,82 +140,88 @@ class _Rollup:
         self._summary.rules = []
 
     def run(self, views: Sequence[str], engine: Engine | Chooser) -> RollupSummary:
-        begun_s = self._clock.monotonic()
+        started_s = self._clock.monotonic()
         summary = self._summary
-        found, size = self._views(views)
+        selected, size = self._views(views)
         chosen = engine(size) if callable(engine) else engine
-        summary.engine, summary.views = chosen.name, len(found)
-        summary.records_before = self._records(found)
-        for kind, name in found:
+        summary.engine, summary.views = chosen.name, len(selected)
+        summary.records_before = self._records(selected)
+        for kind, name in selected:
             if kind == "metrics":
                 for rule in self._rules(name):
-                    self._roll(chosen, name, rule)
+                    self._run_rule(chosen, name, rule)
             self._hand_over(kind, name, None, ())
-        summary.records_after = self._records(found)
-        summary.seconds = self._clock.monotonic() - begun_s
+        summary.records_after = self._records(selected)
+        summary.seconds = self._clock.monotonic() - started_s
         return summary
 
-    def _opened(self) -> Store:
+    def _open_store(self) -> Store:
         return open_readonly(self._store, self._lake, self._views_url)
 
-    def _views(self, wanted: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
-        """Kinds and names of the views that are meant, and the bytes of their records."""
-        with self._opened() as store:
-            found = [
+    def _views(self, patterns: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
+        """Kinds and names of the selected views, and the bytes of their records."""
+        with self._open_store() as store:
+            selected = [
                 (kind, name)
                 for kind, name in store.views.names()
                 if kind in ("series", "metrics")
-                and (not wanted or any(fnmatch.fnmatchcase(name, each) for each in wanted))
+                and (
+                    not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+                )
             ]
-            for each in wanted:
-                if not any(fnmatch.fnmatchcase(name, each) for _, name in found):
-                    raise NotFound(f"no topic {each!r} has a view of series or measurements")
-            topics = [store.existing_topic(name) for _, name in found]
-            return found, sum(topic.statistics().payload_bytes for topic in topics)
+            for pattern in patterns:
+                if not any(fnmatch.fnmatchcase(name, pattern) for _, name in selected):
+                    raise NotFound(f"no topic {pattern!r} has a series or metrics view")
+            topics = [store.existing_topic(name) for _, name in selected]
+            return selected, sum(topic.statistics().payload_bytes for topic in topics)
 
     def _records(self, views: Sequence[tuple[str, str]]) -> int:
-        with self._opened() as store:
+        with self._open_store() as store:
             return sum(store.existing_topic(name).statistics().count for _, name in views)
 
     def _rules(self, name: str) -> list[Downsample]:
-        """Rules of a view, each behind those that make its source."""
-        with self._opened() as store, _host(store, name).reading() as fold:
+        """Rules of a view, each after those that compute its source."""
+        with self._open_store() as store, _host(store, name).reading() as fold:
             rules = [rule for rule in fold.standings.rules() if isinstance(rule, Downsample)]
         ordered: list[Downsample] = []
         while rules:
-            made = {rule.into for rule in rules}
-            ready = [rule for rule in rules if rule.source not in made]
+            computed = {rule.into for rule in rules}
+            ready = [rule for rule in rules if rule.source not in computed]
             ordered += ready
             rules = [rule for rule in rules if rule not in ready]
-            assert ready, "no rule makes what it is made of"
+            assert ready, "rules form no cycle"
         return ordered
 
-    def _roll(self, engine: Engine, name: str, rule: Downsample) -> None:
-        """Make the windows of a rule that are due."""
-        place = _Place(
+    def _run_rule(self, engine: Engine, name: str, rule: Downsample) -> None:
+        """Compute the due windows of a rule."""
+        locations = _Locations(
             store=self._store,
             lake=self._lake,
             views_url=self._views_url,
             attempt=OsDisk().random_id().hex(),
         )
-        with self._opened() as store, objects_at(self._at(), None) as lake:
+        with self._open_store() as store, objects_at(self._lake_location(), None) as lake:
             tasks = list(_due(_host(store, name), name, rule, self._clock.now_us() * 1000))
             if not tasks:
                 return
-            here = (store, lake) if engine.in_process else None
+            in_process = (store, lake) if engine.in_process else None
             results: dict[int, Made] = {}
             try:
-                for number, made in engine.run(partial(make, place, here=here), tasks):
-                    results[number] = made
+                for number, result in engine.run(
+                    partial(make, locations, in_process=in_process), tasks
+                ):
+                    results[number] = result
                     if self._progress is not None:
                         self._progress(f"rollup {rule.into}", len(results), len(tasks))
                 windows, files = _in_order(tasks, results)
-                rolled = Rolled(
+                handoff = Rolled(
                     source=rule.source, into=rule.into, version=tasks[0].version, windows=windows
                 )
             except BaseException:
                 with contextlib.suppress(OSError):
-                    lake.delete([file.key for each in results.values() for file in each.files])
+                    lake.delete(
+                        [file.key for result_of in results.values() for file in result_of.files]
+                    )
                 raise
         self._summary.rules.append(
             RolledRule(
@@ -222,29 +229,29 @@ class _Rollup:
                 source=rule.source,
                 into=rule.into,
                 steps=len(tasks),
-                points=sum(each.points for each in results.values()),
+                points=sum(result_of.points for result_of in results.values()),
             )
         )
-        self._hand_over("metrics", name, rolled, files)
+        self._hand_over("metrics", name, handoff, files)
 
-    def _at(self) -> LakePlace:
+    def _lake_location(self) -> LakePlace:
         return LakePlace(url=lake_of(self._store, self._lake))
 
     def _hand_over(
-        self, kind: str, name: str, rolled: Rolled | None, files: Sequence[Staged]
+        self, kind: str, name: str, rollup: Rolled | None, files: Sequence[Staged]
     ) -> None:
-        made = Handover(
+        handoff = Handover(
             store_id=system_file.read(OsDisk(), self._store).hex(),
             kind=kind,
             name=name,
             attempt=OsDisk().random_id().hex(),
             made_us=self._clock.now_us(),
-            rolled=rolled,
+            rolled=rollup,
             files=tuple(files),
         )
         hand_over(
             self._store,
-            made,
+            handoff,
             lake=self._lake,
             views_url=self._views_url,
             patience_s=self._patience_s,
@@ -252,24 +259,26 @@ class _Rollup:
         )
 
 
-def make(place: _Place, task: RollTask, *, here: tuple[Store, Objects] | None = None) -> Made:
-    """The work of a task: the points of its windows, as records."""
-    if here is not None:
-        return _make(place, task, *here)
-    at = LakePlace(url=lake_of(place.store, place.lake))
-    opened = open_readonly(place.store, place.lake, place.views_url)
-    with opened as store, objects_at(at, None) as lake:
-        return _make(place, task, store, lake)
+def make(
+    locations: _Locations, task: RollTask, *, in_process: tuple[Store, Objects] | None = None
+) -> Made:
+    """Run a task: stage the points of its windows as records."""
+    if in_process is not None:
+        return _stage_windows(locations, task, *in_process)
+    location = LakePlace(url=lake_of(locations.store, locations.lake))
+    opened = open_readonly(locations.store, locations.lake, locations.views_url)
+    with opened as store, objects_at(location, None) as lake:
+        return _stage_windows(locations, task, store, lake)
 
 
-def _make(place: _Place, task: RollTask, store: Store, lake: Objects) -> Made:
+def _stage_windows(locations: _Locations, task: RollTask, store: Store, lake: Objects) -> Made:
     host = _host(store, task.name)
     with host.reading() as fold:
-        standing = fold.standings.find("downsample", task.into)
-        if standing is None or standing.seq != task.version:
+        current = fold.standings.find("downsample", task.into)
+        if current is None or current.seq != task.version:
             return Made()
-        rule = standing.rule
-        assert isinstance(rule, Downsample), "it makes something"
+        rule = current.rule
+        assert isinstance(rule, Downsample), "only a downsample rule has windows"
         source = fold.catalogue.find(rule.source)
         tables = (
             []
@@ -282,25 +291,25 @@ def _make(place: _Place, task: RollTask, store: Store, lake: Objects) -> Made:
     batch = pa.record_batch(
         [pa.array(draft.metas, pa.binary()), pa.array(draft.data, pa.binary())], schema=_RECORDS
     )
-    name = f"{place.attempt}-{OsDisk().random_id().hex()}"
+    name = f"{locations.attempt}-{OsDisk().random_id().hex()}"
     files = staged_files.stage(lake, lambda part: staged_key(name, part), [batch])
     return Made(position=position, files=files, points=sum(table.points for table in tables))
 
 
 def _due(host: Host[MetricsFold], name: str, rule: Downsample, now_ns: int) -> Iterator[RollTask]:
-    """The windows of a rule that are over and not made, in order."""
+    """The windows of a rule that have ended and are not computed, in order."""
     complete = rule_runner.complete_at(rule, now_ns)
     with host.reading() as fold:
-        standing = fold.standings.find("downsample", rule.into)
+        progress = fold.standings.find("downsample", rule.into)
         source = fold.catalogue.find(rule.source)
-        if standing is None or standing.rule != rule or source is None:
+        if progress is None or progress.rule != rule or source is None:
             return
-        after = standing.until
+        after = progress.until
         while (due := rule_runner.next_due(fold, rule, source, after, complete)) is not None:
             yield RollTask(
                 name=name,
                 into=rule.into,
-                version=standing.seq,
+                version=progress.seq,
                 after=after,
                 first=due[0],
                 until=due[1],
@@ -314,15 +323,15 @@ def _in_order(
     windows: list[Windows] = []
     files: list[Staged] = []
     for number, task in enumerate(tasks):
-        made = results[number]
-        files += made.files
+        result = results[number]
+        files += result.files
         windows.append(
             Windows(
                 after=task.after,
                 first=task.first,
                 until=task.until,
-                position=made.position,
-                files=len(made.files),
+                position=result.position,
+                files=len(result.files),
             )
         )
     return tuple(windows), files

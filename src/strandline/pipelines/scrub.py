@@ -1,13 +1,13 @@
-"""Reads every byte of a lake again, many files at once, and tells what is not as it was written.
+"""Reads every byte of a lake again, many files in parallel, and reports damage.
 
-    driver   whose lake it is, terms, names, and every kept manifest of the chosen topics; when the
-             folder of the store is here, its checkpoints, log and segments too
+    driver   the identity of the lake, terms, names, and every kept manifest of the selected
+             topics; with the folder of the store also its checkpoints, log and segments
              (``log/repair/verify.py``)
-    tasks    all bytes of every live file against the hash that its manifest tells
+    tasks    all bytes of every live file, compared with the hash in its manifest
 
-Nothing is changed and nothing is mended: that is the work of the store's own scrub job. A store may
-be open meanwhile. What looks wrong is looked at twice, and a file that has left the lake since is
-nobody's any more. Reading changes nothing, so a run that was killed is simply begun again.
+Nothing is changed or repaired: that is the work of the store's own scrub job. The store may be open
+at the same time. Damage is checked a second time, and files that have left the lake since are not
+reported. Reading changes nothing, so a run that was killed is started again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TASK_BYTES = 256 * MIB
 
 
 class FilesToCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """Some files of a topic. A task."""
+    """A task: some files of a topic."""
 
     topic: str
     topic_id: int
@@ -52,7 +52,7 @@ class FilesToCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a task that is not as its manifest says."""
+    """A file of a task that differs from its manifest."""
 
     file: LakeFile
     path: str
@@ -60,11 +60,11 @@ class BadFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScrubFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A place that is not as it was written."""
+    """A damaged place."""
 
     path: str
     kind: str
-    """lake, or what ``strandline verify`` calls it: system, closed, checkpoint, wal, segment."""
+    """lake, or a kind of ``strandline verify``: system, closed, checkpoint, wal, segment."""
     reason: str
     offset: int = 0
     topic: str | None = None
@@ -73,18 +73,18 @@ class ScrubFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScrubSummary(msgspec.Struct, kw_only=True):
-    """What was read and found. Nothing was changed."""
+    """What was read and found."""
 
     lake: str
     engine: str = ""
     dry_run: bool = False
-    """Whether only the work was planned: then files and bytes are what would be read."""
+    """Whether the work was only planned: then files and bytes are those that would be read."""
     topics: int = 0
     files: int = 0
     """Live files of the lake."""
     bytes_read: int = 0
     local_files: int = 0
-    """Checkpoints, log files and segments, where the store's folder was given."""
+    """Checkpoints, log files and segments, if the store's folder was given."""
     seconds: float = 0.0
     findings: list[ScrubFinding] = []
 
@@ -105,40 +105,40 @@ def scrub(
     clock: Clock | None = None,
     disk: Disk | None = None,
 ) -> ScrubSummary:
-    """Check topics (names or patterns; all without any) of the lake of a store, or at a url.
+    """Check topics (names or patterns; by default all) of the lake of a store, or at a url.
 
-    ``store`` is the folder of the store, whose own files are then checked too.
+    ``store`` is the folder of the store, if its own files are to be checked too.
     """
     clock, disk = clock or SystemClock(), disk or OsDisk()
-    begun_s = clock.monotonic()
+    started_s = clock.monotonic()
     with closing(open_lake(lake, options=options, disk=disk)) as opened:
         summary = ScrubSummary(lake=opened.objects.name, dry_run=dry_run)
         summary.findings = []
-        found = opened.manifests(topics)
-        manifests = found.manifests
+        selected = opened.manifests(topics)
+        manifests = selected.manifests
         tasks = list(_tasks(manifests))
         summary.topics = len(manifests)
         summary.files = sum(len(task.files) for task in tasks)
         total = sum(task.size for task in tasks)
-        made: Engine | Chooser = engine or Embedded()
-        chosen = made(total) if callable(made) else made
+        engine_or_chooser: Engine | Chooser = engine or Embedded()
+        chosen = engine_or_chooser(total) if callable(engine_or_chooser) else engine_or_chooser
         summary.engine = chosen.name
         if dry_run:
             summary.bytes_read = total
         else:
             if store:
                 _check_local(disk, store, summary, progress)
-            _check_manifests(opened, found, summary)
+            _check_manifests(opened, selected, summary)
             _check_files(opened, chosen, tasks, summary, progress)
-    summary.seconds = clock.monotonic() - begun_s
+    summary.seconds = clock.monotonic() - started_s
     return summary
 
 
 def check_files(
     place: LakePlace, task: FilesToCheck, *, objects: Objects | None = None
 ) -> list[BadFile]:
-    """The work of a task: the files that are bad."""
-    bad = []
+    """Run a task; returns the damaged files."""
+    damaged = []
     with objects_at(place, objects) as lake:
         for file in task.files:
             key = object_keys.data_key(task.topic_id, file.name())
@@ -146,12 +146,12 @@ def check_files(
             reader = LakeFileReader(fetch, file, task.topic_id, f"{lake.name}/{key}")
             for step in verify.check_file(reader, file):
                 if isinstance(step, Corrupt):
-                    bad.append(BadFile(file=file, path=reader.label, reason=step.reason))
+                    damaged.append(BadFile(file=file, path=reader.label, reason=step.reason))
             if is_table(task.topic_id):
                 for step in check_indexes_of(lake, task.topic_id, file):
                     if isinstance(step, Corrupt):
-                        bad.append(BadFile(file=file, path=step.path, reason=step.reason))
-    return bad
+                        damaged.append(BadFile(file=file, path=step.path, reason=step.reason))
+    return damaged
 
 
 def _fetch(objects: Objects, key: str, start: int, length: int) -> bytes:
@@ -185,7 +185,7 @@ def _check_local(disk: Disk, store: str, summary: ScrubSummary, progress: Progre
     report = verify_store(disk, store, Settings(), progress or silent, lake=False)
     summary.local_files = report.files
     summary.bytes_read += report.bytes_read
-    summary.findings += [_of_problem(problem) for problem in report.problems]
+    summary.findings += [_finding_of(problem) for problem in report.problems]
 
 
 def _check_manifests(lake: OpenLake, chosen: Chosen, summary: ScrubSummary) -> None:
@@ -215,33 +215,33 @@ def _check_files(
 ) -> None:
     work = partial(check_files, lake.place, objects=lake.objects if engine.in_process else None)
     done, total = 0, sum(task.size for task in tasks)
-    for place, bad in engine.run(work, tasks):
-        task = tasks[place]
-        summary.findings += _still_bad(lake, task, bad)
+    for index, damaged in engine.run(work, tasks):
+        task = tasks[index]
+        summary.findings += _still_in_use(lake, task, damaged)
         summary.bytes_read += task.size
         done += task.size
         if progress is not None:
             progress("scrub", done, total)
 
 
-def _still_bad(
-    lake: OpenLake, task: FilesToCheck, bad: Sequence[BadFile]
+def _still_in_use(
+    lake: OpenLake, task: FilesToCheck, damaged: Sequence[BadFile]
 ) -> Iterator[ScrubFinding]:
-    """Those that are still in use: what has left since may be gone."""
-    if not bad:
+    """The damaged files that are still in use; the others may have been deleted."""
+    if not damaged:
         return
     newest = History(lake.objects, lake.store_id, task.topic_id).newest().manifest
-    for each in bad:
-        if newest.named(each.file.name()) is not None:
+    for file_damage in damaged:
+        if newest.named(file_damage.file.name()) is not None:
             yield ScrubFinding(
-                path=each.path,
+                path=file_damage.path,
                 kind="lake",
-                reason=each.reason,
+                reason=file_damage.reason,
                 topic=task.topic,
-                first_seq=each.file.first_seq,
-                last_seq=each.file.last_seq,
+                first_seq=file_damage.file.first_seq,
+                last_seq=file_damage.file.last_seq,
             )
 
 
-def _of_problem(problem: Problem) -> ScrubFinding:
+def _finding_of(problem: Problem) -> ScrubFinding:
     return msgspec.convert(problem, ScrubFinding, from_attributes=True)

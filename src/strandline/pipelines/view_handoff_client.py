@@ -1,10 +1,10 @@
-"""Hands a view's state to a store, and waits until it is taken.
+"""Delivers computed view state to a store, and waits until it is installed.
 
-When a process has the store open for writing, its ``adopt`` job takes it within a second or so, and
-goes on with the view where it is. When none has, we open the store for a moment and take it
-ourselves, as with deliveries (``delivery_client.py``).
+If a process has the store open for writing, its ``adopt`` job installs the state within about a
+second, and the view continues from there. Otherwise the client opens the store briefly and installs
+it itself, as with deliveries (``delivery_client.py``).
 
-After ``Unavailable`` the state is safe: it is taken when somebody opens the store for writing.
+After ``Unavailable`` the state is safe: it is installed when a process opens the store for writing.
 """
 
 from __future__ import annotations
@@ -24,63 +24,63 @@ from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
 from strandline.store import Store
 
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _RETRY_S = 1.0
 
 
 def hand_over(
     store: str,
-    made: Handover,
+    handoff: Handover,
     *,
     lake: str = "",
     views_url: str = "",
     patience_s: float,
     clock: Clock,
 ) -> None:
-    """Put a state in the place of a view's own; returns when the store has it for good."""
+    """Replace the state of a view; returns when the store has installed it durably."""
     folder = open_objects(Layout(store).incoming)
     try:
-        folder.create(made.key(), handovers.encode(made), writer=made.attempt)
-        _await_taken(store, lake, views_url, folder, made, patience_s, clock)
+        folder.create(handoff.key(), handovers.encode(handoff), writer=handoff.attempt)
+        _await_installed(store, lake, views_url, folder, handoff, patience_s, clock)
         with contextlib.suppress(NotFound):
-            data = folder.get(made.refused_key())
-            folder.delete([made.refused_key()])
-            raise as_error(letters.decode_refusal(data, made.refused_key()))
+            data = folder.get(handoff.refused_key())
+            folder.delete([handoff.refused_key()])
+            raise as_error(letters.decode_refusal(data, handoff.refused_key()))
     finally:
         folder.close()
 
 
-def _await_taken(
+def _await_installed(
     store: str,
     lake: str,
     views_url: str,
     folder: Objects,
-    made: Handover,
+    handoff: Handover,
     patience_s: float,
     clock: Clock,
 ) -> None:
     deadline_s = clock.monotonic() + patience_s
-    why = "no process that has it open takes it"
-    while _is_there(folder, made.key()):
-        pause_s = _LOOK_S
+    reason = "no process that has it open installs it"
+    while _exists(folder, handoff.key()):
+        pause_s = _POLL_S
         try:
             settings = Settings(lake=LakeSettings(url=lake), views=ViewSettings(url=views_url))
             with Store(store, settings=settings, start_jobs=False) as opened:
                 opened.take_deliveries()
             continue
         except Locked:
-            pass  # its writer takes it
-        except (OSError, StrandlineError) as error:  # it may be about something else
-            why, pause_s = str(error), _RETRY_S
-        if clock.monotonic() > deadline_s and _is_there(folder, made.key()):
+            pass  # its writer installs it
+        except (OSError, StrandlineError) as error:  # may concern another delivery
+            reason, pause_s = str(error), _RETRY_S
+        if clock.monotonic() > deadline_s and _exists(folder, handoff.key()):
             raise Unavailable(
-                f"the {made.kind} view of {made.name!r} is rebuilt and safe, but {store} has not "
-                f"taken it yet ({why}): open the store for writing, and it will"
+                f"the {handoff.kind} view of {handoff.name!r} is rebuilt and safe, but {store} has "
+                f"not installed it yet ({reason}): open the store for writing to install it"
             )
         clock.wait(threading.Event(), pause_s)
 
 
-def _is_there(folder: Objects, key: str) -> bool:
+def _exists(folder: Objects, key: str) -> bool:
     try:
         folder.head(key)
     except NotFound:

@@ -1,8 +1,8 @@
-"""Background work with one life cycle: start, ``run_once`` again and again, drain, stop.
+"""Background jobs with one life cycle: start, repeated ``run_once``, drain, stop.
 
-A job that fails for a reason that may pass (``PASSING``: the disk, one of our own errors, no
-memory, a codec) runs again after a pause that grows, and its health has the error until a run
-succeeds. Two failures are final, and the store is red from then on: a failed sync, and any other
+A job that fails with an error that may be transient (``PASSING``: the disk, one of our own errors,
+no memory, a codec) runs again after a growing pause, and its health reports the error until a run
+succeeds. Two failures are final and make the health of the store red: a failed sync, and any other
 error, which is a bug.
 """
 
@@ -26,14 +26,14 @@ else:
     from backports import zstd
 
 PASSING = (OSError, StrandlineError, MemoryError, zstd.ZstdError, pa.ArrowException)
-"""Errors after which the same work may succeed, unless it is ``Poisoned``."""
+"""Errors after which a repeated run may succeed, unless the error is ``Poisoned``."""
 
 _BACK_OFF_S_FIRST = 0.05
 _BACK_OFF_S_MAX = 30.0
 
 
 class JobHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How one job is doing."""
+    """The state of one job."""
 
     name: str
     alive: bool
@@ -43,7 +43,7 @@ class JobHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job:
-    """One piece of background work on a thread of its own. ``start`` and ``stop`` once each."""
+    """One background job on its own thread. ``start`` and ``stop`` are called once each."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Job:
         self.name = name
         self.kick = kick or threading.Event()
         self.is_steady = False
-        """Whether the interval is counted from the beginning of a run, and not from its end."""
+        """Whether the interval is counted from the start of a run instead of from its end."""
         self._run_once = run_once
         self._clock = clock
         self._interval_s = interval_s
@@ -66,7 +66,7 @@ class Job:
         self._stopping = False
         self._runs = 0
         self._failures = 0
-        self._took_s = 0.0
+        self._last_run_s = 0.0
         self._last_error = ""
         self._dead = False
         self._thread = threading.Thread(target=self._loop, name=f"strandline-{name}", daemon=True)
@@ -75,7 +75,7 @@ class Job:
         start(self._thread)
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Let the run under way finish, then end the thread."""
+        """Let the current run finish, then end the thread."""
         self._stopping = True
         self.kick.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
@@ -91,17 +91,17 @@ class Job:
         )
 
     def pause_s(self) -> float:
-        """Seconds until the next run, unless it is kicked; more after failures."""
+        """Seconds until the next run, unless it is kicked; longer after failures."""
         if self._failures:
             return min(_BACK_OFF_S_MAX, math.ldexp(_BACK_OFF_S_FIRST, min(self._failures, 16)))
-        return max(0.0, self._interval_s - self._took_s)
+        return max(0.0, self._interval_s - self._last_run_s)
 
     def turn(self) -> bool:
-        """Run once in the caller's thread, of a job that was not started; False when it is dead."""
-        return self._survives(self._run)
+        """Run a job without a thread once, in the caller's; returns whether it may run again."""
+        return self._run_step(self._run)
 
     def _loop(self) -> None:
-        while not self._stopping and self._survives(self._wait_and_run):
+        while not self._stopping and self._run_step(self._wait_and_run):
             pass
 
     def _wait_and_run(self) -> None:
@@ -111,27 +111,27 @@ class Job:
 
     def _run(self) -> None:
         self.kick.clear()
-        began_s = self._clock.monotonic()
+        started_s = self._clock.monotonic()
         self._run_once()
-        self._took_s = self._clock.monotonic() - began_s if self.is_steady else 0.0
+        self._last_run_s = self._clock.monotonic() - started_s if self.is_steady else 0.0
         self._runs += 1
         self._failures = 0
         self._last_error = ""
 
-    def _survives(self, step: Callable[[], None]) -> bool:
-        """Take a step; whether there may be another."""
+    def _run_step(self, step: Callable[[], None]) -> bool:
+        """Run the step; returns whether the job may run again."""
         try:
             step()
         except Poisoned as error:
-            return self._die(str(error))
+            return self._mark_dead(str(error))
         except PASSING as error:
             self._failures += 1
             self._last_error = str(error) or type(error).__name__
         except BaseException as error:  # noqa: BLE001 - a bug must turn health red, whatever it is
-            return self._die(repr(error))
+            return self._mark_dead(repr(error))
         return True
 
-    def _die(self, reason: str) -> bool:
+    def _mark_dead(self, reason: str) -> bool:
         self._dead = True
         self._last_error = reason
         self._on_death(f"the {self.name} job died ({reason})")

@@ -1,7 +1,7 @@
-"""Time comes in here: wall time for stamps, monotonic time for waiting.
+"""The clock: wall time for timestamps, monotonic time for waiting.
 
-Wall time may jump; the log never lets a stamp go backwards (see ``log/wal/writer.py``). Durations
-are always measured on the monotonic clock. ``strandline.testing.SimClock`` is moved by hand.
+Wall time may jump; the log never lets a timestamp decrease (see ``log/wal/writer.py``). Durations
+are always measured with the monotonic clock. ``strandline.testing.SimClock`` is moved by hand.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the store asks of time. Safe from many threads."""
+    """Wall time, monotonic time and waiting. Safe from many threads."""
 
     def now_us(self) -> int:
         """Wall time in microseconds since 1970 UTC. May jump in both directions."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only ever grow; meaningless across restarts."""
+        """Seconds that never decrease; not comparable across restarts."""
         ...
 
     def wait(self, event: threading.Event, seconds: float | None) -> bool:
-        """Wait for the event at most so long; True when it was set."""
+        """Wait for the event for at most this many seconds; True when it was set."""
         ...
 
 
@@ -41,5 +41,5 @@ class SystemClock:
 
 
 def yield_to_other_threads(seconds: float = 0.0) -> None:
-    """Let another thread have the interpreter, as a spinning lock must."""
+    """Let another thread run the interpreter, as a spin lock must."""
     time.sleep(seconds)

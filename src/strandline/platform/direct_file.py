@@ -1,14 +1,14 @@
-"""Files that are read and written past the page cache, and memory at the start of a page.
+"""Reads and writes files without the page cache, and allocates page-aligned memory.
 
-A cache on the local disk whose files are in the page cache as well takes its bytes twice: in a
-container they count against its memory. With ``O_DIRECT`` the device moves whole blocks between the
-disk and memory at the start of a page, so a read takes the blocks around the wanted bytes, and a
-write keeps what its first and its last block hold besides. A file that a write lengthens ends with
-a whole block, filled with zeros.
+A local disk cache whose files are also in the page cache occupies memory for the same bytes: in a
+container the page cache counts against the memory limit. With ``O_DIRECT`` the device transfers
+whole blocks between the disk and page-aligned memory. So a read covers the blocks around the
+requested bytes, and a write preserves the other bytes of its first and its last block. A file that
+a write extends ends with a whole block, filled with zeros.
 
-A file system without ``O_DIRECT`` refuses it when the file is opened or at the first read or write.
-Then the page cache is used, and told after each call to drop what the call brought. Pages that are
-not on disk cannot be dropped, so a write waits for the disk there.
+A file system without ``O_DIRECT`` rejects it at open or at the first read or write. Then the page
+cache is used, and each call advises the kernel to drop the pages that the call loaded. Pages that
+are not on disk cannot be dropped, so in this mode a write waits for the disk.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ DIRECT_BLOCK = 4096
 """Offsets, sizes and addresses are multiples of this: no disk in use has larger blocks."""
 
 _READ_SIZE = 64 * 1024
-"""Memory of each thread that reads; a larger read has memory of its own."""
+"""Buffer of each reading thread; a larger read allocates its own."""
 _WRITE_SIZE = 1024 * 1024
 _REFUSALS = (errno.EINVAL, errno.ENOTSUP)
 
 
 def aligned_memory(size: int) -> memoryview:
-    """Memory to read files into, at the start of a page.
+    """Page-aligned memory to read files into.
 
     A copy out of the page cache into a large ``bytearray`` (16 bytes after the start of a page)
     runs at a fifth of the speed on some processors: docs/decisions/0018-aligned-memory.md.
     """
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # the kernel gives huge pages to private memory
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # the kernel uses huge pages for private memory
     memory = mmap.mmap(-1, max(1, size), flags=flags)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without them: slower, nothing else
+        with contextlib.suppress(OSError):  # a kernel without huge pages is only slower
             memory.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(memory)[:size]
 
@@ -61,7 +61,7 @@ class OsDirectFile:
     def __init__(self, path: str, *, writable: bool = False, direct: bool = True) -> None:
         self.path = path
         self.is_direct = direct
-        """Whether the page cache is not used at all."""
+        """Whether the page cache is bypassed."""
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         try:
             self._fd = os.open(path, flags | (os.O_DIRECT if direct else 0))
@@ -75,12 +75,12 @@ class OsDirectFile:
 
     def pread(self, size: int, offset: int) -> bytes:
         if size <= 0 or offset < 0:
-            return os.pread(self._fd, size, offset)  # no bytes, or the right error
+            return os.pread(self._fd, size, offset)  # returns no bytes, or raises the right error
         before = offset % DIRECT_BLOCK
         span = -(-(before + size) // DIRECT_BLOCK) * DIRECT_BLOCK
         memory = _own.block if span <= _READ_SIZE else aligned_memory(span)
-        got = self._fill(memory[:span], offset - before)
-        return memory[before : min(before + size, got)].tobytes()
+        count = self._fill(memory[:span], offset - before)
+        return memory[before : min(before + size, count)].tobytes()
 
     def pread_into(self, target: memoryview, offset: int) -> int:
         data = self.pread(len(target), offset)
@@ -88,7 +88,7 @@ class OsDirectFile:
         return len(data)
 
     def write(self, offset: int, buffers: Sequence[_Buffer]) -> None:
-        """Store the buffers one after another, all of them, or raise OSError."""
+        """Write all buffers, one after another, or raise OSError."""
         if self.is_direct:
             try:
                 return self._write_blocks(offset, buffers)
@@ -112,20 +112,20 @@ class OsDirectFile:
         self.close()
 
     def _fill(self, memory: memoryview, offset: int) -> int:
-        """Read whole blocks; returns how many bytes there were."""
+        """Read whole blocks; returns the number of bytes read."""
         try:
-            got = os.preadv(self._fd, [memory], offset)
+            count = os.preadv(self._fd, [memory], offset)
         except OSError as error:
             self._use_page_cache(error)
-            got = os.preadv(self._fd, [memory], offset)
-        while 0 < got < len(memory) and got % DIRECT_BLOCK == 0:  # not yet the end of the file
-            step = os.preadv(self._fd, [memory[got:]], offset + got)
+            count = os.preadv(self._fd, [memory], offset)
+        while 0 < count < len(memory) and count % DIRECT_BLOCK == 0:  # not yet the end of the file
+            step = os.preadv(self._fd, [memory[count:]], offset + count)
             if not step:
                 break
-            got += step
+            count += step
         if not self.is_direct:
             os.posix_fadvise(self._fd, offset, len(memory), os.POSIX_FADV_DONTNEED)
-        return got
+        return count
 
     def _write_blocks(self, offset: int, buffers: Sequence[_Buffer]) -> None:
         memory = aligned_memory(_WRITE_SIZE)
@@ -153,11 +153,11 @@ class OsDirectFile:
         while rest:
             step = os.pwrite(self._fd, rest, offset)
             if step == 0:
-                raise OSError(errno.EIO, "the disk took no bytes", self.path)
+                raise OSError(errno.EIO, "the disk wrote no bytes", self.path)
             rest, offset = rest[step:], offset + step
 
     def _use_page_cache(self, error: OSError) -> None:
-        """Go on without ``O_DIRECT`` when that was the reason for the error; else raise it."""
+        """Continue without ``O_DIRECT`` if the error is its rejection; otherwise raise it."""
         if not self.is_direct or error.errno not in _REFUSALS:
             raise error
         flags = fcntl.fcntl(self._fd, fcntl.F_GETFL)
@@ -170,7 +170,7 @@ class OsDirectFile:
 
 
 def write_direct(path: str, offset: int, buffers: Sequence[_Buffer]) -> None:
-    """Store into a file that exists."""
+    """Write into an existing file."""
     file = OsDirectFile(path, writable=True)
     try:
         file.write(offset, buffers)

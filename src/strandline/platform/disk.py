@@ -1,19 +1,19 @@
-"""Files come in here. Everything the store ever does to a file system is one of these calls.
+"""The file system: every file operation of the store is one of these calls.
 
-Rules that the rest of the code leans on:
+Rules that the rest of the code relies on:
 
-- ``prepare`` makes a file of zeros whose blocks are allocated and synced, name included. A write
-  inside it can therefore not run out of space. ``reserve`` is its hasty sister for a writer that
-  cannot wait: also zeros, also allocated, but a sync inside it must update the file's extents.
+- ``prepare`` creates a file of zeros whose blocks are allocated and synced, its name included. A
+  write inside it can therefore not run out of space. ``reserve`` is the faster variant for a writer
+  that cannot wait: also zeros, also allocated, but a sync inside it must update the file's extents.
 - A ``LogFile`` is written through a shared mapping (``mapping[a:b] = data``: no system call, and a
-  killed process loses nothing that was stored) or with ``write`` for large pieces; both land in
-  the page cache. ``sync`` makes everything written before it durable. It runs on the descriptor
-  that has been open since before the writes, because Linux reports a lost page once, per open
-  file. One failed ``sync`` says that nobody knows what is on disk: never sync that file again.
+  killed process loses nothing that was stored) or with ``write`` for large data; both write to the
+  page cache. ``sync`` makes everything written before it durable. It runs on the descriptor that
+  has been open since before the writes, because Linux reports a lost page once per open file. After
+  one failed ``sync`` the content on disk is unknown: never sync that file again.
 - ``durable_replace`` and ``DurableFile.commit`` are the only ways to make a file appear with
-  content: write aside, sync the file, rename, sync the directory. ``commit_new`` links instead of
-  renaming, so that of many writers of one name exactly one succeeds.
-- Reading is ``pread`` into fresh bytes, never a mapping: a truncated file must raise, not kill.
+  content: write a temporary file, sync it, rename it, sync the directory. ``commit_new`` links
+  instead of renaming, so that of many writers of one name exactly one succeeds.
+- Reading is ``pread`` into new bytes, never a mapping: a truncated file must raise, not kill.
 
 ``strandline.testing.sim_disk.SimDisk`` implements the same protocol over simulated sectors.
 """
@@ -37,13 +37,13 @@ IOV_MAX = 1024
 
 
 class Mapping(Protocol):
-    """Bytes of a log file that can be stored into without a system call."""
+    """Bytes of a log file that are written by assignment, without a system call."""
 
     def __setitem__(self, where: slice, data: Buffer, /) -> None: ...
 
 
 class Words(Protocol):
-    """The same bytes as little-endian numbers of eight bytes, each stored in one step."""
+    """The same bytes as little-endian 8-byte numbers, each written in one step."""
 
     def __setitem__(self, index: int, number: int, /) -> None: ...
 
@@ -58,7 +58,7 @@ class ReadFile(Protocol):
         ...
 
     def pread_into(self, target: memoryview, offset: int) -> int:
-        """Fill memory that the caller has, as far as the file goes; returns how far."""
+        """Fill the given memory up to the end of the file; returns the number of bytes read."""
         ...
 
     def size(self) -> int: ...
@@ -73,11 +73,11 @@ class LogFile(ReadFile, Protocol):
     words: Words
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Store the buffers one after another, all of them, or raise OSError."""
+        """Write all buffers, one after another, or raise OSError."""
         ...
 
     def sync(self) -> None:
-        """Make every byte stored before this call durable."""
+        """Make every byte written before this call durable."""
         ...
 
 
@@ -93,7 +93,7 @@ class DurableFile(Protocol):
         ...
 
     def commit_new(self) -> None:
-        """The same, but FileExistsError when the name is taken; ``abandon`` then."""
+        """Like ``commit``, but raises FileExistsError if the name is taken; then ``abandon``."""
         ...
 
     def abandon(self) -> None:
@@ -102,13 +102,13 @@ class DurableFile(Protocol):
 
 
 class Lock(Protocol):
-    """A lock on the store that dies with the process."""
+    """A lock on the store that is released when the process ends."""
 
     def release(self) -> None: ...
 
     def fileno(self) -> int:
-        """What a child process must be given for the lock to live as long as it does; -1 when
-        there is no such thing."""
+        """The descriptor that a child process inherits so that the lock lasts as long as the
+        child; -1 if the lock has none."""
         ...
 
 
@@ -120,7 +120,7 @@ class Disk(Protocol):
         ...
 
     def page_cache_id(self, path: str) -> str:
-        """Which page cache has the unsynced writes of a directory; another one when it is gone."""
+        """Identifies the page cache of a directory; changes when unsynced writes may be lost."""
         ...
 
     def random_id(self) -> bytes:
@@ -146,35 +146,35 @@ class Disk(Protocol):
     def open_read(self, path: str) -> ReadFile: ...
 
     def open_direct(self, path: str) -> ReadFile:
-        """The same, but what is read does not stay in the page cache (``direct_file.py``)."""
+        """Like ``open_read``, but reads leave nothing in the page cache (``direct_file.py``)."""
         ...
 
     def write_direct(self, path: str, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Store into a file that exists; nothing stays in the page cache, nothing is synced. A
+        """Write into an existing file; nothing stays in the page cache, nothing is synced. A
         file that becomes longer may end with up to 4095 zeros."""
         ...
 
     def prepare(self, path: str, size: int) -> None:
-        """Make a file of zeros, allocated and synced with its directory."""
+        """Create a file of zeros, allocated and synced with its directory."""
         ...
 
     def reserve(self, path: str, size: int) -> None:
-        """Make a file that reads as zeros, allocated but not written or synced: quick, and slower
-        to sync afterwards. The first ``sync`` of it, and of its directory, make it durable."""
+        """Create a file that reads as zeros, allocated but not written or synced: faster, but
+        slower to sync later. The first ``sync`` of it, and of its directory, make it durable."""
         ...
 
     def open_log(self, path: str) -> LogFile: ...
 
     def create(self, path: str, *, aside: str | None = None) -> DurableFile:
-        """Begin a new file; until it is committed its bytes are in ``aside``."""
+        """Start a new file; until it is committed its bytes are in the file ``aside``."""
         ...
 
     def durable_replace(self, path: str, content: Buffer) -> None:
-        """Put new content in place of the old, or leave the old: a power loss makes no mix."""
+        """Replace the content as a whole: after a power loss the file has the old or the new."""
         ...
 
     def modified_us(self, path: str) -> int:
-        """When the file was last written, in microseconds since 1970 UTC."""
+        """The time of the last write, in microseconds since 1970 UTC."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -188,8 +188,8 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str, content: bytes) -> Lock | None:
-        """Take the lock, or return None when another process holds it. The content is a courtesy
-        to people: on a full disk it may be missing."""
+        """Take the lock, or return None if another process holds it. The content is for people
+        only: on a full disk it may be missing."""
         ...
 
 
@@ -207,10 +207,10 @@ class OsFile:
         if len(data) == size or not data:
             return data
         parts = [data]
-        got = len(data)
-        while got < size and (data := os.pread(self._fd, size - got, offset + got)):
+        count = len(data)
+        while count < size and (data := os.pread(self._fd, size - count, offset + count)):
             parts.append(data)
-            got += len(data)
+            count += len(data)
         return b"".join(parts)
 
     def pread_into(self, target: memoryview, offset: int) -> int:
@@ -238,7 +238,7 @@ class OsLogFile(OsFile):
         super().__init__(path, os.O_RDWR)
         if self.size() == 0:
             self.close()
-            raise OSError(errno.EINVAL, "an empty file is no log file", path)
+            raise OSError(errno.EINVAL, "an empty file is not a log file", path)
         mapping = mmap.mmap(self._fd, 0)
         self.mapping: Mapping = mapping
         self.words: Words = memoryview(mapping)[: len(mapping) // 8 * 8].cast("Q")
@@ -250,7 +250,7 @@ class OsLogFile(OsFile):
         os.fdatasync(_open_fd(self._fd, self.path))
 
     def close(self) -> None:
-        # The mapping is dropped, not closed: a reader may still hold a slice of it.
+        # The mapping is dereferenced, not closed: a reader may still hold a slice of it.
         super().close()
 
 
@@ -293,10 +293,10 @@ class OsDurableFile:
 
 
 class OsLock:
-    """An flock: it is gone when the last process that shares the descriptor is gone.
+    """An flock, released when the last process that shares the descriptor ends.
 
-    Its owner unlocks it, because a forked child may share it for a moment longer; the child, which
-    must not, only lets go of its descriptor.
+    The owner unlocks explicitly, because a forked child may still share the descriptor for a short
+    time. A forked child must not unlock: it only closes its descriptor.
     """
 
     def __init__(self, fd: int) -> None:
@@ -333,8 +333,8 @@ class OsDisk:
     def make_dirs(self, path: str) -> None:
         parent = os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
         if os.path.isdir(path):
-            # Perhaps made by a process that was killed before it could sync. A parent that may
-            # not be read is not one of ours.
+            # It may have been created by a process that was killed before the sync. A parent
+            # that is not readable does not belong to the store.
             with contextlib.suppress(PermissionError):
                 _sync_dir(parent)
             return
@@ -436,7 +436,7 @@ class OsDisk:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if not _is_still_at(path, fd):
-                    os.close(fd)  # an owner removed it while we took it: others lock a new file
+                    os.close(fd)  # its owner removed the file: other processes lock a new one
                     continue
                 os.ftruncate(fd, 0)
                 os.pwrite(fd, content, 0)
@@ -445,7 +445,7 @@ class OsDisk:
                 return None
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    os.close(fd)  # a descriptor left open here would hold the lock for good
+                    os.close(fd)  # an open descriptor would hold the lock until the process ends
                     raise
             return OsLock(fd)
 
@@ -458,14 +458,14 @@ def _is_still_at(path: str, fd: int) -> bool:
 
 
 def _open_fd(fd: int, path: str) -> int:
-    """The descriptor; OSError when it is closed, where fsync would raise a ValueError."""
+    """The descriptor; raises OSError if it is closed, where fsync would raise ValueError."""
     if fd < 0:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), path)
     return fd
 
 
 def _write_all(fd: int, offset: int, buffers: Sequence[Buffer]) -> int:
-    """Write every byte at the offset, however often the kernel takes only a part."""
+    """Write every byte at the offset, also if the kernel accepts only a part at a time."""
     start = offset
     for group in _groups(buffers):
         size = sum(len(buffer) for buffer in group)
@@ -475,7 +475,7 @@ def _write_all(fd: int, offset: int, buffers: Sequence[Buffer]) -> int:
             while done < size:
                 step = os.pwrite(fd, rest[done:], offset + done)
                 if step == 0:
-                    raise OSError(errno.EIO, "the disk took no bytes", "")
+                    raise OSError(errno.EIO, "the disk wrote no bytes", "")
                 done += step
         offset += size
     return offset - start

@@ -1,17 +1,17 @@
 """Identity of the page cache that holds the files of a directory.
 
-A killed process loses nothing that it has written, as long as the page cache that it wrote into
-still exists. It is gone when the machine has restarted (another boot id), and when the file system
-was unmounted after its device had failed, although the same files may be mounted again.
+A killed process loses nothing that it has written, while the page cache that it wrote into
+exists. It is lost when the machine restarts (another boot id), and when the file system is
+unmounted after its device has failed, although the same files may be mounted again.
 
 Linux gives each mounted file system (superblock) objects that are not used for a later one:
 
-1. ext4, xfs, btrfs: the folder of the superblock in sysfs, of which the inode number counts up.
+1. ext4, xfs, btrfs: the folder of the superblock in sysfs, whose inode number counts up.
    It is the same through every bind mount and in every container.
 2. Other file systems, since Linux 6.8: the unique id of the mount. Bind mounts and containers have
    ids of their own: a restarted container then looks like a lost page cache.
-3. Otherwise there is none, and a random id is returned, which equals no other. Every end that was
-   not a clean close then counts as a power loss: safe, at the price of tombstones.
+3. Otherwise a random id is returned, which equals no other. Every end without a clean close then
+   counts as a power loss: safe, at the price of tombstones.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def boot_id() -> str:
 
 def page_cache_id(directory: str) -> str:
     """Equals an earlier id only if no write to the directory's files since then can be lost."""
-    mounted = superblock_id(directory) or mount_id(directory) or os.urandom(16).hex()
-    return f"{boot_id()} {mounted}"
+    file_system = superblock_id(directory) or mount_id(directory) or os.urandom(16).hex()
+    return f"{boot_id()} {file_system}"
 
 
 def superblock_id(directory: str) -> str | None:
@@ -59,19 +59,19 @@ def superblock_id(directory: str) -> str | None:
 
 def mount_id(directory: str) -> str | None:
     """The unique id of the mount; None before Linux 6.8."""
-    found = ctypes.create_string_buffer(_STATX_SIZE)
+    buffer = ctypes.create_string_buffer(_STATX_SIZE)
     try:
         statx = ctypes.CDLL(None).statx
     except (AttributeError, OSError):
         return None
-    failed = statx(_AT_FDCWD, os.fsencode(directory), 0, _STATX_MNT_ID_UNIQUE, found)
-    if failed or not struct.unpack_from("=I", found, _STATX_MASK_AT)[0] & _STATX_MNT_ID_UNIQUE:
+    failed = statx(_AT_FDCWD, os.fsencode(directory), 0, _STATX_MNT_ID_UNIQUE, buffer)
+    if failed or not struct.unpack_from("=I", buffer, _STATX_MASK_AT)[0] & _STATX_MNT_ID_UNIQUE:
         return None
-    return f"mount {struct.unpack_from('=Q', found, _STATX_MNT_ID_AT)[0]}"
+    return f"mount {struct.unpack_from('=Q', buffer, _STATX_MNT_ID_AT)[0]}"
 
 
 def _block_device_folders(directory: str) -> list[str]:
-    """Where sysfs has the file system of a block device; none if the device is not one."""
+    """The folders of sysfs for the file system of a block device; none for other devices."""
     device = os.stat(directory).st_dev
     link = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
     if not os.path.exists(link):
@@ -85,7 +85,7 @@ def _btrfs_folders(directory: str) -> list[str]:
     info = bytearray(_BTRFS_FS_INFO_SIZE)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.ioctl(fd, _BTRFS_IOC_FS_INFO, info)  # another file system refuses it
+        fcntl.ioctl(fd, _BTRFS_IOC_FS_INFO, info)  # other file systems reject it
     finally:
         os.close(fd)
     return [f"/sys/fs/btrfs/{uuid.UUID(bytes=bytes(info[_BTRFS_FSID]))}"]

@@ -1,4 +1,4 @@
-"""The process itself: what must happen in a forked child, and tuning that only a program may do."""
+"""The process itself: callbacks in forked children, its resources, and tuning for programs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Protocol
 
 
 class Forkable(Protocol):
-    """Something that must not be used in a forked child."""
+    """An object that has to be reset in a forked child."""
 
     def forked(self) -> None: ...
 
 
-_watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_forkables: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
-def tell_when_forked(thing: Forkable) -> None:
-    """Call ``forked`` on it in every child that this process forks."""
-    _watched.add(thing)
+def tell_when_forked(forkable: Forkable) -> None:
+    """Call ``forked`` of an object in every child that this process forks."""
+    _forkables.add(forkable)
 
 
 def process_id() -> int:
@@ -28,12 +28,12 @@ def process_id() -> int:
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     return max(1, len(os.sched_getaffinity(0)))
 
 
 def resident_bytes(process: int) -> int:
-    """Memory that a process holds now; 0 where that cannot be told."""
+    """Resident memory of a process; 0 where it is not known."""
     try:
         with open(f"/proc/{process}/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -42,9 +42,9 @@ def resident_bytes(process: int) -> int:
 
 
 def tune_for_throughput() -> None:
-    """Settings for a process that is ours alone: the command line, a server. Never for a library.
+    """Settings for a whole process, such as the command line or a server; never for a library.
 
-    A short switch interval lets the sync thread in while another thread appends; the malloc
+    A short switch interval lets the sync thread run while another thread appends; the malloc
     thresholds keep large buffers from being mapped and unmapped at every use (4x on 1 KB batches).
     """
     sys.setswitchinterval(0.0002)
@@ -53,12 +53,12 @@ def tune_for_throughput() -> None:
         mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD
         mallopt(-1, 512 << 20)  # M_TRIM_THRESHOLD
     except (AttributeError, OSError):
-        return  # not glibc: slower, nothing else
+        return  # not glibc: only slower
 
 
-def _tell() -> None:
-    for thing in list(_watched):
-        thing.forked()
+def _notify_forked() -> None:
+    for forkable in list(_forkables):
+        forkable.forked()
 
 
-os.register_at_fork(after_in_child=_tell)
+os.register_at_fork(after_in_child=_notify_forked)

@@ -1,15 +1,15 @@
-"""Processes that start within milliseconds, forked from a template with all imports done.
+"""Forks processes from a template that has done all imports: they start within milliseconds.
 
-The template is an interpreter with one thread, so that forking it is safe. It takes requests on a
-socket: to fork a process that gets some sockets, and to kill one. It is the parent of all of them,
-so a process id is never one of another process; and when the socket closes, because whoever started
-it has ended, however that happened, it kills them and ends.
+The template is an interpreter with one thread, so that forking it is safe. It receives requests on
+a socket: to fork a process that inherits some sockets, and to kill one. It is the parent of all of
+them, so a process id never belongs to another process. When the socket closes, because the process
+that started it has ended for any reason, it kills them and ends.
 
-    request                                      reply
+    request                                      response
     F + JSON arguments, with file descriptors    process id, 8 bytes
     K + process id, 8 bytes                      none
 
-The package is found where this module lies, and its root module is not run.
+The package is imported from the folder of this module, without running its root module.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _MESSAGE_MAX = 4096
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 Main = Callable[..., None]
-"""What a forked process runs: it gets the sockets, and the arguments by name."""
+"""The function that a forked process runs, with the sockets, and the arguments by name."""
 
 
 class ProcessTemplate:
-    """A template, started when the first process is wanted. Safe from many threads."""
+    """A template, started for the first process. Safe from many threads."""
 
     def __init__(self, module: str) -> None:
-        """The module is imported in the template, and its ``main`` runs in each process."""
+        """The template imports the module, and each process runs its ``main``."""
         self._module = module
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,25 +59,25 @@ class ProcessTemplate:
         self._closed = False
 
     def fork(self, sockets: Sequence[socket.socket], **arguments: object) -> int:
-        """Start a process; returns its id. It has copies of the sockets."""
+        """Start a process with copies of the sockets; returns its id."""
         descriptors = [each.fileno() for each in sockets]
         request = b"F" + json.dumps(arguments).encode()
         with self._lock:
             for _ in range(2):  # a template that was killed is started again, once
-                control = self._started()
+                control = self._control_socket()
                 with contextlib.suppress(OSError):
                     socket.send_fds(control, [request], descriptors)
-                    reply = control.recv(8)
-                    if reply:
-                        return int.from_bytes(reply, "little")
+                    response = control.recv(8)
+                    if response:
+                        return int.from_bytes(response, "little")
                 self._end()
         raise ChildProcessError("no process could be started")
 
     def kill(self, process: int) -> None:
-        """End a process at once, without waiting for one that is being started. It must be one
-        that was not killed before."""
+        """End a process at once, without waiting for one that is being started. It must not have
+        been killed before."""
         control = self._control
-        with contextlib.suppress(OSError):  # closed: then it was killed with the template
+        with contextlib.suppress(OSError):  # closed: the process was killed with the template
             if control is not None:
                 control.send(b"K" + process.to_bytes(8, "little"))
 
@@ -87,13 +87,13 @@ class ProcessTemplate:
             self._closed = True
             self._end()
 
-    def _started(self) -> socket.socket:
+    def _control_socket(self) -> socket.socket:
         if self._closed:
             raise ChildProcessError("the template is closed")
         if self._control is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
+                self._process = subprocess.Popen(  # noqa: S603 - the same interpreter
                     [
                         *(sys.executable, "-c", _CODE),
                         *(str(_PACKAGE), str(theirs.fileno()), self._module),
@@ -136,15 +136,15 @@ def run_template(descriptor: int, module: str) -> NoReturn:
             for each in descriptors:
                 os.close(each)
         else:
-            _reap(int.from_bytes(request[1:], "little"), processes)
+            _kill(int.from_bytes(request[1:], "little"), processes)
     for process in list(processes):
-        _reap(process, processes)
+        _kill(process, processes)
     os._exit(0)
 
 
 def limit_memory(more_bytes_max: int) -> None:
-    """Bound this process: the memory that it takes from now on, and the size of files (a log of
-    errors). When the memory of the machine runs out, it is the first to go."""
+    """Limit the memory that this process allocates from now on, and the size of its files (a log
+    of errors). When the machine runs out of memory, it is the first to be killed."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     data = _data_bytes() + more_bytes_max
@@ -154,7 +154,7 @@ def limit_memory(more_bytes_max: int) -> None:
 
 
 def _data_bytes() -> int:
-    """What counts for RLIMIT_DATA now; libraries reserve more than they use."""
+    """The memory that counts for RLIMIT_DATA; libraries reserve more than they use."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmData:"):
@@ -175,7 +175,7 @@ def _run(main: Main, descriptors: list[int], arguments: dict[str, object]) -> No
         os._exit(code)
 
 
-def _reap(process: int, processes: set[int]) -> None:
+def _kill(process: int, processes: set[int]) -> None:
     if process in processes:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)

@@ -1,4 +1,4 @@
-"""Marks the moments in which a thread does nothing but wait for an object store.
+"""Marks the periods in which a thread only waits for an object store.
 
     with remote_wait():
         data = objects.get(key)

@@ -1,7 +1,7 @@
-"""Processes that we start and end: with a log, with a lock that they keep, as a group of their own.
+"""Child processes with a log file, a shared lock and a process group of their own.
 
-A group, because ``spark-submit`` is a script that starts Java that starts Python: to end one is to
-end all of them.
+The group is needed because ``spark-submit`` is a script that starts Java, which starts Python: all
+of them have to be ended together.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _TAIL_BYTES = 2_000
 
 
 class Child:
-    """A process of ours. Owned by one thread."""
+    """A child process. Owned by one thread."""
 
     def __init__(
-        self, command: Sequence[str], *, environment: Mapping[str, str], log: str, keeps: Lock
+        self, command: Sequence[str], *, environment: Mapping[str, str], log: str, lock: Lock
     ) -> None:
-        """What it prints goes to the log, which begins anew. It shares the lock."""
+        """Start it. Its output replaces the content of the log. It inherits the lock."""
         self._log = log
-        descriptor = keeps.fileno()
+        descriptor = lock.fileno()
         with open(log, "wb") as out:
-            self._process = subprocess.Popen(  # noqa: S603 - a program of ours
+            self._process = subprocess.Popen(  # noqa: S603 - a trusted program
                 list(command),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -43,11 +43,11 @@ class Child:
         return self._process.pid
 
     def code(self) -> int | None:
-        """How it ended; None while it runs."""
+        """Its exit code; None while it runs."""
         return self._process.poll()
 
     def end(self) -> None:
-        """End it and all that it has started; returns when it is gone."""
+        """End it and all processes of its group; returns when it has ended."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -56,7 +56,7 @@ class Child:
         self._process.wait()
 
     def last_words(self) -> str:
-        """The end of what it printed."""
+        """The end of its output."""
         with open(self._log, "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL_BYTES))

@@ -1,13 +1,13 @@
-"""What the operating system refused, as one of our errors, with the advice that fits. Pure.
+"""Converts errors of the operating system to Strandline errors, with advice. Pure.
 
     ENOSPC, EDQUOT, EFBIG    DiskFull      free space
-    EMFILE                   Unavailable   this process has as many open files as it may have
-    ENFILE                   Unavailable   so has the whole machine
-    ENOMEM, MemoryError      Unavailable   there is no memory
-    EAGAIN                   Unavailable   there are as many threads or processes as allowed
+    EMFILE                   Unavailable   the limit of open files of this process is reached
+    ENFILE                   Unavailable   that of the whole machine is reached
+    ENOMEM, MemoryError      Unavailable   out of memory
+    EAGAIN                   Unavailable   the limit of threads or processes is reached
     any other OSError        Unavailable   the disk
 
-A caller may retry after each of them.
+A caller may retry after any of them.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Failure = OSError | MemoryError
 
 
 def advice(error: BaseException | None, otherwise: str) -> str:
-    """What removes the cause of a failure, when its cause is not the disk."""
+    """How to remove the cause of a failure; ``otherwise`` when the cause is the disk."""
     if isinstance(error, MemoryError):
         return _NO_MEMORY
     return _ADVICE.get(error.errno or 0, otherwise) if isinstance(error, OSError) else otherwise
 
 
 def as_unavailable(error: Failure, what: str, verb: str = "written") -> StrandlineError:
-    """The error for a caller whose work on ``what`` the system refused."""
+    """The error for a failed operation on ``what``."""
     if isinstance(error, OSError) and error.errno in _FULL:
         return DiskFull(f"no room for {what} ({error}): free space, then retry")
     reason = str(error) or "out of memory"
-    then = advice(error, "check the disk, then retry")
-    return Unavailable(f"{what} could not be {verb} ({reason}): {then}")
+    remedy = advice(error, "check the disk, then retry")
+    return Unavailable(f"{what} could not be {verb} ({reason}): {remedy}")

@@ -1,4 +1,4 @@
-"""Files without a name, for what need not survive: gone when closed, or with the process."""
+"""Unnamed temporary files: they disappear when they are closed, or when the process ends."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from strandline.platform.disk import Buffer, OsFile
 
 
 class ScratchFile(OsFile):
-    """Written from its beginning on, then read. Owned by one thread while it is written."""
+    """Written sequentially, then read. Owned by one thread while it is written."""
 
     def __init__(self, folder: str = "") -> None:
-        """In a folder that exists; without one, where this machine has temporary files."""
-        with tempfile.TemporaryFile(buffering=0, dir=folder or None) as made:
-            self._fd = os.dup(made.fileno())
+        """Create it in an existing folder, by default in the system's temporary folder."""
+        with tempfile.TemporaryFile(buffering=0, dir=folder or None) as file:
+            self._fd = os.dup(file.fileno())
         self.path = f"a temporary file in {folder or tempfile.gettempdir()}"
         self._written = 0
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Append bytes; the offset at which they begin."""
+        """Append bytes; returns the offset at which they begin."""
         offset = self._written
         for buffer in buffers:
             rest = memoryview(buffer)

@@ -1,11 +1,11 @@
-"""Threads that the system may refuse: when a process, user or container has all it may have.
+"""Threads and thread pools that handle the thread limit of a process, user or container.
 
-``start`` raises Unavailable with the cause. When a pool gets no thread for a task, the task is left
-to the caller. (The executor of the standard library raises RuntimeError then, and keeps the task:
-it may still run, or never.)
+``start`` raises Unavailable with the cause. When a pool cannot start a thread for a task, the
+caller runs the task. (The executor of the standard library raises RuntimeError then, and keeps the
+task: it may run later, or never.)
 
-The code that submits work to a pool waits for it, so a simulation may run it at once in the thread
-of the caller: ``pools_made_by``.
+The code that submits work to a pool waits for it, so a simulation may run it immediately in the
+thread of the caller: ``pools_made_by``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from strandline.errors import Closed, Unavailable
 from strandline.platform.system_errors import NO_THREADS
 
 Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 _executors: list[Callable[[int, str], Executor]] = [ThreadPoolExecutor]
 
 
 @contextlib.contextmanager
 def pools_made_by(executor: Callable[[int, str], Executor]) -> Iterator[None]:
-    """Pools of this process run their work in other executors: for a simulation."""
+    """Let pools of this process use other executors: for simulations."""
     _executors.append(executor)
     try:
         yield
@@ -37,7 +37,7 @@ def pools_made_by(executor: Callable[[int, str], Executor]) -> Iterator[None]:
 
 
 def start(thread: threading.Thread) -> None:
-    """Start a thread, or raise Unavailable: it can be started later then."""
+    """Start a thread; Unavailable if that fails: it can be started later."""
     try:
         thread.start()
     except (RuntimeError, MemoryError) as error:
@@ -47,7 +47,7 @@ def start(thread: threading.Thread) -> None:
 
 
 class ThreadPool:
-    """Some threads for short tasks, started when they are needed. Safe from many threads."""
+    """Threads for short tasks, started on demand. Safe from many threads."""
 
     def __init__(self, threads_max: int, name: str) -> None:
         self._executor = _executors[-1](threads_max, name)
@@ -60,9 +60,9 @@ class ThreadPool:
         self.shutdown(cancel_futures=True)
 
     def submit(
-        self, work: Callable[Arguments, Answer], *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> Future[Answer]:
-        """Do it in a thread of the pool; in the caller's when none can be started."""
+        self, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Future[Result]:
+        """Run ``work`` in a thread of the pool; in the caller's if none can be started."""
         future = self.try_submit(work, *args, **kwargs)
         if future is None:
             future = Future()
@@ -70,10 +70,10 @@ class ThreadPool:
         return future
 
     def try_submit(
-        self, work: Callable[Arguments, Answer], *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> Future[Answer] | None:
-        """Do it in a thread of the pool; None, and nothing is done, when none can be started."""
-        future: Future[Answer] = Future()
+        self, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Future[Result] | None:
+        """The same, but returns None without running it if no thread can be started."""
+        future: Future[Result] = Future()
         task = partial(_run, future, partial(work, *args, **kwargs))
         try:
             queued = self._executor.submit(task)
@@ -85,22 +85,22 @@ class ThreadPool:
         return future
 
     def shutdown(self, *, wait: bool = True, cancel_futures: bool = False) -> None:
-        """Take no more tasks. What is queued is done, or is never done with ``cancel_futures``."""
+        """Accept no more tasks. Queued tasks run, or are cancelled with ``cancel_futures``."""
         self._closed = True
         self._executor.shutdown(wait=wait, cancel_futures=cancel_futures)
 
 
-def _cancel_with(future: Future[Answer], queued: Future[None]) -> None:
+def _cancel_with(future: Future[Result], queued: Future[None]) -> None:
     if queued.cancelled() and future.cancel():
         future.set_running_or_notify_cancel()
 
 
-def _run(future: Future[Answer], work: Callable[[], Answer]) -> None:
+def _run(future: Future[Result], work: Callable[[], Result]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
-        answer = work()
-    except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - passed to the future
         future.set_exception(error)
     else:
-        future.set_result(answer)
+        future.set_result(result)

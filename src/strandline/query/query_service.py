@@ -1,11 +1,11 @@
-"""What a store does with a command: parsed, checked against the tables that are there, done.
+"""Runs commands on a store: parses them, checks them against its tables, and runs them.
 
-A command is done whole or refused whole, but for a batch: its commands are done one after the
+A command is applied as a whole or rejected, except a batch: its commands are run one after the
 other, and the first that fails ends it; the result, or the error, has the result of each command
-that was done.
+that was run.
 
-All tables of one question are seen at one moment each, taken one after the other when it begins; a
-table that comes twice is seen once.
+A query reads a snapshot of each of its tables, taken when it starts; a table that occurs twice is
+read from one snapshot.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from strandline.views.table.table import Table
 from strandline.views.table.table_snapshot import PinnedTable
 
 USERS = "strandline.users"
-"""The key-value view that has the users."""
+"""The key-value map with the users."""
 
 
 class Store(Protocol):
-    """What is asked."""
+    """The operations of a store that commands use."""
 
     id: str
     readonly: bool
@@ -95,19 +95,19 @@ class Questions:
         self._calendar = checked_calendar(settings.timezone, settings.week_start)
         self._frame_bytes = min(record_bytes_max, FRAME_BYTES)
         self._engine = Engine(clock, memory_max=settings.memory_bytes)
-        self._answering: Answering = functools.partial(run, engine=self._engine)
+        self._execute: Answering = functools.partial(run, engine=self._engine)
 
     def answered_by(self, answering: Answering) -> Questions:
-        """The same commands, with questions answered elsewhere. Not to be closed by itself."""
+        """The same commands with another executor of queries. Do not close the copy."""
         other = copy.copy(self)
-        other._answering = answering
+        other._execute = answering
         vars(other).pop("remembered", None)
         return other
 
     @functools.cached_property
     def users(self) -> Users:
-        """Who may do what."""
-        # A key that was revoked must not come back with a power loss.
+        """Users and their permissions."""
+        # A key that was revoked must stay revoked after a power loss.
         is_new = not self._store.readonly and USERS not in self._store.topics(USERS)
         options = {"durability": "fsync"} if is_new else {}
         return Users(
@@ -119,14 +119,14 @@ class Questions:
 
     @functools.cached_property
     def remembered(self) -> Remembered:
-        """Queries whose results are kept."""
+        """Materialized queries."""
         return Remembered(
             self._store,
             self._clock,
             snapshots=self._snapshot,
             bind=self._bind_text,
             engine=self._engine,
-            answering=self._answering,
+            answering=self._execute,
             frame_bytes=self._frame_bytes,
         )
 
@@ -135,11 +135,11 @@ class Questions:
         return [name for name in self._tables() if self._store.table(name).schema.version]
 
     def run(self, text: str, *, user: str | None = None) -> Result:
-        """Do what a command says. A user may do what was granted to him; nobody named, all."""
+        """Run a command. A user needs its permissions; without a user every command is allowed."""
         command = parse(text)
         if user is not None:
             self.users.allows(user, command)
-        return self._do(command, text)
+        return self._run(command, text)
 
     def sql(
         self,
@@ -149,7 +149,7 @@ class Questions:
         params: Mapping[str, Any] | list[Any] | None = None,
         store: relation.Store | None = None,
     ) -> Result:
-        """Ask a SELECT over everything that the store has, or what somebody may see of it."""
+        """Run a SELECT over the whole store, or over ``store``, a restricted part of it."""
         return sql(
             self._store if store is None else store,
             text,
@@ -170,8 +170,8 @@ class Questions:
         copied: bool = True,
         sandbox: Calculator = SHARED,
     ) -> AbstractContextManager[pa.RecordBatchReader]:
-        """The same for long answers: batches, calculated as they are read. ``notes`` are complete
-        when all of them are. Without a copy of metrics it may raise ``Moved``."""
+        """The same for large results: batches, computed as they are read. ``notes`` are complete
+        when all batches are read. Without a copy of metrics it may raise ``Moved``."""
         return stream(
             self._store if store is None else store,
             text,
@@ -187,26 +187,26 @@ class Questions:
     def relations(
         self, text: str, *, as_of: object = None
     ) -> tuple[Statement, dict[Named, relation.Relation]]:
-        """What a SELECT asks for, all of it at one position: for engines elsewhere."""
+        """The relations of a SELECT, all at one position: for engines outside of this process."""
         return relations(self._store, text, as_of=as_of, extra=self._remembered_relation)
 
     def statement(self, text: str, *, sandbox: Calculator = SHARED) -> Statement:
-        """What a SQL text asks for, before anything runs: whoever checks rights looks at it."""
+        """Parse a SQL text without running it, for example to check permissions."""
         return read(text, sandbox)
 
     def close(self) -> None:
         self._engine.close()
 
-    def _do(self, command: Command, text: str) -> Result:
+    def _run(self, command: Command, text: str) -> Result:
         match command:
             case ast.Query() | ast.Replay():
-                return self._ask(command, text)
+                return self._query(command, text)
             case ast.Define() | ast.StoreEvent() | ast.DeleteEvents():
                 return self._change(command, text)
             case ast.Remember() | ast.Show() | ast.Forget():
-                return self._recall(command)
-            case ast.Explain(asked):
-                result = self._ask(asked, text)
+                return self._materialize(command)
+            case ast.Explain(query):
+                result = self._query(query, text)
                 return Told(explanation(result), [_flat(explained(result))])
             case ast.Plot():
                 return self._plot(command, text)
@@ -228,20 +228,21 @@ class Questions:
                 schema = self._store.table(name).define(command.fields, version=command.version)
                 return Told(f"{name} is defined in version {schema.version}")
             case ast.StoreEvent():
-                table = self._known(command.event, text)
+                table = self._defined_table(command.event, text)
                 appended = table.store(command.context, command.payload)
                 return Told("stored", [{"event": name, "seq": appended.first_seq}])
         where = self._bind(command, text).events[0].where
         everything = Compare("seq", ">=", 0)
-        count = self._known(command.event, text).delete(where or everything)
+        count = self._defined_table(command.event, text).delete(where or everything)
         return Told(f"{count} event{'s' * (count != 1)} deleted", [{"deleted": count}])
 
-    def _recall(self, command: ast.Remember | ast.Show | ast.Forget) -> Result:
+    def _materialize(self, command: ast.Remember | ast.Show | ast.Forget) -> Result:
         match command:
             case ast.Remember():
-                kept = self.remembered.remember(command)
+                description = self.remembered.remember(command)
                 return Told(
-                    f"remembered as {kept.alias}", [{"alias": kept.alias, "rows": kept.rows}]
+                    f"remembered as {description.alias}",
+                    [{"alias": description.alias, "rows": description.rows}],
                 )
             case ast.Show(alias):
                 return self.remembered.show(alias)
@@ -250,23 +251,23 @@ class Questions:
                 return Told(f"{alias} is forgotten")
 
     def _plot(self, command: ast.Plot, text: str) -> Result:
-        sight = Sight(self._store)
-        drawn = chart(
+        snapshots = Sight(self._store)
+        drawing = chart(
             command,
-            sight.schema,
-            lambda bound: self._answering(bound, sight.snapshot).arrow(),
+            snapshots.schema,
+            lambda bound: self._execute(bound, snapshots.snapshot).arrow(),
             text,
             events=self._hints(),
             calendar=self._calendar,
         )
-        points = [msgspec.to_builtins(point) for point in drawn.points]
-        return Told(f"{len(points)} points", points, chart=drawn)
+        points = [msgspec.to_builtins(point) for point in drawing.points]
+        return Told(f"{len(points)} points", points, chart=drawing)
 
     def _batch(self, batch: ast.Batch, text: str) -> Result:
         results: list[Result] = []
         for command, own in zip(batch.commands, batch.texts, strict=True):
             try:
-                results.append(self._do(command, text))
+                results.append(self._run(command, text))
             except StrandlineError as error:
                 error.results = tuple(results)
                 error.add_note(f"{len(results)} commands of the batch were done before {own!r}")
@@ -280,15 +281,15 @@ class Questions:
     def _administer(self, command: Command) -> Result:
         match command:
             case ast.CreateUser(user=user, key=key, roles=roles):
-                made = self.users.create(user, key=key, roles=roles)
-                row = {"user": made.id, "key": made.key}
-                return Told(f"user {made.id} is created; the key is told this once", [row])
+                created = self.users.create(user, key=key, roles=roles)
+                row = {"user": created.id, "key": created.key}
+                return Told(f"user {created.id} is created; the key is shown only once", [row])
             case ast.RevokeKey(user):
                 self.users.revoke_key(user)
                 return Told(f"the key of {user} is revoked")
             case ast.ListUsers():
-                found = [msgspec.to_builtins(each) for each in self.users.listed()]
-                return Told(f"{len(found)} users", [_flat(each) for each in found])
+                users = [msgspec.to_builtins(each) for each in self.users.listed()]
+                return Told(f"{len(users)} users", [_flat(each) for each in users])
             case ast.Grant():
                 names = [name.text for name in command.events]
                 self.users.grant(command.user, command.permissions, names)
@@ -300,18 +301,18 @@ class Questions:
             case ast.ShowPermissions(user):
                 shown = msgspec.to_builtins(self.users.user(user))
                 return Told(f"permissions of {user}", [_flat(shown)])
-        raise Invalid(f"{type(command).__name__} cannot be done here")
+        raise Invalid(f"{type(command).__name__} cannot be run here")
 
-    def _ask(self, command: ast.Query | ast.Replay, text: str) -> Result:
-        bound, sight = bound_to_sight(
-            self._store, lambda schemas: self._bound(command, text, schemas)
+    def _query(self, command: ast.Query | ast.Replay, text: str) -> Result:
+        bound, snapshots = bound_to_sight(
+            self._store, lambda schemas: self._bind_with(command, text, schemas)
         )
-        return self._answering(bound, sight.snapshot)
+        return self._execute(bound, snapshots.snapshot)
 
     def _bind(self, command: ast.Query | ast.Replay | ast.DeleteEvents, text: str) -> Bound:
-        return self._bound(command, text, self._schema)
+        return self._bind_with(command, text, self._schema)
 
-    def _bound(
+    def _bind_with(
         self,
         command: ast.Query | ast.Replay | ast.DeleteEvents,
         text: str,
@@ -328,7 +329,7 @@ class Questions:
     def _hints(self) -> Collection[str]:
         return _Events(self.events)
 
-    def _known(self, event: Name, text: str) -> Table:
+    def _defined_table(self, event: Name, text: str) -> Table:
         if self._schema(event.text) is None:
             hint = did_you_mean(event.text, self.events())
             raise Mistake(
@@ -356,7 +357,7 @@ class Questions:
 
 
 class _Events(Collection[str]):
-    """Names that are looked up when somebody wants them: there may be many topics."""
+    """Names that are listed only when they are needed: there may be many topics."""
 
     def __init__(self, find: Callable[[], list[str]]) -> None:
         self._find = find
@@ -372,7 +373,7 @@ class _Events(Collection[str]):
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Nested values as JSON text: a result has one value in a field."""
+    """A row with nested values as JSON text: a field of a result has one value."""
     return {
         name: msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
         for name, value in row.items()

@@ -1,8 +1,8 @@
-"""The tables of one question, as they were at one moment.
+"""Snapshots of the tables of one query.
 
-A question is bound to the schema of the very snapshot that it reads: a DEFINE in between changes
-neither. Of several tables all are seen at one position (``query/sql/as_of.py`` says how it is
-found), so that no event of a sequence is there without one that was appended before it.
+A query is bound to the schema of the snapshot that it reads: a DEFINE in between changes neither.
+Several tables are read at one position (determined as in ``query/sql/as_of.py``), so that no event
+of a sequence is visible without the events that were appended before it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from strandline.schema import Schema
 from strandline.views.table.table import Table
 from strandline.views.table.table_snapshot import PinnedTable
 
-_LOOKS_MAX = 100
+_ATTEMPTS_MAX = 100
 
 
 class Store(Protocol):
-    """What is needed of a store."""
+    """The operations of a store that are needed."""
 
     def existing_topic(self, name: str) -> Topic: ...
 
@@ -30,14 +30,14 @@ class Store(Protocol):
 
 
 class Sight:
-    """Tables as one question sees them. Owned by one thread."""
+    """The snapshots of one query. Owned by one thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._seen: dict[str, PinnedTable] = {}
+        self._by_event: dict[str, PinnedTable] = {}
 
     def schema(self, event: str) -> Schema | None:
-        """Of an event that is defined."""
+        """The schema of an event, None when it is not defined."""
         try:
             views = self._store.existing_topic(event).config.views
         except (Invalid, UnknownTopic):
@@ -48,27 +48,27 @@ class Sight:
         return schema if schema.version else None
 
     def snapshot(self, event: str) -> PinnedTable:
-        if event not in self._seen:
-            self._seen[event] = self._store.table(event).snapshot()
-        return self._seen[event]
+        if event not in self._by_event:
+            self._by_event[event] = self._store.table(event).snapshot()
+        return self._by_event[event]
 
     def at_one_moment(self, events: set[str]) -> bool:
-        """See these again, all at one position; False when a schema has changed since."""
-        before = {event: self._seen[event].schema for event in events}
+        """Take these snapshots again, all at one position; False when a schema has changed."""
+        before = {event: self._by_event[event].schema for event in events}
         heads = now({event: self._store.existing_topic(event) for event in events}).heads
         for event in events:
-            self._seen[event] = self._store.table(event).snapshot(heads[event])
-        return all(self._seen[event].schema == schema for event, schema in before.items())
+            self._by_event[event] = self._store.table(event).snapshot(heads[event])
+        return all(self._by_event[event].schema == schema for event, schema in before.items())
 
 
 def bound_to_sight(
     store: Store, bind: Callable[[Callable[[str], Schema | None]], Bound]
 ) -> tuple[Bound, Sight]:
-    """A question, and the tables that it was bound to."""
-    for _ in range(_LOOKS_MAX):
-        sight = Sight(store)
-        bound = bind(sight.schema)
+    """The bound query, and the snapshots that it was bound to."""
+    for _ in range(_ATTEMPTS_MAX):
+        snapshots = Sight(store)
+        bound = bind(snapshots.schema)
         tables = {event.name for event in bound.events}
-        if len(tables) < 2 or sight.at_one_moment(tables):
-            return bound, sight
-    raise Unavailable("the events are defined anew all the time: try again")
+        if len(tables) < 2 or snapshots.at_one_moment(tables):
+            return bound, snapshots
+    raise Unavailable("the schemas of the events keep changing: try again")

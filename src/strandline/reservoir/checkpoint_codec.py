@@ -1,17 +1,17 @@
-"""A checkpoint <-> bytes: which pages moved, which files there are. Sorted columns, pure.
+"""Checkpoint <-> bytes: places of pages, and the list of files. Sorted columns. Pure.
 
     offset  size  field
     0       4     "SRCK"
     4       2     format version, 1
-    6       2     flags: bit 0 a snapshot (everything, not changes), bit 1 columns are a zstd frame
+    6       2     flags: bit 0 a snapshot (all, not changes), bit 1 columns are a zstd frame
     8       16    id of the reservoir
     24      8     version
-    32      8     the version before, whose state this one changes; 0 for none
+    32      8     the version before, which this one changes; 0 for none
     40      8     term of the writer: the version with which its opening began
-    48      8     terms up to this one have left objects that nobody deletes by itself
-    56      8     when, microseconds since 1970 UTC
+    48      8     objects of terms up to this one are only deleted by ``clean``
+    56      8     time of writing, microseconds since 1970 UTC
     64      8     page ids with a new place, P
-    72      8     page ids that are no more, D
+    72      8     deleted page ids, D
     80      8     files, new or changed, F
     88      8     files that have become garbage, G
     96      8     size of the writer's own bytes, M
@@ -20,13 +20,13 @@
     128     8     CRC-64 of the bytes before
     136           columns
 
-Columns, each ascending in its id, 8 bytes a value but for offsets and sizes of pages with 4:
+Columns, each ascending in its id, 8 bytes per value, except 4 for offsets and sizes of pages:
 
     P   page id, file id, offset, size, checksum
     D   page id
     F   file id, pages, dead pages, size, dead bytes, added at version, CRC-64, flags
     G   file id, garbage since version
-    M   bytes of the one who checkpoints
+    M   bytes that the writer passed
 
 A snapshot has P of all pages, F of all files, G of all garbage, and no D.
 
@@ -42,8 +42,8 @@ The whole object is [data file] checkpoint, registry, footer; with a data file i
     48      8     CRC-64 of the registry
     56      8     CRC-64 of the bytes before
 
-So the end of the object vouches for the registry, that for this and all earlier checkpoints, they
-for files and pages. The footer is the last 64 bytes: an object that is cut short has none.
+So the footer has the checksum of the registry, that has those of the checkpoints up to this one,
+and those have the checksums of files and pages. A truncated object has no footer.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ _FOOTER_MAGIC = b"SRCP"
 _HEADER = struct.Struct("<4sHH16s11Q16s")
 _FOOTER = struct.Struct("<4sH2x16sQQQQ")
 _CRC = struct.Struct("<Q")
-_ZSTD_LEVEL = 1  # checksums do not compress, the rest does at any level
+_ZSTD_LEVEL = 1  # checksums do not compress, the other columns do at any level
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What one version says."""
+    """The content of one checkpoint."""
 
     reservoir_id: bytes
     version: int
@@ -131,7 +131,7 @@ class Footer(NamedTuple):
 
 
 def encode(checkpoint: Checkpoint, *, compress: bool) -> bytes:
-    """The checkpoint's own part of its object."""
+    """The checkpoint section of its object."""
     columns = b"".join(_columns(checkpoint))
     packed = zstd.compress(columns, _ZSTD_LEVEL) if compress else columns
     flags = FLAG_SNAPSHOT * checkpoint.is_snapshot | FLAG_ZSTD * compress
@@ -157,29 +157,29 @@ def encode(checkpoint: Checkpoint, *, compress: bool) -> bytes:
 
 
 def decode_header(data: Buffer, label: str) -> Header:
-    """What a checkpoint's first bytes tell, checked."""
+    """Decode and verify the first bytes of a checkpoint."""
     if len(data) < HEADER_SIZE or bytes(data[:4]) != _MAGIC:
-        raise Corrupt("a checkpoint does not begin as one", path=label)
+        raise Corrupt("a checkpoint does not begin with its magic bytes", path=label)
     if _CRC.unpack_from(data, _HEADER.size)[0] != crc64(bytes(data[: _HEADER.size])):
         raise Corrupt("the header of a checkpoint fails its checksum", path=label)
-    _, form, *rest = _HEADER.unpack_from(data)
-    if form > FORMAT_VERSION:
-        raise NewerFormat(f"{label} has reservoir format {form}: upgrade to read it")
+    _, format_version, *rest = _HEADER.unpack_from(data)
+    if format_version > FORMAT_VERSION:
+        raise NewerFormat(f"{label} has reservoir format {format_version}: upgrade to read it")
     return Header._make(rest)
 
 
 def decode(data: Buffer, label: str) -> Checkpoint:
-    """The checkpoint in these bytes, whose CRC-64 the registry has vouched for."""
+    """Decode a checkpoint, whose CRC-64 was compared with the registry."""
     header = decode_header(data, label)
     pages, deleted, size = header.pages, header.deleted, header.columns_size
     files, garbage, meta = header.files, header.garbage, header.meta_size
     is_packed = bool(header.flags & FLAG_ZSTD)
-    columns = memoryview(_unpacked(data, label, size, is_packed=is_packed))
-    wanted = pages * 32 + deleted * 8 + files * FILE_ROW.itemsize + garbage * 16 + meta
-    if wanted != size:
+    columns = memoryview(_unpack(data, label, size, is_packed=is_packed))
+    expected = pages * 32 + deleted * 8 + files * FILE_ROW.itemsize + garbage * 16 + meta
+    if expected != size:
         raise Corrupt("the columns of a checkpoint do not add up", path=label, offset=HEADER_SIZE)
-    reading = _Reading(columns)
-    ids = reading.column("<u8", pages).astype("<i8")
+    reader = _ColumnReader(columns)
+    ids = reader.column("<u8", pages).astype("<i8")
     return Checkpoint(
         reservoir_id=header.reservoir_id,
         version=header.version,
@@ -190,11 +190,11 @@ def decode(data: Buffer, label: str) -> Checkpoint:
         writer_id=header.writer_id,
         is_snapshot=bool(header.flags & FLAG_SNAPSHOT),
         ids=ids,
-        rows=reading.table(ROW, pages),
-        deleted=reading.column("<u8", deleted).astype("<i8"),
-        files=reading.table(FILE_ROW, files),
-        garbage=reading.table(GARBAGE_ROW, garbage),
-        meta=bytes(reading.bytes_of(meta)),
+        rows=reader.table(ROW, pages),
+        deleted=reader.column("<u8", deleted).astype("<i8"),
+        files=reader.table(FILE_ROW, files),
+        garbage=reader.table(GARBAGE_ROW, garbage),
+        meta=bytes(reader.bytes_of(meta)),
     )
 
 
@@ -215,35 +215,35 @@ def decode_footer(data: Buffer, label: str, size: int) -> Footer:
     """The footer in the last bytes of an object of this size."""
     at = max(0, size - FOOTER_SIZE)
     if len(data) != FOOTER_SIZE or bytes(data[:4]) != _FOOTER_MAGIC:
-        raise Corrupt("a checkpoint is cut short or is none", path=label, offset=at)
-    _, form, *rest = _FOOTER.unpack_from(data)
+        raise Corrupt("a checkpoint is truncated, or the object is not one", path=label, offset=at)
+    _, format_version, *rest = _FOOTER.unpack_from(data)
     if _CRC.unpack_from(data, _FOOTER.size)[0] != crc64(bytes(data[: _FOOTER.size])):
         raise Corrupt("the end of a checkpoint fails its checksum", path=label, offset=at)
-    if form > FORMAT_VERSION:
-        raise NewerFormat(f"{label} has reservoir format {form}: upgrade to read it")
+    if format_version > FORMAT_VERSION:
+        raise NewerFormat(f"{label} has reservoir format {format_version}: upgrade to read it")
     footer = Footer._make(rest)
     if not footer.checkpoint_offset <= footer.registry_offset <= at:
         raise Corrupt("the parts of a checkpoint are out of order", path=label, offset=at)
     return footer
 
 
-class _Reading:
-    """Columns out of memory, one behind the other."""
+class _ColumnReader:
+    """Reads columns from memory, one after the other."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
         self._at = 0
 
     def column(self, kind: str, count: int) -> NDArray[np.generic]:
-        found: NDArray[np.generic] = np.frombuffer(self._data, kind, count, self._at)
-        self._at += found.nbytes
-        return found
+        values: NDArray[np.generic] = np.frombuffer(self._data, kind, count, self._at)
+        self._at += values.nbytes
+        return values
 
     def table(self, row: np.dtype[np.void], count: int) -> NDArray[np.void]:
-        found = np.empty(count, dtype=row)
+        rows = np.empty(count, dtype=row)
         for name in row.names or ():
-            found[name] = self.column(row[name].str, count)
-        return found
+            rows[name] = self.column(row[name].str, count)
+        return rows
 
     def bytes_of(self, size: int) -> memoryview:
         self._at += size
@@ -251,16 +251,16 @@ class _Reading:
 
 
 def _columns(checkpoint: Checkpoint) -> list[bytes]:
-    found = [checkpoint.ids.astype("<u8").tobytes()]
-    found += [checkpoint.rows[name].tobytes() for name in ROW.names or ()]
-    found.append(checkpoint.deleted.astype("<u8").tobytes())
-    found += [checkpoint.files[name].tobytes() for name in FILE_ROW.names or ()]
-    found += [checkpoint.garbage[name].tobytes() for name in GARBAGE_ROW.names or ()]
-    found.append(checkpoint.meta)
-    return found
+    columns = [checkpoint.ids.astype("<u8").tobytes()]
+    columns += [checkpoint.rows[name].tobytes() for name in ROW.names or ()]
+    columns.append(checkpoint.deleted.astype("<u8").tobytes())
+    columns += [checkpoint.files[name].tobytes() for name in FILE_ROW.names or ()]
+    columns += [checkpoint.garbage[name].tobytes() for name in GARBAGE_ROW.names or ()]
+    columns.append(checkpoint.meta)
+    return columns
 
 
-def _unpacked(data: Buffer, label: str, size: int, *, is_packed: bool) -> Buffer:
+def _unpack(data: Buffer, label: str, size: int, *, is_packed: bool) -> Buffer:
     stored = memoryview(data)[HEADER_SIZE:]
     if is_packed:
         try:

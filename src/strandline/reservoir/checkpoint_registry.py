@@ -1,4 +1,4 @@
-"""The registry <-> bytes: the checkpoints that a version can be put together from. Pure.
+"""Registry <-> bytes: the checkpoints from which versions can be recovered. Pure.
 
     offset  size  field
     0       4     "SRCR"
@@ -9,9 +9,9 @@
 
     version, flags (bit 0 a snapshot, bit 1 a bundle), CRC-64, offset in its object, size
 
-Every checkpoint carries the registry in its own object, and the last row is the checkpoint itself:
-with the newest one found, each of the others is one request for exactly its bytes. It reaches back
-to the snapshot before the oldest version that can be recovered. Its own CRC-64 is in the footer.
+Every checkpoint stores the registry in its own object, and the last row is the checkpoint itself:
+after the newest one is read, each other checkpoint takes one request for exactly its bytes. The
+first row is the snapshot before the oldest recoverable version. Its own CRC-64 is in the footer.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def encode(rows: Sequence[Row]) -> bytes:
 
 
 def decode(data: Buffer, label: str) -> list[Row]:
-    """The rows in these bytes, whose CRC-64 the footer has vouched for."""
+    """Decode the rows of a registry, whose CRC-64 was compared with the footer."""
     if len(data) < _HEADER.size or bytes(data[:4]) != _MAGIC:
-        raise Corrupt("a registry does not begin as one", path=label)
-    _, form, count = _HEADER.unpack_from(data)
-    if form > FORMAT_VERSION:
-        raise NewerFormat(f"{label} has reservoir format {form}: upgrade to read it")
+        raise Corrupt("a registry does not begin with its magic bytes", path=label)
+    _, format_version, count = _HEADER.unpack_from(data)
+    if format_version > FORMAT_VERSION:
+        raise NewerFormat(f"{label} has reservoir format {format_version}: upgrade to read it")
     if len(data) != _HEADER.size + count * _COLUMNS * 8:
         raise Corrupt("the columns of a registry do not add up", path=label)
     table = np.frombuffer(data, "<u8", offset=_HEADER.size).reshape(_COLUMNS, count)
@@ -71,12 +71,12 @@ def decode(data: Buffer, label: str) -> list[Row]:
 
 
 def chain(rows: Sequence[Row]) -> list[Row]:
-    """The rows that the last one is put together from: the newest snapshot, and what follows."""
-    begin = max(place for place, row in enumerate(rows) if row.is_snapshot)
+    """The rows from which the last version is recovered: the newest snapshot, and the rest."""
+    begin = max(index for index, row in enumerate(rows) if row.is_snapshot)
     return list(rows[begin:])
 
 
 def kept(rows: Sequence[Row], oldest: int) -> list[Row]:
-    """The rows from the newest snapshot on that versions from ``oldest`` on can begin with."""
-    able = [place for place, row in enumerate(rows) if row.is_snapshot and row.version <= oldest]
-    return list(rows[max(able, default=0) :])
+    """The rows that versions from ``oldest`` on need, from the newest possible snapshot on."""
+    usable = [i for i, row in enumerate(rows) if row.is_snapshot and row.version <= oldest]
+    return list(rows[max(usable, default=0) :])

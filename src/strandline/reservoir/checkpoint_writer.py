@@ -1,8 +1,8 @@
-"""Making a version: encode what has changed, create its object, go on from there.
+"""Writes a version: encodes the changes, creates its object, and updates the state.
 
-The object's name is the version, and it is created where nothing is. So of two writers one gets
-it, and the other is fenced. When the answer is lost nobody knows whether the object is there; it is
-kept here and created again, with the same bytes, before anything else is checkpointed.
+The object's name is the version, and creating it fails if it exists. So of two writers one
+succeeds, and the other is fenced. After a lost response it is unknown whether the object exists; it
+stays here and is created again, with the same bytes, before the next checkpoint.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _NO_IDS = np.empty(0, dtype="<i8")
 
 
 class Pending(msgspec.Struct, frozen=True, eq=False):
-    """A version whose object is not known to be there."""
+    """A version whose object may not exist yet."""
 
     version: int
     meta: bytes
     rows: list[Row]
     dropped: list[Row]
-    """Checkpoints that nobody needs once it is."""
+    """Checkpoints that are not needed once it exists."""
     bundle: Blob | None
     body: Buffer
 
 
 class Checkpointer:
-    """Writes the versions of one opening. Owned by whoever holds the pool's ``committing``."""
+    """Writes the versions of one opening. Owned by the holder of the pool's ``committing``."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class Checkpointer:
         bundle: Blob | None = None,
         is_opening: bool = False,
     ) -> Pending:
-        """Everything that changed since the last checkpoint, as the object of the next.
+        """Encode all changes since the last checkpoint as the object of the next one.
 
-        That of an opening is kept for its name, so it stays small: no snapshot, but for the first.
+        The object of an opening stays for its name, so it is small: only the first is a snapshot.
         """
         if version > object_keys.VERSION_MAX:
-            raise Invalid(f"version {version} is beyond the last one, {object_keys.VERSION_MAX}")
+            raise Invalid(f"version {version} is above the maximum, {object_keys.VERSION_MAX}")
         state = self._state
         is_snapshot = not state.rows or (self.is_snapshot_due() and not is_opening)
         section = checkpoints.encode(
@@ -100,17 +100,17 @@ class Checkpointer:
         return self._state.since_snapshot() >= self._snapshot_interval
 
     def is_snapshot_overdue(self) -> bool:
-        """Whether there were many openings, each a version, and no checkpoint that could be one."""
+        """Whether there were many openings, each a version, without a snapshot between them."""
         return self._state.since_snapshot() > 2 * self._snapshot_interval
 
     def create(self, pending: Pending) -> None:
-        """Make it the newest version, or raise ``AlreadyThere``."""
+        """Create the newest version, or raise ``AlreadyThere``."""
         self._objects.create(object_keys.checkpoint_key(pending.version), pending.body)
         state = self._state
         state.version, state.meta, state.rows = pending.version, pending.meta, pending.rows
 
     def settle(self, done: Callable[[Pending], None]) -> None:
-        """Create what is pending, if anything is. Raises ``Fenced`` when another writer came."""
+        """Create the pending version, if any; raise ``Fenced`` when another writer has opened."""
         pending = self.pending
         if pending is None:
             return
@@ -118,8 +118,8 @@ class Checkpointer:
             self.create(pending)
         except AlreadyThere as error:
             raise Fenced(
-                f"another writer has opened {self._objects.name} and made version "
-                f"{pending.version}: stop, or open again to take it back"
+                f"another writer has opened {self._objects.name} and created version "
+                f"{pending.version}: stop, or open it again to fence that writer"
             ) from error
         self.pending = None
         done(pending)
@@ -149,10 +149,8 @@ class Checkpointer:
 
 
 def check_meta(meta: bytes) -> None:
-    """Complain when a checkpoint cannot carry this."""
+    """Raise Invalid when a checkpoint cannot store this ``meta``."""
     if not isinstance(meta, bytes):
-        raise Invalid(f"meta is bytes, not {type(meta).__name__}")
+        raise Invalid(f"meta must be bytes, not {type(meta).__name__}")
     if len(meta) > checkpoints.META_BYTES_MAX:
-        raise Invalid(
-            f"{len(meta)} bytes of meta: a checkpoint carries {checkpoints.META_BYTES_MAX}"
-        )
+        raise Invalid(f"{len(meta)} bytes of meta: the maximum is {checkpoints.META_BYTES_MAX}")

@@ -1,19 +1,19 @@
-"""Files with little left in them are rewritten: which ones, and how their pages move.
+"""Compaction: rewrites files with few live pages. Chooses the files, and moves their pages.
 
-The choice is that of a patient packer. A file is worth a look when its live bytes are less than a
-share of a full one. Such files are gathered until they would fill a new file; what is gathered but
-fills none is rewritten only when it is many files, or at least half of a full one.
+A file is a candidate when its live bytes are less than a share of a full file. Candidates are
+collected until they would fill a new file; a rest that fills none is rewritten only when it has
+many files, or at least half the bytes of a full one.
 
-Not touched are bundles that no snapshot covers yet: their objects are needed for their checkpoints.
-A file with nothing alive is not read at all.
+Bundles that no snapshot covers yet are not rewritten: their objects are needed for their
+checkpoints. A file without live pages is not read at all.
 
-A file that this checkpoint would be the first to list has dead pages when they were written again
-after it was sent: by a map that is larger than its memory and its spill, nearly all of them. It is
-rewritten when less than ``NEW_SHARE`` of it is alive, so that no checkpoint stores more than half
-as much again as is alive in it. No version needs the old file, and it is deleted at once.
+A file that this checkpoint is the first to list has dead pages when they were written again after
+its upload: for a map that is larger than its memory and its spill, nearly all of them. It is
+rewritten when less than ``NEW_SHARE`` of it is live, so that no checkpoint stores more than one and
+a half times its live bytes. No version needs the old file, and it is deleted at once.
 
-Pages are copied only when the whole file is what the checkpoint lists (CRC-64) and each page passes
-its own checksum. A file that fails stays as it is: nothing is lost by not rewriting it.
+Pages are copied only when the whole file is the one that the checkpoint lists (CRC-64) and each
+page passes its own checksum. A damaged file stays unchanged: nothing is lost by not rewriting it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from strandline.reservoir.pool import Pool
 from strandline.reservoir.request_metering import CountedObjects
 
 NEW_SHARE = 2 / 3
-"""Of a file that no checkpoint lists yet: with less of it alive it is rewritten."""
+"""A file that no checkpoint lists yet is rewritten when a smaller share of it is live."""
 
 LEFT_OVER_MAX = 5
-"""More files than this are rewritten although they do not fill one."""
+"""More candidates than this are rewritten even if they do not fill a file."""
 
 
 def is_movable(entry: FileEntry, version: int, snapshot_version: int) -> bool:
-    """Whether a file can be left behind by the checkpoint of this version."""
+    """Whether the checkpoint of this version can drop a file."""
     file_id = entry.ref.file_id
     if entry.added_at >= version:
         return False
@@ -52,7 +52,7 @@ def is_movable(entry: FileEntry, version: int, snapshot_version: int) -> bool:
 
 
 def superseded(entries: Iterable[FileEntry], version: int) -> list[FileEntry]:
-    """Of the files that the checkpoint of this version is the first to list, those to rewrite."""
+    """The files to rewrite among those that the checkpoint of this version is the first to list."""
     return [
         entry
         for entry in entries
@@ -65,27 +65,27 @@ def superseded(entries: Iterable[FileEntry], version: int) -> list[FileEntry]:
 def pick(
     entries: Iterable[FileEntry], *, file_bytes: int, share: float, waiting_bytes: int
 ) -> list[FileEntry]:
-    """The files to rewrite, of those that can be left behind and have something alive."""
+    """The files to rewrite among those that can be dropped and have live pages."""
     chosen: list[FileEntry] = []
-    maybe: list[FileEntry] = []
+    candidates: list[FileEntry] = []
     total = waiting_bytes
     for entry in entries:
         if entry.live_bytes >= share * file_bytes:
             continue
-        maybe.append(entry)
+        candidates.append(entry)
         total += entry.live_bytes
         if total >= file_bytes:
-            chosen += maybe
-            maybe, total = [], 0
-    half = total >= file_bytes / 2 and (not chosen or len(maybe) > 1)
-    if len(maybe) > LEFT_OVER_MAX or (maybe and half):
-        chosen += maybe
+            chosen += candidates
+            candidates, total = [], 0
+    is_half_full = total >= file_bytes / 2 and (not chosen or len(candidates) > 1)
+    if len(candidates) > LEFT_OVER_MAX or (candidates and is_half_full):
+        chosen += candidates
     return chosen
 
 
 def fetch(objects: Objects, cache: Cache | None, ref: FileRef) -> bytes:
-    """A whole file: from the cache if it is there and good, which is not filled with it; from a
-    folder of this machine as pages are, without a request that would be counted."""
+    """A whole file: from an intact copy in the cache, which is not filled by this call; from a
+    local folder without a counted request, as pages are read."""
     if cache is None and isinstance(objects, CountedObjects) and objects.real_folder is not None:
         with contextlib.suppress(OSError):
             data = _read(f"{objects.real_folder}/{object_keys.file_key(ref.file_id)}", ref.size)
@@ -93,7 +93,7 @@ def fetch(objects: Objects, cache: Cache | None, ref: FileRef) -> bytes:
                 return data
     local = None if cache is None else cache.peek(ref.file_id)
     if cache is not None and local is not None:
-        with contextlib.suppress(OSError):  # a bad block: the object store has it too
+        with contextlib.suppress(OSError):  # a bad block: the object store has the file too
             data = local.pread(ref.size, 0)
             if data_file_codec.crc64(data) == ref.crc64:
                 return data
@@ -101,7 +101,7 @@ def fetch(objects: Objects, cache: Cache | None, ref: FileRef) -> bytes:
     key = object_keys.file_key(ref.file_id)
     try:
         data = objects.get_range(key, 0, ref.size)
-        # A bit may flip on the way: only two bad answers are believed.
+        # A bit may flip in transit: only the second bad response counts as damage.
         return (
             data
             if data_file_codec.crc64(data) == ref.crc64
@@ -109,7 +109,7 @@ def fetch(objects: Objects, cache: Cache | None, ref: FileRef) -> bytes:
         )
     except Invalid as error:
         raise Corrupt(
-            f"a data file is cut short ({error})", path=f"{objects.name}/{key}"
+            f"a data file is truncated ({error})", path=f"{objects.name}/{key}"
         ) from error
 
 
@@ -122,7 +122,7 @@ def _read(path: str, size: int) -> bytes:
 
 
 def move(pool: Pool, ref: FileRef, data: bytes) -> None:
-    """Commit the live pages of a file again, so that they get a new one. Raises ``Corrupt``."""
+    """Commit the live pages of a file again, so that a new file holds them. Raises ``Corrupt``."""
     label = object_keys.file_key(ref.file_id)
     identity = pool.state.reservoir_id
     data_file_codec.check_file(
@@ -131,12 +131,12 @@ def move(pool: Pool, ref: FileRef, data: bytes) -> None:
     _, ids, offsets = data_file_codec.decode_index(data, label)
     with pool.lock:
         rows = pool.state.pages.find_many(ids)
-    here = (rows["file_id"] == ref.file_id) & (rows["offset"] == offsets[:-1])
+    is_live = (rows["file_id"] == ref.file_id) & (rows["offset"] == offsets[:-1])
     moved: dict[int, bytes] = {}
-    for at in np.flatnonzero(here).tolist():
+    for at in np.flatnonzero(is_live).tolist():
         page_id = int(ids[at])
         if pool.is_waiting(page_id):
-            continue  # a newer one is on its way
+            continue  # a newer version of the page waits for its upload
         stored = data[offsets[at] : offsets[at + 1]]
         if data_file_codec.page_checksum(stored, page_id, ref.file_id) != rows[at]["checksum"]:
             raise Corrupt(f"page {page_id} fails its checksum", path=label, offset=int(offsets[at]))

@@ -1,13 +1,12 @@
-"""What may be deleted, and when. Pure.
+"""Garbage collection policy: which objects may be deleted, and when. Pure.
 
-A file without live pages is kept for as long as a version that can still be recovered may point
-into it; so is a checkpoint that such a version is put together from. A bundle is both, and goes
-when it is neither.
+A file without live pages stays while a recoverable version may refer to it; so does a checkpoint
+from which such a version is recovered. A bundle is both, and is deleted when neither applies.
 
-Objects that the tables do not know are left over from a writer that died, or was fenced, in the
-middle. The next opening deletes them: unless it had to pass over a damaged version, to which they
-may belong. Then nothing is deleted in that opening, and what existed before it (``kept_term``)
-never, but by hand.
+Objects that the tables do not name are left over from a writer that was interrupted or fenced. The
+next opening deletes them, unless it had to pass over a damaged version, to which they may belong.
+Then that opening deletes nothing, and objects that existed before it (``kept_term``) are only
+deleted by ``Reservoir.clean``.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from strandline.reservoir.reservoir_state import State
 
 
 def dead_files(state: State, version: int) -> list[int]:
-    """Files that nothing alive is in, and that the checkpoint of this version may leave behind."""
+    """Files without live pages that the checkpoint of this version may drop."""
     return [
         file_id
         for file_id, entry in state.files.live.items()
@@ -30,8 +29,8 @@ def dead_files(state: State, version: int) -> list[int]:
 
 
 def unlisted_files(state: State, version: int) -> list[int]:
-    """Files that nothing alive is in, and that the checkpoint of this version would be the first to
-    list: no version needs them."""
+    """Files without live pages that the checkpoint of this version would be the first to list: no
+    version needs them."""
     return [
         file_id
         for file_id, entry in state.files.live.items()
@@ -40,7 +39,7 @@ def unlisted_files(state: State, version: int) -> list[int]:
 
 
 def old_files(state: State, keep_versions: int) -> list[int]:
-    """Garbage that no version needs any more that can be recovered."""
+    """Garbage that no recoverable version needs."""
     oldest = state.version - keep_versions
     first_row = state.rows[0].version
     return [
@@ -55,7 +54,7 @@ def old_files(state: State, keep_versions: int) -> list[int]:
 
 
 def old_checkpoints(state: State, dropped: Iterable[Row]) -> list[int]:
-    """Versions that have left the registry and whose objects nobody needs."""
+    """Versions that left the registry and whose objects are not needed."""
     return [
         row.version
         for row in dropped
@@ -66,7 +65,7 @@ def old_checkpoints(state: State, dropped: Iterable[Row]) -> list[int]:
 def left_overs(
     state: State, checkpoints: Iterable[int], data_files: Iterable[int]
 ) -> tuple[list[int], list[int]]:
-    """Listed objects that the tables do not know: versions of checkpoints, and data files."""
+    """Listed objects that the tables do not name: versions of checkpoints, and data files."""
     known = {row.version for row in state.rows}
     versions = [
         version
@@ -86,6 +85,6 @@ def left_overs(
 
 
 def _is_needed(state: State, version: int) -> bool:
-    """Whether the object of a version is kept for its pages, or for its name."""
+    """Whether the object of a version stays for its pages, or for its name."""
     files, file_id = state.files, object_keys.bundle_id(version)
     return file_id in files.live or file_id in files.garbage or file_id in files.names

@@ -1,13 +1,14 @@
-"""What is in a reservoir: its checkpoints, its files, and objects that it does not count on.
+"""Summary of a reservoir: its checkpoints, its files, and objects that it does not use.
 
-The requests of a recovery, a listing, and a request for the header of each checkpoint. Nothing is
-changed, and a writer goes on meanwhile. Objects that the newest version knows nothing of are
+It takes the requests of a recovery, a listing, and a request for the header of each checkpoint.
+Nothing is changed, and a writer can continue meanwhile. Objects that the newest version does not
+name are
 
     set aside   of a term up to ``kept_term``, or all of them while a newer version is damaged:
-                nobody deletes them but ``clean``
-    left over   of a writer that died, or of one that is at work just now: the next opening for
+                only ``clean`` deletes them
+    left over   of a writer that was interrupted, or of one that is active: the next opening for
                 writing deletes them
-    unknown     of a name that no reservoir gives: deleted by nobody
+    unknown     with a name that a reservoir does not use: never deleted
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ from strandline.reservoir.reservoir_state import State
 
 
 class ObjectSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """An object, as the listing tells it."""
+    """An object in a listing."""
 
     key: str
     size: int
 
 
 class CheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint that versions can be put together from."""
+    """A checkpoint from which versions can be recovered."""
 
     version: int
     kind: str
     """``snapshot`` or ``changes``."""
     bundle: bool
-    """Its object begins with the pages that it tells of."""
+    """Whether its object begins with the pages that it lists."""
     made_us: int | None
     pages: int | None
     """Pages with a new place; of a snapshot all pages."""
     deleted: int | None
     size: int | None
-    """Of its object; None when that is gone."""
+    """Bytes of its object; None when it is missing."""
     problem: str = ""
 
 
@@ -58,7 +59,7 @@ class FileSummary(msgspec.Struct, frozen=True, kw_only=True):
     live_bytes: int
     live_ratio: float
     since: int
-    """The version that listed it first."""
+    """The first version that lists it."""
     missing: bool
 
 
@@ -68,12 +69,12 @@ class GarbageSummary(msgspec.Struct, frozen=True, kw_only=True):
     file_id: str
     key: str
     since: int
-    """The first version that does without it."""
+    """The first version that does not need it."""
     size: int
 
 
 class ReservoirSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a reservoir."""
+    """The content of a reservoir."""
 
     place: str
     id: str
@@ -82,7 +83,7 @@ class ReservoirSummary(msgspec.Struct, frozen=True, kw_only=True):
     live_bytes: int
     meta_bytes: int
     size: int
-    """Of all objects."""
+    """Bytes of all objects."""
     checkpoints: list[CheckpointSummary]
     files: list[FileSummary]
     garbage: list[GarbageSummary]
@@ -90,11 +91,11 @@ class ReservoirSummary(msgspec.Struct, frozen=True, kw_only=True):
     left_over: list[ObjectSummary]
     unknown: list[ObjectSummary]
     passed_over: list[str]
-    """Newer versions that cannot be read, and why."""
+    """Newer versions that cannot be read, with reasons."""
 
 
 class Strangers(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects that the newest version knows nothing of."""
+    """Objects that the newest version does not name."""
 
     set_aside: list[ObjectSummary]
     left_over: list[ObjectSummary]
@@ -102,13 +103,13 @@ class Strangers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inspect(objects: Objects) -> ReservoirSummary:
-    """Look at a reservoir. ``NotFound`` when there is none."""
+    """Summarize a reservoir. ``NotFound`` when there is none."""
     found = recovery.recover(objects)
     state = found.state
     if state is None:
         raise NotFound(f"there is no reservoir in {objects.name}")
-    listing = recovery.listing(objects)  # later than the version, so what that needs is in it
-    others = strangers(listing, found, state)
+    listing = recovery.listing(objects)  # after the version, so it has all of its objects
+    unnamed = strangers(listing, found, state)
     files = [_file(file_id, state, listing) for file_id in sorted(state.files.live)]
     return ReservoirSummary(
         place=objects.name,
@@ -127,15 +128,15 @@ def inspect(objects: Objects) -> ReservoirSummary:
             for file_id, since in sorted(state.files.garbage.items())
             if (size := listing.file_size(file_id)) is not None
         ],
-        set_aside=others.set_aside,
-        left_over=others.left_over,
-        unknown=others.unknown,
+        set_aside=unnamed.set_aside,
+        left_over=unnamed.left_over,
+        unknown=unnamed.unknown,
         passed_over=list(found.passed_over),
     )
 
 
 def strangers(listing: Listing, found: Found, state: State) -> Strangers:
-    """The objects that the newest version knows nothing of. Pure."""
+    """The objects that the newest version does not name. Pure."""
     rows = {row.version for row in state.rows}
     files = state.files.live.keys() | state.files.garbage.keys() | state.files.names
     by_term: list[tuple[int, ObjectSummary]] = [
@@ -151,7 +152,7 @@ def strangers(listing: Listing, found: Found, state: State) -> Strangers:
         for file_id, size in sorted(listing.data_files.items())
         if file_id not in files
     ]
-    # What a damaged version may need is set aside by the next opening: it counts so already.
+    # Objects that a damaged version may need will be set aside by the next opening.
     is_kept = bool(found.passed_over)
     return Strangers(
         set_aside=[each for term, each in by_term if is_kept or term <= state.kept_term],

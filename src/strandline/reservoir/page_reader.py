@@ -1,19 +1,18 @@
-"""A page from its place, verified.
+"""Reads a page from its place and verifies it.
 
-A page is read where it is nearest: from the cache; without one from the files of a store that is a
-folder of this machine; otherwise by a request for its range, or for a stretch (``range_cache.py``)
-when the reservoir is open for reading only. Bytes that fail the page's checksum are never given.
-They are read again, each step further from what may be damaged:
+A page is read from the nearest source: the cache; without one the files of an object store that is
+a local folder; otherwise a request for its range, or for a larger range (``range_cache.py``) when
+the reservoir is open for reading only. Bytes that fail the page's checksum are never returned. They
+are read again, each step further from the possible damage:
 
-    1. in a cache, a copy that has been repaired before is given up, and the page read from a new
+    1. in a cache, a copy that was repaired before is evicted, and the page read from a new
        download; another local file is opened again
     2. the page is requested from the object store itself, and the copy in the cache repaired
     3. ``Corrupt``, with the page, the object and the offset; the copy stays, for its other pages
 
-A page that is good in a file that is not is given: its own checksum vouches for it. Many who meet
-the same bad page of a cache wait for one request. Errors of the
-object store pass through, but for an object that is gone, which is ``Corrupt``: some checkpoint
-says that it is there.
+An intact page of a damaged file is returned: its own checksum proves it. Threads that read the same
+damaged page of a cache wait for one request. Errors of the object store pass through, except for a
+missing object, which is ``Corrupt``: a checkpoint lists it.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from strandline.reservoir.range_cache import Stretches
 from strandline.reservoir.request_metering import CountedObjects
 
 Wanted = tuple[int, Place, FileRef]
-"""A page id, its place, and the file that is there."""
+"""A page id, its place, and its file."""
 
 
 class Files(Protocol):
-    """Where files are read. Safe from many threads."""
+    """The source of files. Safe from many threads."""
 
     def open(self, file: FileRef) -> ReadFile: ...
 
     def evict(self, file_id: int, bad: ReadFile | None = None) -> bool:
-        """Give up a local copy, with ``bad`` only if it is that one; whether there was one."""
+        """Evict a local copy, with ``bad`` only if it is that one; return whether there was one."""
         ...
 
 
@@ -57,12 +56,12 @@ class PageReader:
     def __init__(
         self, objects: Objects, cache: Cache | None = None, *, whole: bool = False
     ) -> None:
-        """``whole``: most of it is going to be read, and pages are worth a stretch of a file."""
+        """``whole``: most pages will be read, so larger ranges of a file are fetched."""
         self._objects = objects
         self._cache = cache
         self._files: Files = _files_of(objects, whole=whole) if cache is None else cache
         self._repairs: Flights[bytes] = Flights()
-        self._open_file = self._files.open  # on the way of every read
+        self._open_file = self._files.open  # saves a lookup in every read
 
     @property
     def is_distant(self) -> bool:
@@ -79,13 +78,13 @@ class PageReader:
             if page_checksum(data, page_id, file_id) == checksum:
                 return data
         except OSError:
-            pass  # a bad block is as good as a bad page
+            pass  # a bad block is treated as a bad page
         except NotFound as error:
-            raise self._gone(page_id, place) from error
+            raise self._missing_file(page_id, place) from error
         return self._read_again(page_id, place, file, opened)
 
     def read_many(self, wanted: Sequence[Wanted]) -> list[bytes]:
-        """The same for many pages, in their order: file by file, and each from front to back."""
+        """Read many pages, in the given order of results: file by file, each from front to back."""
         order = sorted(range(len(wanted)), key=lambda number: wanted[number][1][:2])
         pages = [b""] * len(wanted)
         for _, group in itertools.groupby(order, key=lambda number: wanted[number][1].file_id):
@@ -96,7 +95,7 @@ class PageReader:
         return pages
 
     def close(self) -> None:
-        """Let go of open files. A cache is closed by whoever opened it."""
+        """Close open files. The owner of the cache closes the cache."""
         if isinstance(self._files, _FolderFiles):
             self._files.close()
 
@@ -109,7 +108,7 @@ class PageReader:
             else:
                 found = [_pread(opened, place) for _, place, _ in wanted]
         except NotFound as error:
-            raise self._gone(first_id, first) from error
+            raise self._missing_file(first_id, first) from error
         return [
             data
             if page_checksum(data, page_id, place.file_id) == place.checksum
@@ -120,7 +119,7 @@ class PageReader:
     def _open(self, file: FileRef) -> ReadFile:
         try:
             return self._files.open(file)
-        except OSError:  # of a folder; a cache answers its own
+        except OSError:  # of a folder; a cache handles its own errors
             return RangeFile(self._objects, file)
 
     def _read_again(self, page_id: int, place: Place, file: FileRef, bad: ReadFile | None) -> bytes:
@@ -133,15 +132,15 @@ class PageReader:
                 return data if is_right else self._request(page_id, place, file)
             cache, number = self._cache, place.file_id << 64 | page_id
             return self._repairs.join(
-                number, lambda: self._repaired(cache, page_id, place, file, bad)
+                number, lambda: self._read_repaired(cache, page_id, place, file, bad)
             )
         except NotFound as error:
-            raise self._gone(page_id, place) from error
+            raise self._missing_file(page_id, place) from error
 
-    def _repaired(
+    def _read_repaired(
         self, cache: Cache, page_id: int, place: Place, file: FileRef, copy: ReadFile
     ) -> bytes:
-        """The page, which is good in the copy afterwards if that can be."""
+        """Read a page and repair it in the copy, if possible."""
         data = _pread(copy, place)
         if page_checksum(data, page_id, place.file_id) == place.checksum:
             return data  # another reader was first
@@ -166,9 +165,9 @@ class PageReader:
             )
         return data
 
-    def _gone(self, page_id: int, place: Place) -> Corrupt:
+    def _missing_file(self, page_id: int, place: Place) -> Corrupt:
         return Corrupt(
-            f"page {page_id} cannot be read: a data file is gone",
+            f"page {page_id} cannot be read: a data file is missing",
             path=self._path(place),
             offset=place.offset,
         )
@@ -178,7 +177,7 @@ class PageReader:
 
 
 class _RemoteFiles:
-    """Files that stay in the object store."""
+    """Reads files in the object store directly."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -192,7 +191,7 @@ class _RemoteFiles:
 
 
 class _FolderFiles:
-    """The files of a store that is a folder of this machine, open: a range would open it anew."""
+    """Reads files of a local folder and keeps them open: a range request would open each again."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -206,11 +205,11 @@ class _FolderFiles:
             found.used = next(self._uses)
             return opened
         path = f"{self._folder}/{object_keys.file_key(file.file_id)}"
-        made = LocalFile(file.file_id, path, file.size, weight=0, used=0)
-        opened = self._open_files.open(made)
+        local = LocalFile(file.file_id, path, file.size, weight=0, used=0)
+        opened = self._open_files.open(local)
         if len(self._files) >= 2 * DESCRIPTORS_MAX:
             self._files = {n: each for n, each in list(self._files.items()) if each.opened}
-        self._files[file.file_id] = made
+        self._files[file.file_id] = local
         return opened
 
     def evict(self, file_id: int, bad: ReadFile | None = None) -> bool:

@@ -1,16 +1,16 @@
-"""What sessions share: the tables, pages that are in no file yet, and files on their way.
+"""State that sessions share: the tables, pages that are in no file yet, and files being uploaded.
 
-A committed page is in one of three places, and a reader asks in this order:
+A committed page is in one of two places, which a read checks in this order:
 
     waiting     committed, in no file yet: leftovers of many sessions, which share a file
-    table       its file is on its way (``flying``, in memory) or in the object store
+    table       its file is being uploaded (``flying``, in memory) or is in the object store
 
-Small files will be merged with others soon. Where that would cost a request for each, they are kept
-in memory as well: the newest, up to half of a full file.
+Small files will soon be merged with others. Where that would cost a request for each, they stay in
+memory as well: the newest, up to half of a full file.
 
-Full files of a session go their way before the session commits; the table learns of their pages
-when it does. Two locks: ``committing`` is held by a commit and by a whole checkpoint, so a commit
-is in one checkpoint or in the next, whole. ``lock`` is held for moments, inside it or alone.
+Full files of a session are uploaded before the session commits; the commit enters their pages into
+the table. Two locks: ``committing`` is held by a commit and by a whole checkpoint, so a commit is
+completely in one checkpoint or in the next. ``lock`` is held briefly, inside it or alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SPOTS_MAX = 65_536
 
 
 class Pool:
-    """Safe from many threads."""
+    """Shared state of the sessions of a reservoir. Safe from many threads."""
 
     def __init__(
         self, state: State, reader: PageReader, uploads: Uploads, settings: ReservoirSettings
@@ -51,28 +51,28 @@ class Pool:
         self.file_bytes = settings.file_bytes
         self.flags = FLAG_ZSTD if settings.compression == "zstd" else 0
         self.failure: StrandlineError | None = None
-        """Why nothing can be written any more."""
+        """The reason why writes fail, or None."""
         self.placed = 0
         """Data files with committed pages since the last checkpoint."""
         self.abandoned: list[int] = []
-        """Files that were sent and that no commit lists."""
+        """Uploaded files that no commit lists."""
         self.next_version = state.version + 1
-        """The checkpoint that will list what is committed now."""
+        """The checkpoint that will contain the next commit."""
         self._closed = False
         self._reader = reader
         self.lock = threading.Lock()
         self._waiting: dict[int, bytes] = {}
         self._waiting_bytes = 0
-        self._flying: dict[int, Blob] = {}
-        self._kept: dict[int, Blob] = {}
-        self._kept_bytes = 0
-        self._kept_bytes_max = settings.file_bytes // 2 if reader.is_distant else 0
+        self._uploading: dict[int, Blob] = {}
+        self._stored_small: dict[int, Blob] = {}
+        self._stored_small_bytes = 0
+        self._stored_small_bytes_max = settings.file_bytes // 2 if reader.is_distant else 0
         self._small_bytes = settings.compact_share * settings.file_bytes
         self._numbers = itertools.count()
         self._owners: dict[int, int] = {}
         self._read_page = reader.read
-        self._spots: dict[int, tuple[Place, FileRef]] = {}
-        """Places of pages that were read since the last commit: most of what a read costs."""
+        self._read_places: dict[int, tuple[Place, FileRef]] = {}
+        """Places of pages that were read since the last commit: finding one is most of a read."""
 
     @property
     def waiting_bytes(self) -> int:
@@ -80,8 +80,8 @@ class Pool:
 
     @property
     def kept_bytes(self) -> int:
-        """Small files in memory that the object store has as well."""
-        return self._kept_bytes
+        """Bytes of small files in memory that the object store has as well."""
+        return self._stored_small_bytes
 
     def __len__(self) -> int:
         """Committed pages."""
@@ -90,41 +90,41 @@ class Pool:
             return len(self.state.pages) + new
 
     def check(self) -> None:
-        """Raise when nothing can be written any more."""
+        """Raise if writes fail."""
         if self.failure is not None:
             raise self.failure
 
     def close(self) -> None:
-        """From now on every call raises."""
+        """Make every later call raise."""
         with self.lock:
             self._closed = True
             self.failure = Closed(CLOSED)
-            self._spots.clear()
+            self._read_places.clear()
 
     @contextlib.contextmanager
     def all_or_nothing(self, what: str) -> Iterator[None]:
-        """Steps that leave a wrong state when they are interrupted; nothing is written then."""
+        """Steps that leave an inconsistent state when interrupted: then all later writes fail."""
         try:
             yield
         except BaseException:
-            self.failure = Closed(f"{what} was interrupted half-way: open the reservoir again")
+            self.failure = Closed(f"{what} was interrupted: open the reservoir again")
             raise
 
     def read(self, page_id: int) -> bytes | None:
         """A committed page, None when there is none."""
-        spot = self._spots.get(page_id)
-        if spot is not None:
+        read_place = self._read_places.get(page_id)  # no lock: every commit clears the dict
+        if read_place is not None:
             try:
-                return self._read_page(page_id, *spot)
+                return self._read_page(page_id, *read_place)
             except Corrupt:
-                pass  # meanwhile it may have been moved, and its old file deleted
-        tried: Place | None = None
+                pass  # it may have been moved meanwhile, and its old file deleted
+        previous: Place | None = None
         while True:
             with self.lock:
                 if self._closed:
                     raise Closed(CLOSED)
                 if type(page_id) is not int:
-                    raise Invalid(f"{page_id!r} is no page id: use a whole number")
+                    raise Invalid(f"{page_id!r} is not a page id: use a whole number")
                 stored = self._waiting.get(page_id)
                 if stored is not None:
                     return unpack(stored, self.flags, page_id)
@@ -132,17 +132,17 @@ class Pool:
                 if place is None:
                     return None
                 ref = self.state.files.live[place.file_id].ref
-                blob = self._flying.get(place.file_id)
+                blob = self._uploading.get(place.file_id)
                 if blob is not None:
                     stored = _in_memory(blob, page_id)
                 if stored is None and not ref.flags & FLAG_ZSTD:
-                    self._remember(page_id, place, ref)
+                    self._cache_place(page_id, place, ref)
             try:
                 return self._page(page_id, place, ref, stored)
             except Corrupt:
-                if place == tried:
+                if place == previous:
                     raise
-                tried = place
+                previous = place
 
     def read_sent(self, page_id: int, blob: Blob, at: int) -> bytes:
         """A page of a file that a session has sent and not committed."""
@@ -151,41 +151,41 @@ class Pool:
         return self._page(page_id, Place._make(blob.rows[at].tolist()), blob.entry.ref, stored)
 
     def claim(self, page_id: int, session: int) -> None:
-        """A page with changes that are not committed belongs to one session."""
+        """Reserve a page for the uncommitted changes of one session."""
         if self.failure is not None:
             raise self.failure
         owner = self._owners.setdefault(page_id, session)  # in one step, so without the lock
         if owner != session:
-            raise _owned(page_id, owner)
+            raise _owned_by_other(page_id, owner)
 
     def claim_many(
         self, page_ids: Sequence[int], session: int, is_mine: Callable[[int], bool]
     ) -> None:
-        """The same for all of these, or for none but those that were this session's before."""
+        """Reserve all of these pages, or only those that the session had reserved before."""
         self.check()
-        found = list(map(self._owners.setdefault, page_ids, itertools.repeat(session)))
-        if found.count(session) == len(found):
+        owners = list(map(self._owners.setdefault, page_ids, itertools.repeat(session)))
+        if owners.count(session) == len(owners):
             return
-        given = [
+        new = [
             page_id
-            for page_id, owner in zip(page_ids, found, strict=True)
+            for page_id, owner in zip(page_ids, owners, strict=True)
             if owner == session and not is_mine(page_id)
         ]
-        self.disown([given])
+        self.disown([new])
         page_id, owner = next(
             (page_id, owner)
-            for page_id, owner in zip(page_ids, found, strict=True)
+            for page_id, owner in zip(page_ids, owners, strict=True)
             if owner != session
         )
-        raise _owned(page_id, owner)
+        raise _owned_by_other(page_id, owner)
 
     def disown(self, groups: Iterable[Iterable[int]]) -> None:
-        """Pages whose changes are committed or forgotten; some may be named twice."""
+        """Release pages whose changes were committed or rolled back; duplicates are fine."""
         for page_ids in groups:
             collections.deque(map(self._owners.pop, page_ids, itertools.repeat(None)), maxlen=0)
 
     def send(self, pages: Mapping[int, bytes]) -> Blob:
-        """Send a full file on its way; its pages are not in the table yet."""
+        """Begin the upload of a full file; its pages are not in the table yet."""
         self.check()
         self.uploads.reserve()
         try:
@@ -197,45 +197,45 @@ class Pool:
             self.uploads.release()
             raise
         with self.lock:
-            self._flying[file_id] = blob
+            self._uploading[file_id] = blob
         self.uploads.send(blob)
         return blob
 
     def stored(self, file_id: int) -> None:
-        """The object store has the file: its memory can go, unless it is soon to be merged."""
+        """Release the memory of an uploaded file, unless it will soon be merged."""
         with self.lock:
-            blob = self._flying.pop(file_id, None)
+            blob = self._uploading.pop(file_id, None)
             if blob is None:
                 return
-            self._kept[file_id] = blob
-            self._kept_bytes += blob.entry.ref.size
+            self._stored_small[file_id] = blob
+            self._stored_small_bytes += blob.entry.ref.size
             if blob.entry.ref.size >= self._small_bytes:
-                self._drop_kept(file_id)
-            while self._kept_bytes > self._kept_bytes_max:
-                self._drop_kept(next(iter(self._kept)))
+                self._drop_stored(file_id)
+            while self._stored_small_bytes > self._stored_small_bytes_max:
+                self._drop_stored(next(iter(self._stored_small)))
 
     def drop_kept(self, file_ids: Iterable[int]) -> None:
-        """Files that will not be merged."""
+        """Release the memory of files that will not be merged."""
         with self.lock:
             for file_id in file_ids:
-                self._drop_kept(file_id)
+                self._drop_stored(file_id)
 
     def content(self, file_id: int) -> bytes | None:
         """A whole file, if it is in memory."""
         with self.lock:
-            blob = self._flying.get(file_id) or self._kept.get(file_id)
+            blob = self._uploading.get(file_id) or self._stored_small.get(file_id)
             pieces = None if blob is None else blob.pieces()
         return None if pieces is None else b"".join(pieces)
 
     def is_flying(self, file_id: int) -> bool:
-        return file_id in self._flying
+        return file_id in self._uploading
 
     def commit(
         self, sent: Sequence[Blob], rest: Mapping[int, bytes], deleted: Iterable[int]
     ) -> None:
-        """Show a session's changes to everybody: full files, leftovers, and what is no more.
+        """Make a session's changes visible to all: full files, leftovers, and deleted pages.
 
-        What can fail comes first: once something is shown, all of it is.
+        Steps that can fail come first: the changes become visible all together.
         """
         with self.committing:
             self.check()
@@ -245,16 +245,16 @@ class Pool:
                     blob.entry.added_at = self.next_version
                     self._place(blob)
                 self._remove(deleted)
-                self._wait(rest)
+                self._add_waiting(rest)
 
     def add(self, pages: Mapping[int, bytes]) -> None:
-        """Committed pages that are to have a new file: a compaction's."""
+        """Add committed pages that move to a new file, for a compaction."""
         with self.lock:
-            self._wait(pages)
+            self._add_waiting(pages)
         self.send_full()
 
     def send_full(self) -> None:
-        """Send the pages that wait, as long as they fill files."""
+        """Send waiting pages while they fill files."""
         while self._waiting_bytes >= self.file_bytes:
             chosen, size = {}, 0
             for page_id, stored in self._waiting.items():
@@ -265,16 +265,16 @@ class Pool:
             self._send_waiting(chosen)
 
     def flush(self) -> None:
-        """Send the pages that wait, full file or not."""
+        """Send all waiting pages, in a last file that may not be full."""
         self.send_full()
         if self._waiting:
             self._send_waiting(self._waiting)
 
     def bundle(self, version: int) -> Blob:
-        """The pages that wait, as the first part of a checkpoint's object."""
+        """The waiting pages as the first part of a checkpoint's object."""
         blob = self._blob(self._waiting, object_keys.bundle_id(version), version)
         with self.lock:
-            self._flying[blob.file_id] = blob
+            self._uploading[blob.file_id] = blob
             self._place(blob)
         return blob
 
@@ -285,31 +285,31 @@ class Pool:
         return list(self._waiting)
 
     def abandon(self, blobs: Iterable[Blob]) -> None:
-        """Files of a session that has thought better of it."""
+        """Mark the files of a session that was rolled back for deletion."""
         with self.lock:
             self.abandoned += [blob.file_id for blob in blobs]
 
-    def _drop_kept(self, file_id: int) -> None:
-        blob = self._kept.pop(file_id, None)
+    def _drop_stored(self, file_id: int) -> None:
+        blob = self._stored_small.pop(file_id, None)
         if blob is not None:
-            self._kept_bytes -= blob.entry.ref.size
+            self._stored_small_bytes -= blob.entry.ref.size
             blob.drop()
 
-    def _remember(self, page_id: int, place: Place, ref: FileRef) -> None:
-        if len(self._spots) >= SPOTS_MAX:
-            self._spots.clear()
-        self._spots[page_id] = place, ref
+    def _cache_place(self, page_id: int, place: Place, ref: FileRef) -> None:
+        if len(self._read_places) >= SPOTS_MAX:
+            self._read_places.clear()
+        self._read_places[page_id] = place, ref
 
     def _send_waiting(self, pages: Mapping[int, bytes]) -> None:
         blob = self.send(pages)
         with self.lock:
             self._place(blob)
 
-    def _wait(self, pages: Mapping[int, bytes]) -> None:
-        self._spots.clear()
-        before = self._waiting.get
+    def _add_waiting(self, pages: Mapping[int, bytes]) -> None:
+        self._read_places.clear()
+        replaced = self._waiting.get
         self._waiting_bytes += sum(map(len, pages.values()))
-        self._waiting_bytes -= sum(len(before(page_id, b"")) for page_id in pages)
+        self._waiting_bytes -= sum(len(replaced(page_id, b"")) for page_id in pages)
         self._waiting.update(pages)
 
     def _page(self, page_id: int, place: Place, ref: FileRef, stored: bytes | None) -> bytes:
@@ -327,8 +327,8 @@ class Pool:
         )
 
     def _place(self, blob: Blob) -> None:
-        """Put the pages of a file into the table, in place of where they were."""
-        self._spots.clear()
+        """Enter the pages of a file into the table, in place of their old entries."""
+        self._read_places.clear()
         old = self.state.pages.put(blob.ids, blob.rows)
         self.state.files.add(blob.entry)
         self.state.files.kill(old["file_id"], old["size"])
@@ -340,24 +340,24 @@ class Pool:
                     self._waiting_bytes -= len(stored)
 
     def _remove(self, page_ids: Iterable[int]) -> None:
-        self._spots.clear()
-        gone = np.unique(np.fromiter(page_ids, dtype="<i8"))
-        for page_id in gone.tolist():
+        self._read_places.clear()
+        ids = np.unique(np.fromiter(page_ids, dtype="<i8"))
+        for page_id in ids.tolist():
             stored = self._waiting.pop(page_id, None)
             if stored is not None:
                 self._waiting_bytes -= len(stored)
-        old = self.state.pages.remove(gone)
+        old = self.state.pages.remove(ids)
         self.state.files.kill(old["file_id"], old["size"])
 
 
 def _in_memory(blob: Blob, page_id: int) -> bytes | None:
     at = blob.find(page_id)
-    assert at is not None, "the table says that it is in here"
+    assert at is not None, "the table refers to this file"
     return blob.stored(at)
 
 
-def _owned(page_id: int, owner: int) -> Conflict:
+def _owned_by_other(page_id: int, owner: int) -> Conflict:
     return Conflict(
-        f"page {page_id} has changes of session {owner} that are not committed: a page belongs to "
-        "one session at a time"
+        f"page {page_id} has uncommitted changes of session {owner}: a page belongs to one session "
+        "at a time"
     )

@@ -1,9 +1,9 @@
-"""Files of the object store for whoever only reads: stretches of them in memory, the last in use.
+"""Range cache for read-only opens: recently used ranges of remote files in memory.
 
-A reader that opens beside a writer may not touch the writer's cache, and leaves nothing on a disk.
-One request for each page would take it minutes for what it reads as a whole; pages that are read
-one after the other lie beside each other as a rule, so a stretch is fetched for all of them.
-Nothing here is checked: whoever reads a page does, and says so with ``evict`` when it is wrong.
+A reader that opens beside a writer may not use the writer's cache, and writes nothing to a disk.
+One request per page would take minutes for a scan; pages that are read one after the other are
+usually adjacent, so a range is fetched for all of them. Nothing is verified here: the reader of a
+page verifies it, and calls ``evict`` if it is damaged.
 """
 
 from __future__ import annotations
@@ -19,63 +19,63 @@ from strandline.reservoir.data_files.data_file_table import FileRef
 
 STRETCH_BYTES = 1 << 20
 STRETCHES_MAX = 64
-"""So many are kept: 64 MiB."""
+"""Maximum number of cached ranges: 64 MiB."""
 
 
 class Stretches:
-    """Stretches of files. Safe from many threads; two may fetch the same one at once."""
+    """Ranges of files. Safe from many threads; two may fetch the same range at once."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._ranges: OrderedDict[tuple[int, int], bytes] = OrderedDict()
 
     def open(self, file: FileRef) -> ReadFile:
         return StretchFile(self, file, f"{self._objects.name}/{object_keys.file_key(file.file_id)}")
 
     def evict(self, file_id: int, bad: ReadFile | None = None) -> bool:
-        del bad  # all readers of a file share its stretches
+        del bad  # all readers of a file share its ranges
         with self._lock:
-            gone = [place for place in self._kept if place[0] == file_id]
-            for place in gone:
-                del self._kept[place]
-        return bool(gone)
+            evicted = [key for key in self._ranges if key[0] == file_id]
+            for key in evicted:
+                del self._ranges[key]
+        return bool(evicted)
 
     def stretch(self, file: FileRef, number: int) -> bytes:
-        place = (file.file_id, number)
+        key = (file.file_id, number)
         with self._lock:
-            found = self._kept.get(place)
-            if found is not None:
-                self._kept.move_to_end(place)
-                return found
+            data = self._ranges.get(key)
+            if data is not None:
+                self._ranges.move_to_end(key)
+                return data
         start = number * STRETCH_BYTES
         size = min(STRETCH_BYTES, file.size - start)
         try:
-            found = self._objects.get_range(object_keys.file_key(file.file_id), start, size)
+            data = self._objects.get_range(object_keys.file_key(file.file_id), start, size)
         except Invalid:  # the object ends before the file does
             return b""
         with self._lock:
-            self._kept[place] = found
-            while len(self._kept) > STRETCHES_MAX:
-                self._kept.popitem(last=False)
-        return found
+            self._ranges[key] = data
+            while len(self._ranges) > STRETCHES_MAX:
+                self._ranges.popitem(last=False)
+        return data
 
 
 class StretchFile:
-    """One file, through stretches. Safe from many threads."""
+    """One file, read through cached ranges. Safe from many threads."""
 
     def __init__(self, stretches: Stretches, file: FileRef, path: str) -> None:
-        self._stretches = stretches
+        self._cache = stretches
         self._file = file
         self.path = path
 
     def pread(self, size: int, offset: int) -> bytes:
         following = min(offset + size, self._file.size)
         first, last = offset // STRETCH_BYTES, (following - 1) // STRETCH_BYTES
-        parts = [self._stretches.stretch(self._file, number) for number in range(first, last + 1)]
+        parts = [self._cache.stretch(self._file, number) for number in range(first, last + 1)]
         start = offset - first * STRETCH_BYTES
-        found = parts[0] if len(parts) == 1 else b"".join(parts)
-        return found[start : start + size]
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        return data[start : start + size]
 
     def pread_into(self, target: memoryview, offset: int) -> int:
         data = self.pread(len(target), offset)
@@ -86,4 +86,4 @@ class StretchFile:
         return self._file.size
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""

@@ -1,21 +1,21 @@
-"""Opening: the newest version that can be put together, from one listing and one request each.
+"""Recovery: loads the newest readable version, with one listing and one request per checkpoint.
 
-1. List the objects. Checkpoints have their version as their name.
-2. Fetch the end of the newest: footer, registry, and mostly the checkpoint itself.
-3. Fetch the checkpoints since the last snapshot, each exactly its bytes, as the registry says. When
-   it is the snapshot itself, the end of one other tells whether they are of the same reservoir.
+1. List the objects. The name of a checkpoint is its version.
+2. Fetch the end of the newest: footer, registry, and usually the checkpoint itself.
+3. Fetch the checkpoints since the last snapshot, exactly the bytes in the registry. If it is the
+   snapshot itself, the end of one other checkpoint shows whether both are of the same reservoir.
 
-What fails a checksum, is cut short or missing, or has a valid content that belongs elsewhere
-(another version, another reservoir, an older copy: its checksum is not the one that the registry
-has) is fetched once more, since a bit may flip on the way. Then the version before is tried, and
-the answer says which were passed over and why. An object store that does not answer is no damage:
-it raises.
+An object that fails a checksum, is truncated or missing, or has valid content that belongs
+elsewhere (another version, another reservoir, or an older copy, whose checksum differs from the
+registry's) is fetched once more, since a bit may flip in transit. Then the version before is tried,
+and the result lists the versions that were passed over, with reasons. An object store that does
+not respond is not damage: it raises.
 
-A writer may be at work meanwhile, and delete what was listed: before anything is passed over the
-objects are listed again, and if there are newer versions by now it begins with them.
+A writer may be active meanwhile, and delete listed objects: before a version is passed over the
+objects are listed again, and if there are newer versions, recovery begins with them.
 
-Nothing is changed here. Where there are data files but no checkpoint, or checkpoints but none that
-can be read, this is not an empty reservoir, and it is not opened as one.
+Nothing is changed here. Data files without a checkpoint, or checkpoints of which none can be read,
+are not an empty reservoir, and are not opened as one.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ TRIES = 16
 CANDIDATES_MAX = 64
 WITNESSES_MAX = 3
 TAIL_SIZE = 1024 * 1024
-"""What is fetched of the newest checkpoint at first."""
+"""Bytes of the newest checkpoint to fetch first."""
 
 
 class Listing(msgspec.Struct, frozen=True, eq=False):
-    """The objects that there are, with their sizes."""
+    """The objects of a reservoir, with their sizes."""
 
     checkpoints: dict[int, int]
-    """By their versions."""
+    """Sizes by version."""
     data_files: dict[int, int]
-    """By their ids."""
+    """Sizes by file id."""
     unknown: dict[str, int]
-    """By their keys: of nobody's that we know."""
+    """Sizes by key: objects that are not part of the format."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Of all objects, by their keys."""
-        found = {
+        """Sizes of all objects, by key."""
+        sizes = {
             object_keys.checkpoint_key(version): size for version, size in self.checkpoints.items()
         }
-        found |= {object_keys.file_key(file_id): size for file_id, size in self.data_files.items()}
-        return found | self.unknown
+        sizes |= {object_keys.file_key(file_id): size for file_id, size in self.data_files.items()}
+        return sizes | self.unknown
 
     @property
     def newest(self) -> int:
@@ -78,14 +78,14 @@ class Listing(msgspec.Struct, frozen=True, eq=False):
 
 
 class Found(msgspec.Struct, kw_only=True, eq=False):
-    """A version that was put together, and what else the listing shows."""
+    """A recovered version, and the listing."""
 
     state: State | None
-    """None when there is nothing at all."""
+    """None when there are no objects at all."""
     version: int = 0
-    """The version that was put together, 0 for none."""
+    """The recovered version, 0 for none."""
     passed_over: tuple[str, ...] = ()
-    """Newer versions that could not be read, and why."""
+    """Newer versions that could not be read, with reasons."""
     listed: Listing
 
     @property
@@ -99,7 +99,7 @@ class Found(msgspec.Struct, kw_only=True, eq=False):
 
 
 def listing(objects: Objects) -> Listing:
-    """What is there, in one request for a thousand objects."""
+    """List all objects, with one request per thousand."""
     found = Listing({}, {}, {})
     for info in objects.list():
         if (number := object_keys.version_of(info.key)) is not None:
@@ -112,29 +112,29 @@ def listing(objects: Objects) -> Listing:
 
 
 def recover(objects: Objects, version: int | None = None, *, at_least: int = 0) -> Found:
-    """The newest version that is whole, or exactly the one that is named.
+    """Recover the newest readable version, or exactly ``version``.
 
-    A version is there as ``at_least`` says, though the listing may not show it yet.
+    ``at_least`` is a version that exists, even if the listing does not show it yet.
     """
     listed = _listing(objects, at_least)
     for _ in range(TRIES):
         _check_listing(objects, version, listed)
-        found, passed_over = _newest_whole(objects, listed.checkpoints, version)
+        state, passed_over = _newest_readable(objects, listed.checkpoints, version)
         if not passed_over:
             break
-        now = _listing(objects, at_least)
-        if now.newest <= listed.newest:
+        latest = _listing(objects, at_least)
+        if latest.newest <= listed.newest:
             break
-        listed = now
-    if found is None and passed_over:
+        listed = latest
+    if state is None and passed_over:
         raise Corrupt(
             f"no version can be read ({'; '.join(passed_over)}): restore checkpoints from "
             "elsewhere",
             path=f"{objects.name}/{object_keys.CHECKPOINTS}",
         )
     return Found(
-        state=found,
-        version=0 if found is None else found.version,
+        state=state,
+        version=0 if state is None else state.version,
         passed_over=tuple(passed_over),
         listed=listed,
     )
@@ -156,31 +156,31 @@ def _check_listing(objects: Objects, version: int | None, listed: Listing) -> No
         newest = ", ".join(map(str, sorted(listed.checkpoints)[-5:])) or "none"
         raise Invalid(f"{objects.name} has no version {version}: the newest are {newest}")
     if version == 1 and _is_name_only(listed.checkpoints):
-        raise NotFound("version 1 cannot be recovered any more: a larger keep_versions keeps more")
+        raise NotFound("version 1 is no longer recoverable: a larger keep_versions keeps more")
     if not listed.checkpoints and listed.data_files:
         raise Corrupt(
             f"there are {len(listed.data_files)} data files and no checkpoint: restore "
-            "checkpoints, or name another place",
+            "checkpoints, or use another location",
             path=objects.name,
         )
 
 
-def _newest_whole(
+def _newest_readable(
     objects: Objects, listed: Mapping[int, int], version: int | None
 ) -> tuple[State | None, list[str]]:
-    """A version, None for none; and those that were passed over."""
+    """The newest readable version, None for none, and the reasons for those passed over."""
     reasons: list[str] = []
-    wanted = _candidates(listed) if version is None else [version]
-    for number in wanted:
+    candidates = _candidates(listed) if version is None else [version]
+    for number in candidates:
         try:
-            found = load(objects, number, listed[number])
-            if found.snapshot_version == number:
-                _check_kin(objects, found, listed)
-            return found, reasons
+            state = load(objects, number, listed[number])
+            if state.snapshot_version == number:
+                _check_neighbors(objects, state, listed)
+            return state, reasons
         except (Corrupt, NotFound) as error:
             if number == version and isinstance(error, NotFound):
                 raise NotFound(
-                    f"version {version} cannot be recovered any more: {error}; a larger "
+                    f"version {version} is no longer recoverable: {error}; a larger "
                     "keep_versions keeps more"
                 ) from error
             reasons.append(f"version {number}: {error}")
@@ -194,28 +194,28 @@ def _candidates(listed: Mapping[int, int]) -> list[int]:
 
 
 def _is_name_only(listed: Mapping[int, int]) -> bool:
-    """Whether version 1 is there for its name alone: those behind it are deleted. It is readable,
-    and empty, and must not stand in for what is damaged."""
+    """Whether version 1 stays for its name alone: the next ones are deleted. It is readable, and
+    empty, and must not replace a damaged version."""
     return 1 in listed and 2 not in listed and len(listed) > 1
 
 
-def _check_kin(objects: Objects, found: State, listed: Mapping[int, int]) -> None:
-    """Complain when a snapshot, which nothing else vouches for, is of another reservoir.
+def _check_neighbors(objects: Objects, state: State, listed: Mapping[int, int]) -> None:
+    """Raise Corrupt when a snapshot, which no other checkpoint proves, is of another reservoir.
 
-    The objects next to it tell: one that is its kin is enough, for a stranger may be among them.
+    Checkpoints next to it are compared: one of the same reservoir is enough, others may be foreign.
     """
-    strangers = 0
-    others = sorted(listed.keys() - {found.version}, key=lambda each: abs(each - found.version))
+    foreign = 0
+    others = sorted(listed.keys() - {state.version}, key=lambda each: abs(each - state.version))
     for version in others[:WITNESSES_MAX]:
         try:
-            footer = _again(partial(_read_footer, objects, version, listed[version]))
+            footer = _retry_damaged(partial(_read_footer, objects, version, listed[version]))
         except (Corrupt, NotFound):
             continue
-        if footer.reservoir_id == found.reservoir_id:
+        if footer.reservoir_id == state.reservoir_id:
             return
-        strangers += 1
-    if strangers:
-        raise _foreign(objects, found.version, "it is of another reservoir")
+        foreign += 1
+    if foreign:
+        raise _foreign(objects, state.version, "it is of another reservoir")
 
 
 def _read_footer(objects: Objects, version: int, size: int) -> Footer:
@@ -225,21 +225,21 @@ def _read_footer(objects: Objects, version: int, size: int) -> Footer:
 
 
 def load(objects: Objects, version: int, size: int) -> State:
-    """One version, from the object of its checkpoint, which has this size."""
-    footer, rows, own = _again(lambda: _read_end(objects, version, size))
+    """Load one version from the object of its checkpoint, which has this size."""
+    footer, rows, own = _retry_damaged(lambda: _read_end(objects, version, size))
     chain = checkpoint_registry.chain(rows)
-    found: list[Checkpoint] = []
+    parts: list[Checkpoint] = []
     for row in chain:
         part = own if row.version == version else None
-        part = part or _again(partial(_read_checkpoint, objects, row, footer.reservoir_id))
-        if found and part.previous != found[-1].version:
+        part = part or _retry_damaged(partial(_read_checkpoint, objects, row, footer.reservoir_id))
+        if parts and part.previous != parts[-1].version:
             raise _foreign(objects, row.version, f"it follows version {part.previous}")
-        found.append(part)
-    return _put_together(footer.reservoir_id, found, rows)
+        parts.append(part)
+    return _combine(footer.reservoir_id, parts, rows)
 
 
 def is_opening(objects: Objects, version: int, size: int) -> bool:
-    """Whether an opening began with this version, as far as it can be read."""
+    """Whether an opening began with this version; False if it cannot be read."""
     try:
         footer, rows, own = _read_end(objects, version, size)
         own = own or _read_checkpoint(objects, rows[-1], footer.reservoir_id)
@@ -251,14 +251,14 @@ def is_opening(objects: Objects, version: int, size: int) -> bool:
 def _read_end(
     objects: Objects, version: int, size: int
 ) -> tuple[Footer, list[Row], Checkpoint | None]:
-    """Footer, registry, and the checkpoint when the end of the object holds all of it."""
+    """Footer, registry, and the checkpoint if the fetched end of the object contains it."""
     key = object_keys.checkpoint_key(version)
     label = f"{objects.name}/{key}"
     start = max(0, size - TAIL_SIZE)
     tail = _range(objects, key, start, size - start)
     footer = checkpoints.decode_footer(tail[-FOOTER_SIZE:], label, size)
     if footer.version != version:
-        raise _foreign(objects, version, f"it says version {footer.version}")
+        raise _foreign(objects, version, f"it has version {footer.version}")
     if footer.registry_offset < start:
         start = footer.checkpoint_offset
         tail = _range(objects, key, start, size - start)
@@ -270,7 +270,7 @@ def _read_end(
         raise _foreign(objects, version, "its registry is of another one")
     row = rows[-1]
     if (row.offset, row.offset + row.size) != (footer.checkpoint_offset, footer.registry_offset):
-        raise _foreign(objects, version, "its registry tells another place for it")
+        raise _foreign(objects, version, "its registry has another offset for it")
     own = None
     if row.offset >= start:
         section = tail[row.offset - start : row.offset - start + row.size]
@@ -288,7 +288,7 @@ def _range(objects: Objects, key: str, start: int, length: int) -> bytes:
         return objects.get_range(key, start, length)
     except Invalid as error:  # it ends before
         path = f"{objects.name}/{key}"
-        raise Corrupt("a checkpoint is cut short", path=path, offset=start) from error
+        raise Corrupt("a checkpoint is truncated", path=path, offset=start) from error
 
 
 def _checked(objects: Objects, row: Row, section: bytes, reservoir_id: bytes) -> Checkpoint:
@@ -299,37 +299,37 @@ def _checked(objects: Objects, row: Row, section: bytes, reservoir_id: bytes) ->
             path=label,
             offset=row.offset,
         )
-    found = checkpoints.decode(section, label)
-    if (found.reservoir_id, found.version) != (reservoir_id, row.version):
-        raise _foreign(objects, row.version, f"it says version {found.version}")
-    if found.is_snapshot != row.is_snapshot:
-        raise _foreign(objects, row.version, "the registry tells another kind")
-    return found
+    checkpoint = checkpoints.decode(section, label)
+    if (checkpoint.reservoir_id, checkpoint.version) != (reservoir_id, row.version):
+        raise _foreign(objects, row.version, f"it has version {checkpoint.version}")
+    if checkpoint.is_snapshot != row.is_snapshot:
+        raise _foreign(objects, row.version, "the registry has another kind")
+    return checkpoint
 
 
-def _put_together(reservoir_id: bytes, parts: Sequence[Checkpoint], rows: list[Row]) -> State:
+def _combine(reservoir_id: bytes, parts: Sequence[Checkpoint], rows: list[Row]) -> State:
     last = parts[-1]
-    made = reservoir_state.empty(reservoir_id)
-    made.version, made.meta, made.kept_term = last.version, last.meta, last.kept_term
-    made.rows = rows
-    made.pages.load(parts[0].ids, parts[0].rows)
+    state = reservoir_state.empty(reservoir_id)
+    state.version, state.meta, state.kept_term = last.version, last.meta, last.kept_term
+    state.rows = rows
+    state.pages.load(parts[0].ids, parts[0].rows)
     for part in parts:
-        made.files.apply(part.files, part.garbage)
+        state.files.apply(part.files, part.garbage)
     changes = []
     for part in parts[1:]:
         changes.append((part.ids, part.rows))
-        changes.append((part.deleted, _nowhere(len(part.deleted))))
+        changes.append((part.deleted, _deleted_rows(len(part.deleted))))
     if changes:
-        made.pages.apply(changes)
-    return made
+        state.pages.apply(changes)
+    return state
 
 
-def _nowhere(count: int) -> Rows:
+def _deleted_rows(count: int) -> Rows:
     return np.zeros(count, dtype=ROW)
 
 
-def _again(fetch: Callable[[], T]) -> T:
-    """What it gives, at the second try when the first was damaged on its way."""
+def _retry_damaged(fetch: Callable[[], T]) -> T:
+    """Call ``fetch``, and once more if the first response is damaged."""
     try:
         return fetch()
     except Corrupt:

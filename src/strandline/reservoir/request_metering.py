@@ -1,17 +1,17 @@
-"""What is asked of an object store, counted as it is billed.
+"""Counts the requests to an object store as they are billed.
 
     puts      a create or a put; of a stream, and of a put above ``CHUNK_SIZE``, each part, the
               request that begins it and the one that ends it
-    gets      a get, a head, each range; ranges that are near share one, as in ``object_store.py``
+    gets      a get, a head, each range; near ranges share one, as in ``platform/objectstore/``
     lists     a page of up to 1000 names, at least one
     deletes   up to 1000 names
     bytes     of objects, into the store and out of it; not those of requests themselves
 
-A request counts when it is made, whatever comes of it; those of a stream when it has ended, and
-bytes when they have arrived. What the store behind repeats by itself, when there was no answer, is
-not seen here. A folder of this machine is counted as if it were a distant store, but pages and
-files to merge that are read straight from it are not requests: the figures are those that the same
-work has in a bucket, except for reading pages and for merging files of an earlier opening.
+A request counts when it begins, whatever its result; those of a stream when it has ended, and bytes
+when they have arrived. Retries inside the object store client are not counted. A local folder is
+counted like a remote store, but pages and files to merge that are read directly from it are not
+requests: the figures are those of the same work in a bucket, except for reading pages and for
+merging files of an earlier opening.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ GB = 1_000_000_000
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What requests cost, in any currency. Only an estimate comes of it: a bill knows regions,
-    classes of storage, free allowances and repeated requests, and charges for space as well.
+    """Prices of requests, in any currency, for an estimate: a bill depends on regions, storage
+    classes, free allowances and retries, and charges for space as well.
 
-    As given here: about the list prices in dollars of S3's standard class in its cheapest regions,
-    used from within the region.
+    The defaults are about the list prices in dollars of S3's standard class in its cheapest
+    regions, used from within the region.
     """
 
     puts: float = 5.00
-    """A million puts."""
+    """Price of a million puts."""
     gets: float = 0.40
-    """A million gets."""
+    """Price of a million gets."""
     lists: float = 5.00
-    """A million pages of listings."""
+    """Price of a million pages of listings."""
     deletes: float = 0.0
-    """A million deletes."""
+    """Price of a million deletes."""
     gb_in: float = 0.0
-    """A GB (10^9 bytes) into the store."""
+    """Price of a GB (10^9 bytes) into the store."""
     gb_out: float = 0.0
-    """A GB out of it. To the internet it is about 0.09."""
+    """Price of a GB out of it. To the internet it is about 0.09."""
 
 
 LIST_PRICES = Prices()
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
-    """How much was asked of an object store, and how many bytes were moved."""
+    """Numbers of requests to an object store, and of bytes."""
 
     puts: int = 0
     gets: int = 0
@@ -72,7 +72,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
         return self.puts + self.gets + self.lists + self.deletes
 
     def __sub__(self, before: Requests) -> Requests:
-        """What was asked since then."""
+        """The requests since then."""
         return Requests(
             puts=self.puts - before.puts,
             gets=self.gets - before.gets,
@@ -83,19 +83,19 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def cost(self, prices: Prices = LIST_PRICES) -> float:
-        """About what it costs, in the currency of the prices."""
-        asked = (
+        """The approximate cost, in the currency of the prices."""
+        requests = (
             self.puts * prices.puts
             + self.gets * prices.gets
             + self.lists * prices.lists
             + self.deletes * prices.deletes
         )
         moved = self.bytes_in * prices.gb_in + self.bytes_out * prices.gb_out
-        return asked / MILLION + moved / GB
+        return requests / MILLION + moved / GB
 
 
 class CountedObjects:
-    """An object store that counts what is asked of it. Safe from many threads."""
+    """An object store that counts its requests. Safe from many threads."""
 
     def __init__(self, objects: Objects) -> None:
         self.name = objects.name
@@ -106,12 +106,12 @@ class CountedObjects:
 
     @property
     def real_folder(self) -> str | None:
-        """Where others can open the files, if this is a folder of this machine."""
+        """The path of a local folder with the files, None for another object store."""
         folder: str | None = getattr(self._objects, "real_folder", None)
         return folder
 
     def requests(self) -> Requests:
-        """All up to now."""
+        """All requests up to now."""
         with self._lock:
             return Requests(
                 puts=self._puts,
@@ -125,7 +125,7 @@ class CountedObjects:
     def create(self, key: str, data: Buffer, writer: str | None = None) -> Created:
         self._count(puts=1)
         created = self._objects.create(key, data, writer)
-        if created.recognised:  # it was asked for its size, and read back
+        if created.recognised:  # a head and a get compared it with the own bytes
             self._count(gets=2, bytes_out=len(data))
         else:
             self._count(bytes_in=len(data))
@@ -138,10 +138,10 @@ class CountedObjects:
         return size
 
     def put_file(self, key: str, file: ReadFile) -> int:
-        return self._stored(self._objects.put_file(key, file))
+        return self._count_stream(self._objects.put_file(key, file))
 
     def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
-        return self._stored(self._objects.put_stream(key, chunks))
+        return self._count_stream(self._objects.put_stream(key, chunks))
 
     def get(self, key: str) -> bytes:
         self._count(gets=1)
@@ -156,7 +156,7 @@ class CountedObjects:
         return data
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        gets, moved = _joined(ranges)
+        gets, moved = _requests_of(ranges)
         self._count(gets=gets)
         found = self._objects.get_ranges(key, ranges)
         self._count(bytes_out=moved)
@@ -170,22 +170,22 @@ class CountedObjects:
         return self._listing(self._objects.list(prefix, start_after))
 
     def delete(self, keys: Iterable[str]) -> None:
-        doomed = tuple(keys)
-        self._count(deletes=-(-len(doomed) // DELETED_AT_ONCE))
-        self._objects.delete(doomed)
+        names = tuple(keys)
+        self._count(deletes=-(-len(names) // DELETED_AT_ONCE))
+        self._objects.delete(names)
 
     def close(self) -> None:
         self._objects.close()
 
     def _listing(self, listing: Iterator[Info]) -> Iterator[Info]:
         self._count(lists=1)
-        for place, info in enumerate(listing):
-            if place and place % LISTED_AT_ONCE == 0:
+        for number, info in enumerate(listing):
+            if number and number % LISTED_AT_ONCE == 0:
                 self._count(lists=1)
             yield info
 
-    def _stored(self, size: int) -> int:
-        """Bytes whose number is known only when they are there."""
+    def _count_stream(self, size: int) -> int:
+        """Count a stream, whose size is known at its end."""
         self._count(puts=_parts(size), bytes_in=size)
         return size
 
@@ -209,12 +209,12 @@ class CountedObjects:
 
 
 def _parts(size: int) -> int:
-    """The requests that store so many bytes in parts."""
+    """The number of requests that store so many bytes in parts."""
     return 2 + max(1, -(-size // CHUNK_SIZE))
 
 
-def _joined(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The requests that fetch these ranges, and the bytes that come with them."""
+def _requests_of(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The number of requests that fetch these ranges, and of the bytes."""
     gets = moved = end = 0
     for start, length in sorted(each for each in ranges if each[1]):
         if gets and start - end <= NEAR:

@@ -1,8 +1,8 @@
 """A reservoir: opens, wires, checkpoints, closes. The rules are in the modules of their names.
 
-A checkpoint: rewrite files with little left, send or bundle the pages that wait, wait for all
-files, create the version's object, then delete what is old. Up to the object nothing is visible;
-after it everything is. When it fails nothing is lost: call it again.
+A checkpoint rewrites files with little live data, uploads or bundles the waiting pages, waits for
+all files, creates the version's object, then deletes what is old. Before the object exists nothing
+is visible; after it everything is. A failed checkpoint loses nothing: call it again.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ EVICTION_INTERVAL_S = 5.0
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """How the reservoir was found when it was opened."""
+    """The state of the reservoir when it was opened."""
 
     version: int
-    """The version whose pages it has; 0 for none."""
+    """The version that was opened; 0 for none."""
     passed_over: tuple[str, ...]
-    """Newer versions that could not be read, and why. Then nothing is deleted in this opening."""
+    """Unreadable newer versions, with reasons. If there are any, this opening deletes nothing."""
     missing: tuple[int, ...]
-    """Files with live pages that are not there; reading those pages fails."""
+    """Missing files with live pages; reading those pages fails."""
     left_over: int
-    """Objects of writers that died, deleted at opening."""
+    """Number of objects of interrupted writers, deleted at opening."""
 
 
 class ReservoirStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """How much there is, and how much of it is alive."""
+    """Sizes and counts of a reservoir."""
 
     version: int
     pages: int
@@ -60,13 +60,13 @@ class ReservoirStatistics(msgspec.Struct, frozen=True, kw_only=True):
     garbage_files: int
     waiting_bytes: int
     kept_bytes: int
-    """Small files in memory that are stored as well, to be merged without a request."""
+    """Bytes of small files in memory that are stored too, so that a merge needs no request."""
     damaged_files: tuple[int, ...]
-    """Files that a compaction could not copy; their pages are where they were."""
+    """Files that a compaction could not copy; they stay unchanged."""
 
 
 class Reservoir:
-    """An opened reservoir. Sessions are for one thread each; the rest is safe from many."""
+    """An open reservoir. Safe from many threads; each session is owned by one thread."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Reservoir:
         start_jobs: bool = True,
         after_checkpoint: Callable[[], None] | None = None,
     ) -> None:
-        """``after_checkpoint`` is called after each one, and must not fail."""
+        """``after_checkpoint`` is called after each checkpoint, and must not fail."""
         self._after_checkpoint = after_checkpoint
         self._objects = objects = CountedObjects(objects)
         self._settings = checked_reservoir(settings or ReservoirSettings())
@@ -100,7 +100,7 @@ class Reservoir:
             new_id=self._disk.random_id,
             clock=self._clock,
         )
-        self._state, self._checkpointer, found = opened
+        self._state, self._checkpointer, recovered = opened
         self._cache = self._open_cache(cache_folder)
         self._reader = PageReader(objects, self._cache, whole=readonly)
         self._uploads = Uploads(
@@ -109,18 +109,18 @@ class Reservoir:
             at_once=self._settings.uploads_at_once,
         )
         self._pool = Pool(self._state, self._reader, self._uploads, self._settings)
-        self._quarantined = bool(found.passed_over)
+        self._quarantined = bool(recovered.passed_over)
         if readonly:
             self._pool.failure = Conflict("this reservoir is open for reading only")
         try:
-            missing = tuple(takeover.gone(objects, found))
-            left_over = 0 if readonly or self._quarantined else self._sweep(found.listed)
+            missing = tuple(takeover.gone(objects, recovered))
+            left_over = 0 if readonly or self._quarantined else self._sweep(recovered.listed)
         except BaseException:
             self.close()
             raise
         self.recovered = Recovered(
-            version=found.version,
-            passed_over=found.passed_over,
+            version=recovered.version,
+            passed_over=recovered.passed_over,
             missing=missing,
             left_over=left_over,
         )
@@ -139,7 +139,7 @@ class Reservoir:
 
     @property
     def meta(self) -> bytes:
-        """What the newest checkpoint was given to carry."""
+        """The ``meta`` of the newest checkpoint."""
         return self._state.meta
 
     @property
@@ -151,7 +151,7 @@ class Reservoir:
         return len(self._pool)
 
     def session(self) -> Session:
-        """A session of its own for the calling thread."""
+        """A new session for the calling thread."""
         self._check_open()
         return Session(self._pool, next(self._sessions))
 
@@ -160,7 +160,7 @@ class Reservoir:
         return self._pool.read(page_id)
 
     def place(self, page_id: int) -> Place | None:
-        """Where a committed page lies, None when it is in no file."""
+        """The place of a committed page, None when it is in no file."""
         with self._pool.lock:
             return self._state.pages.find(page_id)
 
@@ -173,20 +173,20 @@ class Reservoir:
         return sorted({*ids[low:high].tolist(), *(n for n in waiting if first <= n < next)})
 
     def checkpoint(self, meta: bytes = b"") -> int:
-        """Make everything durable that is committed; the new version. ``meta`` goes with it."""
+        """Make all committed pages durable, with ``meta``; return the new version."""
         pool = self._pool
         with pool.committing:
             self._check_open()
             pool.check()
             check_meta(meta)
-            self._settle()
+            self._create_pending()
             version = pool.next_version
             self._compact(version)
             self._flush_if_many()
             self._rewrite_new_files(version)
             self._leave_dead_files(version)
             self._uploads.finish()
-            # From here to the pending object nothing may fail: the table has pages of a bundle.
+            # No failure is allowed from here to the pending object: the table has bundle pages.
             with pool.all_or_nothing("a checkpoint"):
                 bundle = pool.bundle(version) if pool.waiting_ids() else None
                 with pool.lock:
@@ -196,7 +196,7 @@ class Reservoir:
                     self._state.pages.checkpointed()
                     self._state.files.checkpointed()
                     pool.next_version, pool.placed = version + 1, 0
-            self._settle()
+            self._create_pending()
             if self._after_checkpoint is not None:
                 self._after_checkpoint()
             return version
@@ -209,7 +209,7 @@ class Reservoir:
         self._pool.commit([], {}, every)
 
     def clean(self) -> int:
-        """Delete what was set aside because a damaged version may have needed it; how much."""
+        """Delete objects that were set aside for a damaged version; return their number."""
         with self._pool.committing:
             self._pool.check()
             listed = recovery.listing(self._objects)
@@ -233,11 +233,11 @@ class Reservoir:
         )
 
     def requests(self) -> Requests:
-        """What was asked of the object store since this was opened, the opening included."""
+        """The requests to the object store since the opening, which is included."""
         return self._objects.requests()
 
     def close(self) -> None:
-        """Let go of everything. What is not in a checkpoint is gone."""
+        """Release all resources. Pages that are in no checkpoint are lost."""
         if self._closed:
             return
         self._closed = True
@@ -257,9 +257,9 @@ class Reservoir:
         self.close()
 
     def _shorten_recovery(self) -> None:
-        """Make a snapshot when there were only openings for a long time."""
+        """Write a snapshot after many openings without one."""
         if not self._readonly and self._checkpointer.is_snapshot_overdue():
-            with contextlib.suppress(Unavailable):  # it only makes the next opening quicker
+            with contextlib.suppress(Unavailable):  # it only makes the next opening faster
                 self.checkpoint(self.meta)
 
     def _open_cache(self, folder: str | None) -> Cache | None:
@@ -287,7 +287,7 @@ class Reservoir:
             self._cache.run_once,
             self._clock,
             interval_s=EVICTION_INTERVAL_S,
-            on_death=lambda reason: None,  # a cache that is too full costs space, nothing else
+            on_death=lambda reason: None,  # a cache that is too full only costs space
         )
         job.start()
         return job
@@ -296,7 +296,7 @@ class Reservoir:
         key = object_keys.file_key(blob.file_id)
         if self._objects.real_folder is not None:
             self._objects.put_stream(key, blob.chunks())
-        else:  # created, not put: that is one request, where a put of many parts is one for each
+        else:  # create, not put: create is one request, put is one request for each part
             self._objects.create(key, blob.content())
         self._stored(blob)
 
@@ -306,13 +306,13 @@ class Reservoir:
         self._pool.stored(blob.file_id)
 
     def _flush_if_many(self) -> None:
-        """Pages that wait stay for the checkpoint's own object when they are all that there is."""
+        """Upload waiting pages, unless nothing else changed: then the checkpoint bundles them."""
         self._pool.send_full()
         if self._pool.placed:
             self._pool.flush()
 
     def _leave_dead_files(self, version: int) -> None:
-        """The checkpoint of this version lists no file without a live page."""
+        """Drop files without live pages from the tables of the checkpoint of this version."""
         pool, state = self._pool, self._state
         with pool.lock:
             dead = gc_policy.dead_files(state, version)
@@ -323,11 +323,11 @@ class Reservoir:
         pool.drop_kept([*dead, *unlisted])
 
     def _compact(self, version: int) -> None:
-        settings, made = self._settings, self._state
+        settings, state = self._settings, self._state
         movable = [
             entry
-            for entry in made.files.live.values()
-            if compaction.is_movable(entry, version, made.snapshot_version) and not entry.is_dead
+            for entry in state.files.live.values()
+            if compaction.is_movable(entry, version, state.snapshot_version) and not entry.is_dead
         ]
         self._rewrite(
             compaction.pick(
@@ -339,7 +339,7 @@ class Reservoir:
         )
 
     def _rewrite_new_files(self, version: int) -> None:
-        """Files of this checkpoint, once nothing waits that could supersede their pages."""
+        """Rewrite new files of this checkpoint; no waiting page can supersede their pages now."""
         chosen = compaction.superseded(self._state.files.live.values(), version)
         if chosen and self._settings.compact_share:
             self._rewrite(chosen)
@@ -355,14 +355,14 @@ class Reservoir:
             except (Corrupt, NotFound):
                 self._damaged.add(entry.ref.file_id)
 
-    def _settle(self) -> None:
+    def _create_pending(self) -> None:
         try:
-            self._checkpointer.settle(self._settled)
+            self._checkpointer.settle(self._after_create)
         except Fenced as error:
             self._pool.failure = error
             raise
 
-    def _settled(self, pending: Pending) -> None:
+    def _after_create(self, pending: Pending) -> None:
         if pending.bundle is not None:
             self._stored(pending.bundle)
         if self._quarantined:
@@ -383,14 +383,14 @@ class Reservoir:
         return len(versions) + len(files) if self._delete(versions, files) else 0
 
     def _delete(self, versions: Iterable[int], files: Iterable[int]) -> bool:
-        """Whether they are gone. If not, later checkpoints and openings find them again."""
-        doomed = [object_keys.checkpoint_key(version) for version in versions]
-        doomed += [object_keys.file_key(file_id) for file_id in files]
+        """Delete objects; False on failure: then later checkpoints and openings find them again."""
+        keys = [object_keys.checkpoint_key(version) for version in versions]
+        keys += [object_keys.file_key(file_id) for file_id in files]
         try:
-            if doomed:
-                self._objects.delete(doomed)
+            if keys:
+                self._objects.delete(keys)
         except Unavailable:
-            return False  # what was asked for is done; that old files stay a while harms nobody
+            return False  # the operation itself succeeded, and old files are harmless
         if self._cache is not None:
             self._cache.forget(files)
         return True

@@ -1,4 +1,4 @@
-"""What a reservoir is at one version, in memory: tables, registry, and who writes."""
+"""The state of a reservoir at one version, in memory: tables, registry, and term of the writer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from strandline.reservoir.data_files.page_table import PageTable
 
 
 class State(msgspec.Struct, kw_only=True, eq=False):
-    """One version. Changed only by its writer, under the reservoir's lock."""
+    """The state of one version. Changed only by its writer, under the reservoir's lock."""
 
     reservoir_id: bytes
     version: int = 0
-    """The newest checkpoint that is durable; 0 when there is none yet."""
+    """The newest durable checkpoint; 0 when there is none yet."""
     term: int = 0
     kept_term: int = 0
-    """Objects from up to this version are deleted by nobody: damage was found when it was made."""
+    """Objects of versions up to this one are not deleted: it was created after damage was found."""
     meta: bytes = b""
     pages: PageTable
     files: FileTable
     rows: list[Row]
-    """The registry: checkpoints from the oldest that is kept to this version."""
+    """The registry: checkpoints from the oldest retained one to this version."""
 
     @property
     def snapshot_version(self) -> int:
@@ -30,7 +30,7 @@ class State(msgspec.Struct, kw_only=True, eq=False):
         return max((row.version for row in self.rows if row.is_snapshot), default=0)
 
     def since_snapshot(self) -> int:
-        """Checkpoints from the newest snapshot on, itself included."""
+        """Number of checkpoints from the newest snapshot on, itself included."""
         newest = self.snapshot_version
         return sum(row.version >= newest for row in self.rows)
 

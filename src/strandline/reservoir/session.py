@@ -1,12 +1,11 @@
-"""Writing and reading pages: one thread's view, its own changes over what is committed.
+"""Session: one thread's reads and writes of pages, its own changes over the committed pages.
 
-- ``write`` and ``delete`` are seen by this session at once, by all others after ``commit``, and are
+- ``write`` and ``delete`` are visible to this session at once, to all others after ``commit``, and
   durable when ``Reservoir.checkpoint`` has returned. The last change of a page wins.
-- A page with changes that are not committed belongs to one session: another's ``write`` of it is a
-  ``Conflict``.
-- Full files leave for the object store while the session goes on writing. ``rollback``, or leaving
-  the session without a commit, makes them garbage.
-- ``commit`` waits for a checkpoint that is under way.
+- A page with uncommitted changes belongs to one session: a ``write`` of another is a ``Conflict``.
+- Full files are uploaded while the session continues to write. ``rollback``, or closing the session
+  without a commit, makes them garbage.
+- ``commit`` waits for a running checkpoint.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from strandline.reservoir.data_files.data_file_codec import PAGE_ID_MAX
 from strandline.reservoir.data_files.page_compression import PAGE_BYTES_MAX, pack, too_large, unpack
 from strandline.reservoir.pool import Pool
 
-_STEP = 1024
+_PUT_PAGES = 1024
 
 
 class Session:
-    """Owned by one thread."""
+    """Reads and writes pages. Owned by one thread."""
 
     def __init__(self, pool: Pool, number: int) -> None:
         self.number = number
@@ -36,12 +35,12 @@ class Session:
         self._sent: list[Blob] = []
         self._deleted: set[int] = set()
         self._claimed: list[Sequence[int]] = []
-        """Pages that are ours, and may not be written: a ``write_many`` failed."""
+        """Pages that are reserved and perhaps not written, after a failed ``write_many``."""
 
     def write(self, page_id: int, data: Buffer) -> None:
-        """Give a page new bytes."""
+        """Write the bytes of a page."""
         if type(page_id) is not int or not 0 < page_id <= PAGE_ID_MAX:
-            raise _no_page_id(page_id)
+            raise _not_a_page_id(page_id)
         stored = data if type(data) is bytes and not self._flags else pack(data, self._flags)
         if len(stored) > PAGE_BYTES_MAX:
             raise too_large(page_id)
@@ -56,22 +55,22 @@ class Session:
             self._send()
 
     def write_many(self, page_ids: Sequence[int], pages: Sequence[Buffer]) -> None:
-        """The same for many pages; of a page that is named twice the last counts."""
+        """Write many pages; the last bytes of a repeated page count."""
         if len(page_ids) != len(pages):
             raise Invalid(f"{len(page_ids)} page ids and {len(pages)} pages: give one for each")
-        stored = _packed(pages, self._flags)
+        stored = _pack_all(pages, self._flags)
         if max(map(len, stored), default=0) > PAGE_BYTES_MAX:
             raise too_large(page_ids[[len(data) > PAGE_BYTES_MAX for data in stored].index(True)])
-        self._open().claim_many(_checked(page_ids), self.number, self._has_changed)
-        for first in range(0, len(stored), _STEP):
+        self._open().claim_many(_check_page_ids(page_ids), self.number, self._has_changed)
+        for first in range(0, len(stored), _PUT_PAGES):
             try:
-                self._put(page_ids[first : first + _STEP], stored[first : first + _STEP])
+                self._put(page_ids[first : first + _PUT_PAGES], stored[first : first + _PUT_PAGES])
             except BaseException:
                 self._claimed.append(tuple(page_ids[first:]))
                 raise
 
     def read(self, page_id: int) -> bytes | None:
-        """The bytes of a page, None when there is no such page."""
+        """The bytes of a page, None when it does not exist."""
         stored = self._pages.get(page_id)
         if stored is not None:
             return unpack(stored, self._flags, page_id)
@@ -85,8 +84,8 @@ class Session:
         return pool.read(page_id)
 
     def delete(self, page_id: int) -> None:
-        """The page is no more. Absent is fine."""
-        _checked((page_id,))
+        """Delete a page; a no-op if it does not exist."""
+        _check_page_ids((page_id,))
         self._open().claim(page_id, self.number)
         stored = self._pages.pop(page_id, None)
         if stored is not None:
@@ -94,19 +93,19 @@ class Session:
         self._deleted.add(page_id)
 
     def commit(self) -> None:
-        """Show all changes to every session."""
+        """Make all changes visible to every session."""
         pool = self._open()
         pool.commit(self._sent, self._pages, self._deleted)
-        self._forget(pool)
+        self._reset(pool)
 
     def rollback(self) -> None:
-        """Forget all changes since the last commit."""
+        """Discard all changes since the last commit."""
         pool = self._open()
         pool.abandon(self._sent)
-        self._forget(pool)
+        self._reset(pool)
 
     def close(self) -> None:
-        """End the session; what is not committed is forgotten."""
+        """End the session; uncommitted changes are discarded."""
         if self._pool is not None:
             self.rollback()
             self._pool = None
@@ -118,7 +117,7 @@ class Session:
         self.close()
 
     def _put(self, page_ids: Sequence[int], stored: Sequence[bytes]) -> None:
-        """A few pages at once, or one by one when a file becomes full."""
+        """Put a few pages at once, or one by one when a file becomes full."""
         sizes = sum(map(len, stored))
         if self._bytes + sizes >= self._open().file_bytes:
             for page_id, data in zip(page_ids, stored, strict=True):
@@ -129,7 +128,7 @@ class Session:
         self._deleted.difference_update(page_ids)
         if len(self._pages) == count + len(stored):
             self._bytes += sizes
-        else:  # some were there
+        else:  # some were replaced
             self._bytes = sum(map(len, self._pages.values()))
 
     def _put_one(self, page_id: int, stored: bytes) -> None:
@@ -150,7 +149,7 @@ class Session:
         self._sent.append(blob)
         self._pages, self._bytes = {}, 0
 
-    def _forget(self, pool: Pool) -> None:
+    def _reset(self, pool: Pool) -> None:
         sent = (blob.ids.tolist() for blob in self._sent)
         pool.disown([self._pages, self._deleted, *sent, *self._claimed])
         self._pages, self._deleted, self._claimed = {}, set(), []
@@ -162,21 +161,21 @@ class Session:
         return self._pool
 
 
-def _packed(pages: Sequence[Buffer], flags: int) -> Sequence[bytes]:
+def _pack_all(pages: Sequence[Buffer], flags: int) -> Sequence[bytes]:
     if not flags and set(map(type, pages)) <= {bytes}:
         return cast("Sequence[bytes]", pages)
     return [pack(data, flags) for data in pages]
 
 
-def _checked(page_ids: Sequence[int]) -> Sequence[int]:
+def _check_page_ids(page_ids: Sequence[int]) -> Sequence[int]:
     if set(map(type, page_ids)) - {int} or (
         page_ids and not 0 < min(page_ids) <= max(page_ids) <= PAGE_ID_MAX
     ):
         for page_id in page_ids:
             if type(page_id) is not int or not 0 < page_id <= PAGE_ID_MAX:
-                raise _no_page_id(page_id)
+                raise _not_a_page_id(page_id)
     return page_ids
 
 
-def _no_page_id(page_id: object) -> Invalid:
-    return Invalid(f"{page_id!r} is no page id: use a whole number from 1 to 2**63 - 1")
+def _not_a_page_id(page_id: object) -> Invalid:
+    return Invalid(f"{page_id!r} is not a page id: use a whole number from 1 to 2**63 - 1")

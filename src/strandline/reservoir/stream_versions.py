@@ -1,13 +1,13 @@
-"""Stream versions: state of one program version apart from that of another, under one url.
+"""Stream versions: separate state for each version of a program, under one url.
 
     <url>/<name>/…                        a reservoir for each name
     <url>/versions/<name>/<opened>-<id>   when it was last opened for writing, in microseconds
 
-A program whose plan changes cannot use the pages of the old one. It opens another name, made from
-whatever decides that: ``version_name(plan=…, text=…, package=…)``. The old state stays for a way
-back, or goes: with ``keep_last_versions`` the names that were opened longest ago are deleted once
-the current one has made its first checkpoint. The current one never is, nor ``default``, which is
-no version but the absence of them.
+A program whose plan changes cannot use the pages of the old one. It opens another name, derived
+from what changed: ``version_name(plan=…, text=…, package=…)``. The old state stays for a rollback,
+or is deleted: with ``keep_last_versions`` the names that were opened longest ago are deleted after
+the first checkpoint of the current one. The current one is never deleted, nor is ``default``, the
+name without a version.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]{0,99}", re.ASCII)
 
 
 class VersionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream version, as a listing shows it."""
+    """A stream version in a listing."""
 
     name: str
     opened_us: int | None
-    """When it was opened for writing last; None for ``default``, and for what is not opened by
+    """The last opening for writing; None for ``default``, and for reservoirs that are not opened by
     name, such as views."""
     version: int
     """The newest checkpoint; 0 for none."""
     objects: int
     size: int
-    """Of all its objects, in bytes."""
+    """Bytes of all its objects."""
 
 
 def version_name(*, plan: bytes | str = b"", text: str = "", package: str = "") -> str:
-    """A name that changes when one of these does: a plan's bytes, a text, a package's version."""
+    """A name that changes with a plan's bytes, a text, or a package's version."""
     parts = [text] if text else []
     if package:
         try:
@@ -61,8 +61,8 @@ def version_name(*, plan: bytes | str = b"", text: str = "", package: str = "") 
     if plan:
         parts.append(xxh3_64_hexdigest(plan.encode() if isinstance(plan, str) else plan))
     if not parts:
-        raise Invalid("a version is made from a plan, a text or a package: give at least one")
-    return _checked("-".join(re.sub(r"[^A-Za-z0-9_.=-]", "_", part) for part in parts))
+        raise Invalid("a version name needs a plan, a text or a package: give at least one")
+    return _check_name("-".join(re.sub(r"[^A-Za-z0-9_.=-]", "_", part) for part in parts))
 
 
 def open_reservoir(
@@ -82,19 +82,19 @@ def open_reservoir(
     ``version`` names a stream version, ``at`` a checkpoint to go back to. ``cache`` is a local
     folder for files of a distant store. ``options`` are those of the object store.
     """
-    wanted = settings or ReservoirSettings()
-    name = _checked(version)
+    chosen = settings or ReservoirSettings()
+    name = _check_name(version)
 
     def objects_at(place: str) -> Objects:
-        return open_objects(place, options=options, settings=wanted.objects, disk=disk)
+        return open_objects(place, options=options, settings=chosen.objects, disk=disk)
 
     is_memory = url.startswith("memory://")
     if is_memory and name != DEFAULT:
         raise Invalid("memory:// has no stream versions: open one for each, or use a folder")
-    names = _Names(lambda: objects_at(url), name, wanted.keep_last_versions)
+    names = _Names(lambda: objects_at(url), name, chosen.keep_last_versions)
     opened = Reservoir(
         objects_at(url if is_memory else f"{url.rstrip('/')}/{name}"),
-        settings=wanted,
+        settings=chosen,
         at=at,
         readonly=readonly,
         cache_folder=None if cache is None else f"{cache.rstrip('/')}/{name}",
@@ -114,7 +114,7 @@ def open_reservoir(
 
 
 def version_names(objects: Objects) -> list[str]:
-    """The stream versions at a url's root, the one that was opened last at the end."""
+    """The stream versions at a url's root, the last opened one at the end."""
     newest: dict[str, int] = {}
     for info in objects.list(VERSIONS):
         parts = info.key.split("/")
@@ -125,8 +125,8 @@ def version_names(objects: Objects) -> list[str]:
 
 
 def list_versions(objects: Objects) -> list[VersionSummary]:
-    """The reservoirs at a url's root, the one that was opened last at the end. Lists every object
-    below the root."""
+    """The reservoirs at a url's root, the last opened one at the end. Lists all objects below the
+    root."""
     opened: dict[str, int] = {}
     newest: dict[str, int] = {}
     sizes: dict[str, list[int]] = {}
@@ -141,7 +141,7 @@ def list_versions(objects: Objects) -> list[VersionSummary]:
         sizes.setdefault(name, []).append(info.size)
         if (version := version_of(key)) is not None:
             newest[name] = max(newest.get(name, 0), version)
-    found = [
+    summaries = [
         VersionSummary(
             name=name,
             opened_us=opened.get(name),
@@ -151,11 +151,11 @@ def list_versions(objects: Objects) -> list[VersionSummary]:
         )
         for name in opened.keys() | newest.keys()
     ]
-    return sorted(found, key=lambda each: (each.opened_us or 0, each.name))
+    return sorted(summaries, key=lambda each: (each.opened_us or 0, each.name))
 
 
 class _Names:
-    """The stream versions beside one that is open. Owned by whoever checkpoints."""
+    """The stream versions beside an open one. Owned by the thread that writes a checkpoint."""
 
     def __init__(self, open_root: Callable[[], Objects], name: str, keep_last: int) -> None:
         self._open_root = open_root
@@ -164,7 +164,7 @@ class _Names:
         self._is_clean = keep_last < 0 or name == DEFAULT
 
     def opened(self, now_us: int, attempt: str) -> None:
-        """Tell that this version was opened now, in place of what was told before."""
+        """Record the time of this opening, in place of the one before."""
         with contextlib.closing(self._open_root()) as root:
             before = [info.key for info in root.list(f"{VERSIONS}/{self._name}")]
             mark = f"{VERSIONS}/{self._name}/{now_us:020d}-{attempt}"
@@ -172,26 +172,26 @@ class _Names:
             root.delete(key for key in before if key < mark)
 
     def clean_up(self) -> None:
-        """Delete versions beyond those to keep, once in an opening; another time if it fails."""
+        """Delete versions beyond those to keep, once per opening; retried after a failure."""
         if self._is_clean:
             return
         with (
-            contextlib.suppress(Unavailable),  # the checkpoint is made; this can wait
+            contextlib.suppress(Unavailable),  # the checkpoint exists; this can wait
             contextlib.closing(self._open_root()) as root,
         ):
             others = [name for name in version_names(root) if name != self._name]
             for name in others[: max(0, len(others) - self._keep_last)]:
-                for folder in (name, f"{VERSIONS}/{name}"):  # the mark last: it names what is left
+                for folder in (name, f"{VERSIONS}/{name}"):  # the mark last: it finds what is left
                     root.delete([info.key for info in root.list(folder)])
                     if isinstance(root, FolderObjects):
                         root.remove_folder(folder)
             self._is_clean = True
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if name == VERSIONS or not _NAME.fullmatch(name):
         raise Invalid(
-            f"{name[:80]!r} is no name of a stream version: use up to 100 letters, digits and -_.= "
+            f"{name[:80]!r} is not a stream version name: use up to 100 letters, digits and -_.= "
             f"that do not begin with a dot, and not {VERSIONS!r}"
         )
     return name

@@ -1,16 +1,15 @@
-"""Proves that a reservoir is whole: every checksum, from the newest footer to the last live page.
+"""Verifies a reservoir: every checksum, from the newest footer to the last live page.
 
-1. The newest version can be put together.
+1. The newest version can be recovered.
 2. Each checkpoint that its registry lists, and each newer one: footer, registry, CRC-64 and columns
-   are of this version and reservoir, and the very ones that the newest registry lists.
-3. Each file with live pages, garbage that is still there, and the page part of each bundle: its
+   are of this version and reservoir, and those that the newest registry lists.
+3. Each file with live pages, garbage that still exists, and the page part of each bundle: its
    CRC-64, header and index; of live pages the checksums and the places in the index.
 4. The tables agree with each other.
 
-What is damaged at the first look is fetched once more, since a bit may flip on the way. Objects
-that the newest version knows nothing of are named and not read. A writer may go on meanwhile: what
-it has given up since then is no damage. Files are held in memory whole, a few at once. Nothing is
-changed.
+Damaged data is fetched once more, since a bit may flip in transit. Objects that the newest version
+does not name are listed and not read. A writer may continue meanwhile: objects that it has dropped
+since then are not damage. Files are in memory completely, a few at once. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -42,26 +41,26 @@ from strandline.reservoir.reservoir_state import State
 FILES_AT_ONCE = 4
 
 Progress = Callable[[str, int, int], None]
-"""What is under way, how far it is, and how far it goes."""
+"""Called with the current step, the work done and the total."""
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    """A place that is not as it was written."""
+    """A part of an object that is not as it was written."""
 
     object: str
     offset: int
     page: int | None
-    """The page that is lost by it, where it is one."""
+    """The page that is lost, None if it is not a page."""
     reason: str
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verification found."""
+    """Result of a verification."""
 
     place: str
     id: str
     version: int
-    """The newest that can be put together, 0 for none."""
+    """The newest recoverable version, 0 for none."""
     checkpoints: int
     files: int
     pages: int
@@ -77,7 +76,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _File(NamedTuple):
-    """A file to check, and the pages in it that are alive."""
+    """A file to check, and its live pages."""
 
     ref: FileRef
     ids: Ids
@@ -86,7 +85,7 @@ class _File(NamedTuple):
 
 
 def verify(objects: Objects, progress: Progress = lambda what, done, total: None) -> CheckReport:
-    """Check everything. ``NotFound`` when there is no reservoir."""
+    """Check all objects. ``NotFound`` when there is no reservoir."""
     damage: list[Damage] = []
     found: Found | None = None
     try:
@@ -99,7 +98,9 @@ def verify(objects: Objects, progress: Progress = lambda what, done, total: None
     state = None if found is None else found.state
     own_rows, refs, broken = _check_checkpoints(objects, listing, state, progress)
     damage += broken
-    files = [_dead(ref) for ref in refs.values() if listing.file_size(ref.file_id) is not None]
+    files = [
+        _garbage_file(ref) for ref in refs.values() if listing.file_size(ref.file_id) is not None
+    ]
     if found is not None and state is not None:
         damage += _passed_over(found, {each.object for each in broken})
         damage += _check_registry(objects, state, own_rows, listing)
@@ -107,8 +108,8 @@ def verify(objects: Objects, progress: Progress = lambda what, done, total: None
         damage += broken
     damage += _check_files(objects, files, progress)
     if damage and found is not None:
-        damage = _still_wanted(objects, damage, found)
-    others = None if found is None or state is None else strangers(listing, found, state)
+        damage = _still_needed(objects, damage, found)
+    unnamed = None if found is None or state is None else strangers(listing, found, state)
     return CheckReport(
         place=objects.name,
         id="" if state is None else state.reservoir_id.hex(),
@@ -117,43 +118,43 @@ def verify(objects: Objects, progress: Progress = lambda what, done, total: None
         files=len(files),
         pages=sum(len(each.ids) for each in files),
         damage=damage,
-        set_aside=[] if others is None else others.set_aside,
-        left_over=[] if others is None else others.left_over,
-        unknown=[] if others is None else others.unknown,
+        set_aside=[] if unnamed is None else unnamed.set_aside,
+        left_over=[] if unnamed is None else unnamed.left_over,
+        unknown=[] if unnamed is None else unnamed.unknown,
     )
 
 
 def _check_checkpoints(
     objects: Objects, listing: Listing, state: State | None, progress: Progress
 ) -> tuple[dict[int, Row], dict[int, FileRef], list[Damage]]:
-    """What good checkpoints tell of themselves, the files that they list, and what is damaged."""
-    wanted = sorted(listing.checkpoints)
+    """The rows that intact checkpoints have for themselves, the files that they list, damage."""
+    versions = sorted(listing.checkpoints)
     if state is not None:
         rows = {row.version for row in state.rows}
-        wanted = [each for each in wanted if each in rows or each > state.version]
+        versions = [each for each in versions if each in rows or each > state.version]
     identity = None if state is None else state.reservoir_id
     own_rows: dict[int, Row] = {}
     files = FileTable()
     damage = []
-    for place, version in enumerate(wanted):
-        progress("checkpoints", place, len(wanted))
+    for done, version in enumerate(versions):
+        progress("checkpoints", done, len(versions))
         read = partial(_read_checkpoint, objects, version, listing.checkpoints[version], identity)
         try:
-            own_rows[version], rows_of_files = _again(read)
+            own_rows[version], rows_of_files = _retry_damaged(read)
         except NotFound:
-            continue  # deleted since it was listed, or the registry complains
+            continue  # deleted since it was listed, or reported by the registry check
         except Corrupt as error:
             damage.append(_damage(error, object_keys.checkpoint_key(version)))
         else:
             files.apply(rows_of_files, np.empty(0, dtype=GARBAGE_ROW))
-    progress("checkpoints", len(wanted), len(wanted))
+    progress("checkpoints", len(versions), len(versions))
     return own_rows, {each.ref.file_id: each.ref for each in files.live.values()}, damage
 
 
 def _read_checkpoint(
     objects: Objects, version: int, size: int, identity: bytes | None
 ) -> tuple[Row, Rows]:
-    """The row that a checkpoint has for itself, and those of the files that it lists."""
+    """The registry row of a checkpoint for itself, and the rows of the files that it lists."""
     key = object_keys.checkpoint_key(version)
     label = f"{objects.name}/{key}"
     last = b"" if size < FOOTER_SIZE else objects.get_range(key, size - FOOTER_SIZE, FOOTER_SIZE)
@@ -170,22 +171,22 @@ def _read_checkpoint(
     if not rows or data_file_codec.crc64(section) != rows[-1].crc64:
         raise Corrupt("a checkpoint fails its checksum", path=label, offset=begin)
     row, content = rows[-1], checkpoints.decode(section, label)
-    told = (footer.version, row.version, content.version, row.offset, row.is_bundle)
-    if told != (version, version, version, begin, begin > 0):
+    stored = (footer.version, row.version, content.version, row.offset, row.is_bundle)
+    if stored != (version, version, version, begin, begin > 0):
         raise Corrupt("a checkpoint is of another version", path=label, offset=begin)
     if {footer.reservoir_id, content.reservoir_id} != {identity or footer.reservoir_id}:
         raise Corrupt("a checkpoint is of another reservoir", path=label, offset=begin)
     return row, content.files
 
 
-def _passed_over(found: Found, told: set[str]) -> Iterator[Damage]:
-    """Newer versions that cannot be put together though their own objects are good."""
+def _passed_over(found: Found, reported: set[str]) -> Iterator[Damage]:
+    """Newer versions that cannot be recovered although their own objects are intact."""
     newer = sorted(
         (each for each in found.listed.checkpoints if each > found.version), reverse=True
     )
     for version, reason in zip(newer, found.passed_over, strict=True):
         key = object_keys.checkpoint_key(version)
-        if key not in told:
+        if key not in reported:
             yield Damage(object=key, offset=0, page=None, reason=reason)
 
 
@@ -202,13 +203,13 @@ def _check_registry(
                     page=None,
                     reason="a checkpoint is not the one that the newest registry lists",
                 )
-        elif row.version not in listing.checkpoints and _is_gone(objects, key):
-            reason = "a checkpoint is gone: older versions cannot be recovered"
+        elif row.version not in listing.checkpoints and _is_missing(objects, key):
+            reason = "a checkpoint is missing: older versions cannot be recovered"
             yield Damage(object=key, offset=0, page=None, reason=reason)
 
 
-def _files(state: State, told: Iterable[_File]) -> tuple[list[_File], list[Damage]]:
-    """The files to check, with their live pages, and where the tables disagree."""
+def _files(state: State, listed: Iterable[_File]) -> tuple[list[_File], list[Damage]]:
+    """The files to check, with their live pages, and the differences between the tables."""
     live, damage = state.files.live, []
     ids, rows = state.pages.everything()
     order = np.argsort(rows["file_id"], kind="stable")
@@ -221,7 +222,7 @@ def _files(state: State, told: Iterable[_File]) -> tuple[list[_File], list[Damag
                 object=object_keys.file_key(file_id),
                 offset=int(rows[at]["offset"]),
                 page=int(ids[at]),
-                reason=f"{len(parts[file_id])} pages lie in a file that is not listed",
+                reason=f"{len(parts[file_id])} pages are in a file that is not listed",
             )
         )
     files = []
@@ -229,20 +230,20 @@ def _files(state: State, told: Iterable[_File]) -> tuple[list[_File], list[Damag
         at = parts.get(file_id, order[:0])
         files.append(_File(entry.ref, ids[at], rows[at], is_garbage=False))
         if len(at) != entry.pages - entry.dead_pages:
-            reason = f"{len(at)} pages are alive, and {entry.dead_pages} of {entry.pages} dead"
+            reason = f"{len(at)} pages are live, and {entry.dead_pages} of {entry.pages} dead"
             damage.append(
                 Damage(object=object_keys.file_key(file_id), offset=0, page=None, reason=reason)
             )
-    kept = {row.version for row in state.rows}
+    retained = {row.version for row in state.rows}
     files += [
         each
-        for each in told
+        for each in listed
         if each.ref.file_id not in live
         and (
             each.ref.file_id in state.files.garbage
             or (
                 object_keys.is_bundle(each.ref.file_id)
-                and object_keys.bundle_version(each.ref.file_id) in kept
+                and object_keys.bundle_version(each.ref.file_id) in retained
             )
         )
     ]
@@ -267,20 +268,20 @@ def _check_file(objects: Objects, file: _File) -> list[Damage]:
     except NotFound:
         if file.is_garbage:
             return []  # deleted since it was listed
-        reason = f"a data file is gone, with {len(file.ids)} live pages"
+        reason = f"a data file is missing, with {len(file.ids)} live pages"
         return [Damage(object=key, offset=0, page=None, reason=reason)]
     damage = [*_check_index(data, file, key), *_check_pages(data, file, key)]
     if not damage and not is_good:
-        reason = "a data file fails its CRC-64, where no live page lies"
+        reason = "a data file fails its CRC-64, outside of live pages"
         damage.append(Damage(object=key, offset=0, page=None, reason=reason))
     return damage
 
 
 def _check_index(data: bytes, file: _File, key: str) -> Iterator[Damage]:
-    """Complain of header and index, or that the file is cut short."""
+    """Check header and index, and that the file is not truncated."""
     ref = file.ref
     if len(data) < ref.size:
-        reason = f"a data file of {ref.size} bytes is cut short"
+        reason = f"a data file of {ref.size} bytes is truncated"
         yield Damage(object=key, offset=len(data), page=None, reason=reason)
         return
     try:
@@ -295,12 +296,12 @@ def _check_index(data: bytes, file: _File, key: str) -> Iterator[Damage]:
             object=key,
             offset=int(file.rows[at]["offset"]),
             page=int(file.ids[at]),
-            reason="a page is not where the index of its file has it",
+            reason="a page is not at the offset in the index of its file",
         )
 
 
 def _are_inside(file: _File, ids: Ids, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of the live pages are in the index of their file; that names each page once."""
+    """Which live pages are in the index of their file, which lists each page once."""
     if not len(ids):
         return np.zeros(len(file.ids), dtype=bool)
     order = np.argsort(ids)
@@ -330,7 +331,7 @@ def _check_pages(data: bytes, file: _File, key: str) -> Iterator[Damage]:
 
 
 def _fetch(objects: Objects, key: str, ref: FileRef) -> tuple[bytes, bool]:
-    """A whole file, or what is left of it, and whether it is right: only two bad answers count."""
+    """A whole file, or the rest of it, and whether it is intact after two attempts."""
     for _ in range(TRIES_MAX):
         data = _prefix(objects, key, ref.size)
         is_good = len(data) == ref.size and data_file_codec.crc64(data) == ref.crc64
@@ -346,29 +347,29 @@ def _prefix(objects: Objects, key: str, size: int) -> bytes:
         return objects.get(key)
 
 
-def _still_wanted(objects: Objects, damage: list[Damage], found: Found) -> list[Damage]:
-    """Without what a writer has given up since we began."""
+def _still_needed(objects: Objects, damage: list[Damage], found: Found) -> list[Damage]:
+    """The damage without objects that a writer has dropped since the begin."""
     try:
-        now = recovery.recover(objects)
+        latest = recovery.recover(objects)
     except Corrupt:
         return damage
-    if now.state is None or now.version <= found.version:
+    if latest.state is None or latest.version <= found.version:
         return damage
-    wanted = {object_keys.file_key(file_id) for file_id in now.state.files.live}
-    wanted |= {object_keys.checkpoint_key(row.version) for row in now.state.rows}
+    needed = {object_keys.file_key(file_id) for file_id in latest.state.files.live}
+    needed |= {object_keys.checkpoint_key(row.version) for row in latest.state.rows}
     return [
         each
         for each in damage
-        if each.object in wanted or (object_keys.version_of(each.object) or 0) > now.version
+        if each.object in needed or (object_keys.version_of(each.object) or 0) > latest.version
     ]
 
 
-def _dead(ref: FileRef) -> _File:
+def _garbage_file(ref: FileRef) -> _File:
     return _File(ref, np.empty(0, dtype="<i8"), np.empty(0, dtype=ROW), is_garbage=True)
 
 
-def _is_gone(objects: Objects, key: str) -> bool:
-    """Whether what is not listed is not there either: a listing may be late."""
+def _is_missing(objects: Objects, key: str) -> bool:
+    """Whether an unlisted object does not exist: a listing may lag."""
     try:
         objects.head(key)
     except NotFound:
@@ -376,7 +377,7 @@ def _is_gone(objects: Objects, key: str) -> bool:
     return False
 
 
-def _again(read: Callable[[], tuple[Row, Rows]]) -> tuple[Row, Rows]:
+def _retry_damaged(read: Callable[[], tuple[Row, Rows]]) -> tuple[Row, Rows]:
     try:
         return read()
     except Corrupt:

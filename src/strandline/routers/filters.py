@@ -1,13 +1,13 @@
-"""Which records a router takes: a condition on the tag, the node or the key. Pure.
+"""Filter of a router: a condition on the tag, the node or the key of a record. Pure.
 
-Written as the topics API writes it:
+The form is that of the topics API:
 
     ["tag", "Eq", "eu"]            this tag
-    ["tag", "Glob", "eu-*"]        tags that begin so
+    ["tag", "Glob", "eu-*"]        tags with this prefix
     ["tag", "In", ["eu", "us"]]    one of these tags
-    "eu"  "eu-*"                   the first two, in short
+    "eu"  "eu-*"                   short forms of the first two
 
-``node`` and ``key`` stand where ``tag`` does. A record without the field is never taken.
+``node`` and ``key`` may replace ``tag``. A record without the field never matches.
 """
 
 from __future__ import annotations
@@ -28,57 +28,57 @@ VALUE_SIZE_MAX = 4096
 
 
 class Filter(msgspec.Struct, frozen=True, array_like=True):
-    """A condition that a record meets or does not. Make one with ``parse``."""
+    """A condition on records. Create one with ``parse``."""
 
     field: Field
     operator: Operator
     value: str | tuple[str, ...]
 
     def places(self, columns: Columns) -> list[int]:
-        """The places of the records that meet it, in order."""
+        """The indices of the matching records, in order."""
         values = _texts(columns, self.field)
         if self.operator == "Glob":
-            beginning = str(self.value)[:-1]
+            prefix = str(self.value)[:-1]
             return [
-                place
-                for place, value in enumerate(values)
-                if value is not None and value.startswith(beginning)
+                index
+                for index, value in enumerate(values)
+                if value is not None and value.startswith(prefix)
             ]
-        wanted = {self.value} if isinstance(self.value, str) else set(self.value)
-        return [place for place, value in enumerate(values) if value in wanted]
+        accepted = {self.value} if isinstance(self.value, str) else set(self.value)
+        return [index for index, value in enumerate(values) if value in accepted]
 
 
-def parse(given: object) -> Filter | None:
-    """The filter that somebody has written, or a clear error; None takes everything."""
-    if given is None or isinstance(given, Filter):
-        return given
-    if isinstance(given, str):
-        given = ["tag", "Glob" if given.endswith("*") else "Eq", given]
-    if not isinstance(given, Sequence) or len(given) != 3:
+def parse(source: object) -> Filter | None:
+    """Parse a filter in one of the forms above; raise Invalid. None matches all records."""
+    if source is None or isinstance(source, Filter):
+        return source
+    if isinstance(source, str):
+        source = ["tag", "Glob" if source.endswith("*") else "Eq", source]
+    if not isinstance(source, Sequence) or len(source) != 3:
         raise Invalid(
             'a filter is ["tag", "Eq", VALUE], ["tag", "Glob", "BEGINNING*"] or '
-            f'["tag", "In", [VALUES]], not {given!r}'
+            f'["tag", "In", [VALUES]], not {source!r}'
         )
-    field, operator, value = given
+    field, operator, value = source
     if field not in get_args(Field):
-        raise Invalid(f"a filter looks at tag, node or key, not at {field!r}")
+        raise Invalid(f"a filter compares tag, node or key, not {field!r}")
     if operator not in get_args(Operator):
         raise Invalid(f"a filter compares with Eq, Glob or In, not with {operator!r}")
-    return Filter(field, operator, _checked(operator, value))
+    return Filter(field, operator, _check_value(operator, value))
 
 
-def _checked(operator: Operator, value: object) -> str | tuple[str, ...]:
+def _check_value(operator: Operator, value: object) -> str | tuple[str, ...]:
     if operator == "In":
         if not isinstance(value, (list, tuple)) or not 0 < len(value) <= VALUES_MAX:
-            raise Invalid(f"In wants a list of 1 to {VALUES_MAX} values")
-        return tuple(_text(each) for each in value)
-    text = _text(value)
+            raise Invalid(f"In needs a list of 1 to {VALUES_MAX} values")
+        return tuple(_check_text(each) for each in value)
+    text = _check_text(value)
     if operator == "Glob" and (not text.endswith("*") or "*" in text[:-1]):
-        raise Invalid(f"Glob takes a beginning and one * at its end, not {text!r}")
+        raise Invalid(f"Glob needs a prefix with one * at its end, not {text!r}")
     return text
 
 
-def _text(value: object) -> str:
+def _check_text(value: object) -> str:
     if not isinstance(value, str):
         raise Invalid(f"a filter compares with text, not {type(value).__name__}")
     try:
@@ -95,5 +95,5 @@ def _texts(columns: Columns, field: Field) -> Sequence[str | None]:
         return columns.tags
     if field == "node":
         return columns.nodes
-    # A key that is no text equals none: what cannot be decoded is kept apart by its escapes.
+    # A key that is not UTF-8 equals no value: surrogate escapes never occur in a filter's value.
     return [None if key is None else key.decode("utf-8", "surrogateescape") for key in columns.keys]

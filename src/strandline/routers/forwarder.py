@@ -1,26 +1,26 @@
-"""One router at work: reads on in its source, places what passes in its destination.
+"""Forwards the records of one router: reads the source, appends to the destination.
 
-A batch is read, filtered and placed; the cursor moves once the destination has acknowledged it. So
-after a crash the router begins at a cursor that lies at or before the end of what it has forwarded:
-with ``at_least_once`` the rest comes again. With ``exactly_once`` a batch is numbered with the
-cursor behind it, in the same frame as its records: the destination itself knows how far it is, and
-the router goes on from there.
+A batch is read, filtered and appended; the cursor moves after the destination has acknowledged it.
+So after a crash the router begins at a cursor at or before the end of what it has forwarded: with
+``at_least_once`` the rest is forwarded again. With ``exactly_once`` a batch is numbered with the
+cursor after it, in the same frame as its records: the destination has the position, and the router
+continues from there.
 
-The log does not get the records again, but a message that refers to them, wherever that is possible
-(``log/state/reference_copies.py``): both topics are of class ``disk`` or ``fsync``, and the
-records are still on the log themselves, in the same shard or synced.
+Where possible, the log does not store the records again, but a message that refers to them
+(``log/state/reference_copies.py``): both topics have durability ``disk`` or ``fsync``, and the
+original records are still in the log, in the same shard or synced.
 
 Records that the source lost before they were forwarded become a gap in the destination: reason
-``source_trim`` for what retention took, the source's own reason for everything else. With the gap
-the destination stores up to which seq of the source this router has reported losses, under the name
-that numbers its batches: every loss is reported once. Records that were deleted at the source
-before are left out silently, as for any reader.
+``source_trim`` for retention, the source's own reason otherwise. With the gap the destination
+stores the seq of the source up to which this router has reported losses, under its producer name:
+every loss is reported once. Records that were deleted at the source are left out silently, as for
+any reader.
 
-A source whose records cannot be read holds the router: that is found when the store opens, if an
-exactly-once router has to find its place, or later. The router tries again in every round.
+A source whose records cannot be read holds the router: this is detected when the store opens, if an
+exactly-once router must find its position, or later. The router tries again in every round.
 
-A destination that is full (``discard="reject"``) holds the router: it tries again, with fewer
-records at a time, until there is room.
+A full destination (``discard="reject"``) holds the router: it tries again, with smaller batches,
+until there is space.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _RETENTION = ("cap", "ttl", "mixed")
 
 
 class Ends:
-    """The two topics of a router, as it needs them."""
+    """The two topics of a router, with their states."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Ends:
         self.dest_shard = dest_shard
 
     def may_refer(self, first_seq: int, last_seq: int) -> bool:
-        """Whether the log may refer to these records of the source instead of having them again."""
+        """Whether the log may refer to these records of the source instead of storing copies."""
         source, dest = self.source_state, self.dest_state
         classes = {source.config.durability, dest.config.durability}
         if not classes <= {"disk", "fsync"} or first_seq < source.near_seq:
@@ -91,7 +91,7 @@ class Ends:
 
 
 class Step:
-    """A batch on its way: what is true once it is acknowledged."""
+    """A batch that waits for its acknowledgement, and the cursor after it."""
 
     def __init__(self, lane: Lane, cursor: int, count: int, pending: Pending | None) -> None:
         self._lane = lane
@@ -100,7 +100,7 @@ class Step:
         self._pending = pending
 
     def finish(self) -> int:
-        """Wait for the acknowledgement; how many records were forwarded."""
+        """Wait for the acknowledgement; return the number of forwarded records."""
         lane = self._lane
         appended = None if self._pending is None else self._pending.wait()
         lane.cursor = self._cursor
@@ -110,7 +110,7 @@ class Step:
 
 
 class Lane:
-    """A router with its topics. Owned by the routers' lock; its numbers may be read by anyone."""
+    """A running router. Guarded by the routers' lock; its numbers may be read without it."""
 
     def __init__(
         self, kept: Kept, ends: Ends, limits: LimitSettings, kick: threading.Event
@@ -120,11 +120,11 @@ class Lane:
         self.cursor = kept.cursor
         self.forwarded_total = kept.forwarded_total
         self.held = ""
-        """Why it cannot go on for now; empty when it can."""
+        """The reason why the router is held, empty when it is not."""
         self._limits = limits
         self._batch_max = BATCH_RECORDS
         self._kick = kick
-        self._armed = False
+        self._is_armed = False
         self._is_located = kept.router.guarantee != "exactly_once"
 
     @property
@@ -133,39 +133,39 @@ class Lane:
 
     @property
     def newest(self) -> Kept:
-        """What should be stored of it now."""
+        """The router with its current position, to be stored."""
         return msgspec.structs.replace(
             self.kept, cursor=self.cursor, forwarded_total=self.forwarded_total
         )
 
     def locate(self) -> None:
-        """Move after what the destination has. A source that cannot be read holds the router, and
-        ``step`` tries again: the damage of one topic must not keep the store from opening."""
+        """Move after the records that the destination has. An unreadable source holds the router,
+        and ``step`` tries again: damage of one topic must not prevent opening the store."""
         try:
-            self._go_on_behind_taken()
+            self._skip_forwarded()
         except Poisoned:
             raise
         except (OSError, StrandlineError) as error:
             self.held = str(error)
 
     def arm(self) -> None:
-        """Have the routers' job woken by the source's next record."""
-        if not self._armed:
-            self._armed = True
+        """Wake the routers' job at the source's next record."""
+        if not self._is_armed:
+            self._is_armed = True
             self.ends.source.tap(self)
 
     def release(self) -> None:
-        """The source has news: called by whoever publishes, so it only notes that."""
-        self._armed = False
+        """Called by the thread that publishes a record of the source: only sets a flag."""
+        self._is_armed = False
         self._kick.set()
 
     def step(self, hops: Hops) -> Step | None:
-        """Place the next batch; None when there is nothing to do, or no room."""
+        """Append the next batch; None when there is nothing to do, or no space."""
         if not self._is_located:
-            self._go_on_behind_taken()
+            self._skip_forwarded()
         while not self.ends.source.is_gone and self.lag:
             try:
-                return self._place(hops)
+                return self._append_next(hops)
             except Outdated:
                 continue
             except (TooLarge, TopicFull, MemoryPressure) as error:
@@ -183,60 +183,60 @@ class Lane:
         self.forwarded_total += count
         return count
 
-    def _place(self, hops: Hops) -> Step:
+    def _append_next(self, hops: Hops) -> Step:
         losses = self.ends.source_state.losses
         page = self._read(self.cursor, self._batch_max)
         if page.tombstone is not None:
             self._report(page.tombstone)
         columns = page.columns()
-        places = self._wanted(columns)
+        indices = self._matching(columns)
         router = self.kept.router
-        places = hops.may_go_on(router.source, columns.seqs, places)
-        if not places:
+        indices = hops.may_go_on(router.source, columns.seqs, indices)
+        if not indices:
             return Step(self, page.next, 0, None)
-        seqs = [columns.seqs[place] for place in places]
-        batch = self._batch(columns, places, page.next)
+        seqs = [columns.seqs[index] for index in indices]
+        batch = self._batch(columns, indices, page.next)
         if losses % 2 == 0 and self.ends.may_refer(seqs[0], seqs[-1]):
             batch.origin = self._origin(seqs, losses)
         pending = self.ends.dest.place_batch(batch)
-        # At once: the next router of this round may find the copies already.
+        # Now and not at the end: the next router of this round may read the copies.
         hops.note(router.source, seqs, router.dest, pending.appended.first_seq)
-        return Step(self, page.next, len(places), pending)
+        return Step(self, page.next, len(indices), pending)
 
     def _read(self, after: int, limit: int) -> Page:
         size_max = min(_BATCH_BYTES, max(1, self._limits.batch_bytes_max // 2))
-        # A job that is done before it was forwarded is forwarded all the same.
+        # A job that ended before it was forwarded is forwarded as well.
         return self.ends.source.read_stored(after, limit, size_max=size_max)
 
-    def _wanted(self, columns: Columns) -> list[int]:
+    def _matching(self, columns: Columns) -> list[int]:
         condition = self.kept.router.filter
         return list(range(len(columns.seqs))) if condition is None else condition.places(columns)
 
     def _origin(self, seqs: list[int], losses: int) -> Origin:
         router = self.kept.router
-        kept = block.KEY | block.META
-        kept |= block.TAG if router.preserve_tag else 0
-        kept |= block.NODE if router.preserve_node else 0
+        fields = block.KEY | block.META
+        fields |= block.TAG if router.preserve_tag else 0
+        fields |= block.NODE if router.preserve_node else 0
         originals = BitMap64(seqs)
         originals.run_optimize()
-        return Origin(self.ends.source_state, losses, seqs[0], originals.serialize(), kept)
+        return Origin(self.ends.source_state, losses, seqs[0], originals.serialize(), fields)
 
-    def _batch(self, columns: Columns, places: list[int], upto: int) -> Batch:
+    def _batch(self, columns: Columns, indices: list[int], upto: int) -> Batch:
         router = self.kept.router
         numbered = None
         if router.guarantee == "exactly_once":
             numbered = Numbered(self.kept.producer, upto)
         chosen = {
-            "key": _chosen(columns.keys, places),
-            "tag": _chosen(columns.tags, places) if router.preserve_tag else None,
-            "node": _chosen(columns.nodes, places) if router.preserve_node else None,
-            "meta": _chosen(columns.metas, places),
+            "key": _select(columns.keys, indices),
+            "tag": _select(columns.tags, indices) if router.preserve_tag else None,
+            "node": _select(columns.nodes, indices) if router.preserve_node else None,
+            "meta": _select(columns.metas, indices),
         }
-        data = [columns.data[place] for place in places]
+        data = [columns.data[index] for index in indices]
         return of_many(data, chosen, numbered, self._limits)
 
     def _report(self, lost: Tombstone) -> None:
-        """Put a loss at the source into the destination, as far as it was not reported before."""
+        """Append a gap to the destination for a loss of the source that was not reported before."""
         reported = self.ends.dest.taken(self.kept.producer) or 0
         count = lost.gap_to - max(lost.gap_from - 1, reported)
         if count > 0:
@@ -244,32 +244,32 @@ class Lane:
             reporter = Numbered(self.kept.producer, lost.gap_to)
             report_loss(self.ends.dest_state, self.ends.dest_shard, count, reason, reporter)
 
-    def _go_on_behind_taken(self) -> None:
-        """Move behind what the destination has, and count what that was."""
+    def _skip_forwarded(self) -> None:
+        """Move after the records that the destination has, and count them."""
         if self._is_located:
             return
-        taken = self.ends.dest.taken(self.kept.producer) or 0
-        while self.cursor < taken and self.lag:
-            page = self._read(self.cursor, min(BATCH_RECORDS, taken - self.cursor))
-            upto = min(page.next, taken)
+        target = self.ends.dest.taken(self.kept.producer) or 0
+        while self.cursor < target and self.lag:
+            page = self._read(self.cursor, min(BATCH_RECORDS, target - self.cursor))
+            upto = min(page.next, target)
             columns = page.columns()
-            passed = [place for place in self._wanted(columns) if columns.seqs[place] <= upto]
-            self.forwarded_total += len(passed)
+            matching = [index for index in self._matching(columns) if columns.seqs[index] <= upto]
+            self.forwarded_total += len(matching)
             self.cursor = upto
-        self.cursor = max(self.cursor, taken)
+        self.cursor = max(self.cursor, target)
         self._is_located = True
         self.held = ""
 
 
-def _chosen(
-    values: list[object] | list[bytes | None] | list[str | None], places: list[int]
+def _select(
+    values: list[object] | list[bytes | None] | list[str | None], indices: list[int]
 ) -> object:
-    """These places of a column; None when it has nothing there."""
-    chosen = [values[place] for place in places]
+    """These values of a column; None when all are missing."""
+    chosen = [values[index] for index in indices]
     return chosen if any(value is not None for value in chosen) else None
 
 
 def check_dest(name: str) -> None:
-    """Raise for a destination that belongs to the store itself."""
+    """Raise Invalid for a destination that belongs to the store itself."""
     if name.startswith(INTERNAL):
-        raise Invalid(f"topic {name!r} is the store's own: choose another destination")
+        raise Invalid(f"topic {name!r} is reserved for the store: choose another destination")

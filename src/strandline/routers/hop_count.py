@@ -1,7 +1,7 @@
-"""How often records were forwarded, where routers form a circle. In memory only.
+"""Hop counts of records in circles of routers. In memory only.
 
-A record that somebody appended has made no hop. A copy has made one more than its original; one
-that has made ``HOPS_MAX`` is not forwarded. What a crash forgets goes round a few times more.
+An appended record has made no hop. A copy has made one more than its original; a record with
+``HOPS_MAX`` hops is not forwarded. After a crash the counts begin again at zero.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from strandline.routers.definition import HOPS_MAX
 
 
 class Hops:
-    """The hops of copies that are still to be forwarded, by topic. Owned by the routers' lock."""
+    """Hops of copies that are still to be forwarded, by topic. Guarded by the routers' lock."""
 
     def __init__(self) -> None:
         self.circular: set[str] = set()
-        """The topics that lie on a circle: of others nothing is remembered."""
-        self._made: dict[str, dict[int, int]] = {}
+        """The topics in a circle: only their counts are stored."""
+        self._hops: dict[str, dict[int, int]] = {}
 
-    def may_go_on(self, topic: str, seqs: Sequence[int], places: list[int]) -> list[int]:
-        """Those of the places whose records have hops left."""
-        made = self._made.get(topic)
-        if not made:
-            return places
-        return [place for place in places if made.get(seqs[place], 0) < HOPS_MAX]
+    def may_go_on(self, topic: str, seqs: Sequence[int], indices: list[int]) -> list[int]:
+        """The indices whose records have hops left."""
+        counts = self._hops.get(topic)
+        if not counts:
+            return indices
+        return [index for index in indices if counts.get(seqs[index], 0) < HOPS_MAX]
 
     def note(self, source: str, seqs: Sequence[int], dest: str, first_seq: int) -> None:
-        """Copies of these records of the source are in the destination from a seq on."""
+        """Count the copies of these records, which are in the destination from ``first_seq`` on."""
         if dest not in self.circular or source not in self.circular:
             return
-        before = self._made.get(source, {})
-        made = self._made.setdefault(dest, {})
+        of_source = self._hops.get(source, {})
+        counts = self._hops.setdefault(dest, {})
         for seq, origin in enumerate(seqs, first_seq):
-            made[seq] = before.get(origin, 0) + 1
+            counts[seq] = of_source.get(origin, 0) + 1
 
     def forget(self, topic: str, upto: int) -> None:
-        """All routers have gone past a seq."""
-        made = self._made.get(topic)
-        if made:
-            self._made[topic] = {seq: hops for seq, hops in made.items() if seq > upto}
+        """Drop the counts up to a seq that all routers have passed."""
+        counts = self._hops.get(topic)
+        if counts:
+            self._hops[topic] = {seq: hops for seq, hops in counts.items() if seq > upto}

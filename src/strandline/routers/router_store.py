@@ -1,11 +1,11 @@
-"""The routers of a store, kept in an internal topic: definitions, and how far each has come.
+"""Definitions and positions of a store's routers, in an internal topic.
 
     key    name of the router
-    tag    "put" a definition with its position, "at" a newer position, "rm" it is gone
+    tag    "put" a definition with its position, "at" a newer position, "rm" the router is deleted
     data   JSON
 
-The newest record of a name counts. When most records are old news, all that is known is written
-again as one batch and the older records are deleted; a crash between the two changes nothing.
+The newest record of a name counts. When most records are outdated, all routers are written again as
+one batch and the older records are deleted; a crash between the two changes nothing.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from strandline.log.topic.topic import Topic
 from strandline.routers.definition import Router
 
 TOPIC = "strandline.routers"
-_OLD_NEWS_MIN = 1_000
-_PAGE = 1_000
+_OUTDATED_MIN = 1_000
+_PAGE_RECORDS = 1_000
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A router as it is stored."""
+    """A stored router."""
 
     router: Router
     id: str
-    """Its own for good: a router of the same name that is made later has another."""
+    """Unique: a later router of the same name has another id."""
     source_id: int
     dest_id: int
     cursor: int
-    """The seq of the source up to which everything was looked at."""
+    """The seq of the source up to which the router has read."""
     forwarded_total: int = 0
 
     @property
     def producer(self) -> str:
-        """The name under which it numbers its batches."""
+        """The producer name of its batches."""
         return f"router:{self.id}"
 
 
@@ -59,31 +59,31 @@ class Topics(Protocol):
 
 
 class Ledger:
-    """What is stored of the routers. Owned by their lock."""
+    """Stores routers. Guarded by the routers' lock."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._topic_or_none: Topic | None = None
+        self._topic_cached: Topic | None = None
 
     def load(self) -> dict[str, Kept]:
-        """All routers by name; nothing is made when there never was one."""
-        found: dict[str, Kept] = {}
+        """Load all routers by name; does not create the topic."""
+        routers: dict[str, Kept] = {}
         if TOPIC not in self._topics.topics(TOPIC):
-            return found
-        topic = self._topic_or_none = self._topics.existing_topic(TOPIC)
+            return routers
+        topic = self._topic_cached = self._topics.existing_topic(TOPIC)
         after = 0
         while True:
-            page = topic.read(after, _PAGE)
+            page = topic.read(after, _PAGE_RECORDS)
             for record in page.records:
-                _fold(found, (record.key or b"").decode(), record.tag, record.data)
+                _apply(routers, (record.key or b"").decode(), record.tag, record.data)
             after = page.next
             if page.caught_up:
-                return found
+                return routers
 
-    def put(self, kept: Kept) -> None:
-        """Returns once it is durable."""
-        data = msgspec.json.encode(kept)
-        self._topic().append(data, key=kept.router.name, tag="put")
+    def put(self, stored: Kept) -> None:
+        """Store a router; return when it is durable."""
+        data = msgspec.json.encode(stored)
+        self._topic().append(data, key=stored.router.name, tag="put")
 
     def remove(self, names: Iterable[str]) -> None:
         keys = list(names)
@@ -91,47 +91,49 @@ class Ledger:
             self._topic().append_many([b"{}"] * len(keys), keys=keys, tags=["rm"] * len(keys))
 
     def note(self, moved: list[Kept]) -> None:
-        """Newer positions."""
-        positions = [_Position(kept.id, kept.cursor, kept.forwarded_total) for kept in moved]
+        """Store newer positions."""
+        positions = [
+            _Position(stored.id, stored.cursor, stored.forwarded_total) for stored in moved
+        ]
         self._topic().append_many(
             [msgspec.json.encode(position) for position in positions],
-            keys=[kept.router.name for kept in moved],
+            keys=[stored.router.name for stored in moved],
             tags=["at"] * len(moved),
         )
 
     def tidy(self, known: list[Kept]) -> None:
-        """Write everything anew, without what is old news, when that has become much."""
+        """Write all routers again and delete older records, when there are many outdated ones."""
         topic = self._topic()
-        if topic.head_seq - topic.statistics().earliest_seq <= _OLD_NEWS_MIN + 8 * len(known):
+        if topic.head_seq - topic.statistics().earliest_seq <= _OUTDATED_MIN + 8 * len(known):
             return
         first_seq = topic.head_seq + 1
         if known:
             first_seq = topic.append_many(
-                [msgspec.json.encode(kept) for kept in known],
-                keys=[kept.router.name for kept in known],
+                [msgspec.json.encode(stored) for stored in known],
+                keys=[stored.router.name for stored in known],
                 tags=["put"] * len(known),
             ).first_seq
         topic.delete(before=first_seq)
 
     def _topic(self) -> Topic:
-        # Kept: when the store closes it hands out no more, and the last positions come then.
-        if self._topic_or_none is None:
-            self._topic_or_none = self._topics.topic(TOPIC, durability="fsync")
-        return self._topic_or_none
+        # Cached: a closing store opens no topic, and the last positions are written then.
+        if self._topic_cached is None:
+            self._topic_cached = self._topics.topic(TOPIC, durability="fsync")
+        return self._topic_cached
 
 
-def _fold(found: dict[str, Kept], name: str, tag: str | None, data: bytes) -> None:
+def _apply(routers: dict[str, Kept], name: str, tag: str | None, data: bytes) -> None:
     try:
         if tag == "put":
-            found[name] = msgspec.json.decode(data, type=Kept)
+            routers[name] = msgspec.json.decode(data, type=Kept)
         elif tag == "rm":
-            found.pop(name, None)
+            routers.pop(name, None)
         elif tag == "at":
             position = msgspec.json.decode(data, type=_Position)
-            kept = found.get(name)
-            if kept is not None and kept.id == position.id:
-                found[name] = msgspec.structs.replace(
-                    kept, cursor=position.cursor, forwarded_total=position.forwarded_total
+            stored = routers.get(name)
+            if stored is not None and stored.id == position.id:
+                routers[name] = msgspec.structs.replace(
+                    stored, cursor=position.cursor, forwarded_total=position.forwarded_total
                 )
     except msgspec.DecodeError as error:
         raise Corrupt(f"router {name!r} cannot be read ({error})", path=f"topic {TOPIC}") from error

@@ -1,12 +1,12 @@
-"""The routers of a store: put, get, list, delete, and the job that forwards.
+"""The routers of a store: put, get, list, delete, and the job that forwards records.
 
-The job is woken by the sources' records and looks every ``TICK_S`` besides. In a round every router
-places one batch, then all are waited for: destinations that sync share a sync. Rounds follow each
-other until nobody has anything left. While a server under pressure defers routers there is one
+New records of the sources wake the job; it also runs every ``TICK_S``. In a round every router
+appends one batch, then all are waited for: destinations that sync share a sync. Rounds follow each
+other until no router has records left. While a server under pressure defers routers there is one
 round every ``DEFERRED_S``, so that they never stop.
 
-Positions are stored about once a second, after a sync: a stored position never says more than what
-is durable in the destination (``routers/forwarder.py`` says what follows from that).
+Positions are stored about once a second, after a sync: a stored position never exceeds what is
+durable in the destination (``routers/forwarder.py`` describes the consequences).
 
 Lock order: the routers' lock comes before every other lock of the store.
 """
@@ -49,26 +49,26 @@ from strandline.routers.router_store import TOPIC, Kept, Ledger, Topics
 
 TICK_S = 0.05
 DEFERRED_S = 0.25
-"""How often routers have a round while a server under pressure defers them."""
+"""Seconds between rounds while a server under pressure defers routers."""
 _SAVE_S = 1.0
 _ROUNDS_MAX = 256
 
 
 class RouterStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """A router at one moment."""
+    """Definition and position of a router at one time."""
 
     router: Router
     cursor: int
-    """The seq of the source up to which everything was looked at."""
+    """The seq of the source up to which the router has read."""
     lag: int
-    """How many seqs of the source lie behind the cursor."""
+    """Number of seqs of the source after the cursor."""
     forwarded_total: int
     held: str
-    """Why it cannot go on, empty when it can."""
+    """The reason why it is held, empty when it is not."""
 
 
 class Put(NamedTuple):
-    """What came of a ``put``."""
+    """Result of a ``put``."""
 
     router: Router
     created: bool
@@ -76,7 +76,7 @@ class Put(NamedTuple):
 
 Names: TypeAlias = list[str]
 Listed: TypeAlias = list[RouterStatistics]
-"""Named here: inside the class ``list`` is its method."""
+"""Aliases, because ``list`` is a method inside the class."""
 
 
 class Routers:
@@ -98,76 +98,76 @@ class Routers:
         self._limits = limits
         self._random_id = random_id
         self._readonly = readonly
-        self._ledger = Ledger(topics)
+        self._store = Ledger(topics)
         self._lock = threading.RLock()
-        self._lanes: dict[str, Lane] = {}
+        self._forwarders: dict[str, Lane] = {}
         self._unreadable: OSError | StrandlineError | None = None
         self._hops = Hops()
         self._excess: set[str] = set()
-        """Stored routers that exceed ``limits.router_copies_max``: held until there is room."""
-        self._saved_s = clock.monotonic()
+        """Stored routers that exceed ``limits.router_copies_max``: held until they fit."""
+        self._saved_at_s = clock.monotonic()
         self.kick = threading.Event()
         self.deferred = False
-        """Set by a server under pressure: the job goes slowly, and nothing is lost by that."""
-        self._round_s = clock.monotonic()
+        """Set by a server under pressure: the job runs less often, without losses."""
+        self._round_at_s = clock.monotonic()
 
     def load(self) -> None:
-        """Take up the stored routers; those whose topics are gone go, too.
+        """Load the stored routers; delete those whose topics were deleted.
 
-        Definitions that cannot be read hold all routers, and nothing is changed in them: the store
-        opens, and the job tries again. A source that cannot be read holds its router alone.
+        Unreadable definitions hold all routers, and are not changed: the store opens, and the job
+        tries again. An unreadable source only holds its own router.
         """
         with self._lock:
             try:
-                stored = self._ledger.load()
+                stored = self._store.load()
             except Poisoned:
                 raise
             except (OSError, StrandlineError) as error:
                 self._unreadable = error
                 return
             self._unreadable = None
-            gone = []
+            deleted = []
             for name, kept in stored.items():
                 ends = self._ends_of(kept)
                 if ends is None:
-                    gone.append(name)
+                    deleted.append(name)
                 else:
-                    self._lanes[name] = Lane(kept, ends, self._limits, self.kick)
-                    self._lanes[name].locate()
-            self._ledger.remove(gone)
+                    self._forwarders[name] = Lane(kept, ends, self._limits, self.kick)
+                    self._forwarders[name].locate()
+            self._store.remove(deleted)
             self._note_circles()
             self._hold_excess()
 
     def put(self, name: str, **options: object) -> Put:
-        """Make a router, or change one: source and dest are needed, see ``Router`` for the rest."""
+        """Create or change a router; ``source`` and ``dest`` are required, see ``Router``."""
         self._check_writable()
         router = define(name, options)
         check_dest(router.dest)
         with self._lock:
-            known = self._lanes.get(name)
-            if known is None and len(self._lanes) >= ROUTERS_MAX:
-                raise TooLarge(f"the store has its {ROUTERS_MAX} routers: delete one first")
+            known = self._forwarders.get(name)
+            if known is None and len(self._forwarders) >= ROUTERS_MAX:
+                raise TooLarge(f"a store has at most {ROUTERS_MAX} routers: delete one first")
             source = self._topics.existing_topic(router.source)
             self._check_shape(router)
             dest = self._dest_of(router, source)
             if known is None or known.kept.router != router:
-                self._take(router, known, source, dest)
+                self._install(router, known, source, dest)
             return Put(router, known is None)
 
     @property
     def count(self) -> int:
-        """How many there are."""
-        return len(self._lanes)
+        """Number of routers."""
+        return len(self._forwarders)
 
     def get(self, name: str) -> RouterStatistics:
-        """A router's definition and numbers."""
+        """Definition and position of a router."""
         if self._readonly:
             return self._stored(name)
-        lane = self._lanes.get(name)
-        if lane is None:
+        forwarder = self._forwarders.get(name)
+        if forwarder is None:
             self._check_readable()
             raise UnknownRouter(name)
-        return _statistics(lane)
+        return _statistics(forwarder)
 
     def list(
         self,
@@ -178,9 +178,9 @@ class Routers:
         after: str = "",
         limit: int | None = None,
     ) -> Listed:
-        """Routers in order of their names, of these topics, behind a name."""
-        names = sorted(self._ledger.load() if self._readonly else list(self._lanes))
-        found: Listed = []
+        """Routers in order of their names, filtered by topics, after a name."""
+        names = sorted(self._store.load() if self._readonly else list(self._forwarders))
+        routers: Listed = []
         for name in names:
             if not name.startswith(prefix) or name <= after:
                 continue
@@ -190,47 +190,47 @@ class Routers:
                 continue  # deleted meanwhile
             router = statistics.router
             if source in (None, router.source) and dest in (None, router.dest):
-                found.append(statistics)
-            if limit is not None and len(found) >= limit:
+                routers.append(statistics)
+            if limit is not None and len(routers) >= limit:
                 break
-        return found
+        return routers
 
     def delete(self, name: str) -> bool:
-        """Stop forwarding; what was forwarded stays. False when there is no such router."""
+        """Delete a router; its copies stay. False when it does not exist."""
         self._check_writable()
         with self._lock:
-            if name not in self._lanes:
+            if name not in self._forwarders:
                 return False
             self._remove([name])
             return True
 
     def of_topic(self, topic: str) -> Names:
-        """The names of the routers that a topic is the source or dest of."""
-        lanes = list(self._lanes.items())
+        """The names of the routers with this source or dest."""
+        forwarders = list(self._forwarders.items())
         return sorted(
             name
-            for name, lane in lanes
-            if topic in (lane.kept.router.source, lane.kept.router.dest)
+            for name, forwarder in forwarders
+            if topic in (forwarder.kept.router.source, forwarder.kept.router.dest)
         )
 
     def forget_topic(self, topic: str) -> Names:
-        """A topic goes, and with it its routers; their names."""
+        """Delete the routers of a deleted topic; return their names."""
         with self._lock:
             names = self.of_topic(topic)
             self._remove(names)
             return names
 
     def run_job(self) -> None:
-        """The job's turn: all there is to forward, or one batch of each router now and then."""
+        """Run the job: forward all records, or one batch of each router while deferred."""
         if not self.deferred:
             self.run_once()
-        elif self._clock.monotonic() - self._round_s >= DEFERRED_S:
+        elif self._clock.monotonic() - self._round_at_s >= DEFERRED_S:
             self.run_once(rounds_max=1)
 
     def run_once(self, rounds_max: int = _ROUNDS_MAX) -> int:
-        """Forward until everybody is up to date; how many records were forwarded."""
+        """Forward until no router has records left; return the number of forwarded records."""
         forwarded = 0
-        self._round_s = self._clock.monotonic()
+        self._round_at_s = self._clock.monotonic()
         for _ in range(rounds_max):
             with self._lock:
                 moved, count = self._round()
@@ -238,61 +238,61 @@ class Routers:
             if not moved:
                 break
         else:
-            self.kick.set()  # others want the lock, or the store wants to close
-        if self._clock.monotonic() - self._saved_s >= _SAVE_S:
+            self.kick.set()  # release the lock for others, or for a close, and run again
+        if self._clock.monotonic() - self._saved_at_s >= _SAVE_S:
             with self._lock:
                 self.save()
                 if self._unreadable is not None:
                     self.load()
-                if self._lanes:
-                    self._ledger.tidy([lane.newest for lane in self._lanes.values()])
+                if self._forwarders:
+                    self._store.tidy([each.newest for each in self._forwarders.values()])
         return forwarded
 
     def save(self) -> None:
-        """Store how far everybody has come."""
+        """Store the positions of all routers."""
         with self._lock:
-            self._saved_s = self._clock.monotonic()
-            moved = [lane for lane in self._lanes.values() if lane.cursor != lane.kept.cursor]
+            self._saved_at_s = self._clock.monotonic()
+            moved = [each for each in self._forwarders.values() if each.cursor != each.kept.cursor]
             if not moved:
                 return
-            positions = [lane.newest for lane in moved]
-            _secure(moved)
-            self._ledger.note(positions)
-            for lane, kept in zip(moved, positions, strict=True):
-                lane.kept = kept
+            positions = [each.newest for each in moved]
+            _sync_dests(moved)
+            self._store.note(positions)
+            for forwarder, kept in zip(moved, positions, strict=True):
+                forwarder.kept = kept
 
     def close(self) -> None:
-        """Store the positions a last time; a log that fails stops nobody from closing."""
+        """Store the positions a last time; a failing log does not prevent the close."""
         if not self._readonly:
             with contextlib.suppress(OSError, StrandlineError):
                 self.save()
 
     def complaints(self) -> Names:
-        """Which routers cannot go on, and why."""
+        """The held routers, with reasons."""
         all_held = f"all routers are held, topic {TOPIC!r} cannot be read: {self._unreadable}"
         return [all_held] * (self._unreadable is not None) + [
-            f"router {name!r} is held: {lane.held}"
-            for name, lane in list(self._lanes.items())
-            if lane.held
+            f"router {name!r} is held: {forwarder.held}"
+            for name, forwarder in list(self._forwarders.items())
+            if forwarder.held
         ]
 
     def _round(self) -> tuple[bool, int]:
-        """One batch of every router: whether anybody moved, and how many records went."""
+        """Forward one batch of every router; return whether any moved, and a count."""
         steps: list[Step] = []
         failure: OSError | StrandlineError | None = None
-        for name, lane in list(self._lanes.items()):
+        for name, forwarder in list(self._forwarders.items()):
             if name in self._excess:
                 continue
-            lane.arm()
+            forwarder.arm()
             try:
-                step = lane.step(self._hops)
+                step = forwarder.step(self._hops)
             except UnknownTopic:
-                continue  # it is being deleted, and the router with it
+                continue  # the topic is being deleted, and the router with it
             except Poisoned:
                 raise
             except (OSError, StrandlineError) as error:
-                lane.held = str(error)
-                failure = failure or error  # the damage of one topic is not the others'
+                forwarder.held = str(error)
+                failure = failure or error  # damage of one topic does not stop the others
                 continue
             if step is not None:
                 steps.append(step)
@@ -304,22 +304,22 @@ class Routers:
 
     def _forget_hops(self) -> None:
         for topic in self._hops.circular:
-            lanes = self._lanes.values()
-            cursors = [lane.cursor for lane in lanes if lane.kept.router.source == topic]
+            forwarders = self._forwarders.values()
+            cursors = [each.cursor for each in forwarders if each.kept.router.source == topic]
             self._hops.forget(topic, min(cursors, default=0))
 
     def _check_shape(self, router: Router) -> None:
-        others = [lane.kept.router for lane in self._lanes.values()]
+        others = [each.kept.router for each in self._forwarders.values()]
         for other in others:
-            mine = other.name == router.name
-            if not mine and other.dest == router.dest and other.source != router.source:
+            is_same = other.name == router.name
+            if not is_same and other.dest == router.dest and other.source != router.source:
                 raise RouterFanIn(router.dest, other.name, other.source)
         if not router.allow_cycle:
             cycle = find_cycle(others, router)
             if cycle is not None:
                 raise RouterCycle(cycle)
-        at_work = [other for other in others if other.name not in self._excess]
-        problem = describe_excess(at_work, router, self._limits.router_copies_max)
+        active = [other for other in others if other.name not in self._excess]
+        problem = describe_excess(active, router, self._limits.router_copies_max)
         if problem is not None:
             raise Conflict(problem)
 
@@ -331,7 +331,7 @@ class Routers:
                 raise
         return self._topics.topic(router.dest, durability=source.config.durability)
 
-    def _take(self, router: Router, known: Lane | None, source: Topic, dest: Topic) -> None:
+    def _install(self, router: Router, known: Lane | None, source: Topic, dest: Topic) -> None:
         ids = source.identity[0], dest.identity[0]
         if known is not None and (known.kept.source_id, known.kept.dest_id) == ids:
             kept = msgspec.structs.replace(known.newest, router=router)
@@ -343,14 +343,14 @@ class Routers:
                 dest_id=ids[1],
                 cursor=0 if router.start == "earliest" else source.head_seq,
             )
-        # With it a position is stored, and that there are these topics.
+        # The router is stored with a position, and refers to these topics: they must be durable.
         for topic in (source, dest):
             topic.secure()
-        self._ledger.put(kept)
+        self._store.put(kept)
         ends = self._ends_of(kept)
         if ends is not None:
-            self._lanes[router.name] = Lane(kept, ends, self._limits, self.kick)
-            self._lanes[router.name].locate()
+            self._forwarders[router.name] = Lane(kept, ends, self._limits, self.kick)
+            self._forwarders[router.name].locate()
         self._note_circles()
         self._release_excess()
         self.kick.set()
@@ -369,37 +369,37 @@ class Routers:
         )
 
     def _remove(self, names: Names) -> None:
-        self._ledger.remove(names)
+        self._store.remove(names)
         for name in names:
-            del self._lanes[name]
+            del self._forwarders[name]
         self._note_circles()
         self._release_excess()
 
     def _note_circles(self) -> None:
-        self._hops.circular = topics_in_cycles(lane.kept.router for lane in self._lanes.values())
+        self._hops.circular = topics_in_cycles(x.kept.router for x in self._forwarders.values())
 
     def _hold_excess(self) -> None:
-        """Hold stored routers that exceed the bound of copies, which may have been lowered."""
+        """Hold stored routers that exceed the bound of copies, which may have been reduced."""
         copies_max = self._limits.router_copies_max
-        before = self._excess
-        self._excess = excess_of([lane.kept.router for lane in self._lanes.values()], copies_max)
+        previous = self._excess
+        self._excess = excess_of([x.kept.router for x in self._forwarders.values()], copies_max)
         for name in self._excess:
-            self._lanes[name].held = (
+            self._forwarders[name].held = (
                 f"one record could become more than {copies_max} copies "
                 "(limits.router_copies_max): raise the limit, or delete routers"
             )
-        for name in before - self._excess:
-            if name in self._lanes:
-                self._lanes[name].held = ""
+        for name in previous - self._excess:
+            if name in self._forwarders:
+                self._forwarders[name].held = ""
 
     def _release_excess(self) -> None:
-        """Let routers go on that were held by the bound and are within it now."""
+        """Release routers that were held by the bound and are within it now."""
         if self._excess:
             self._hold_excess()
             self.kick.set()
 
     def _stored(self, name: str) -> RouterStatistics:
-        kept = self._ledger.load().get(name)
+        kept = self._store.load().get(name)
         if kept is None:
             raise UnknownRouter(name)
         source = self._catalog().by_id(kept.source_id)
@@ -425,17 +425,17 @@ class Routers:
             ) from self._unreadable
 
 
-def _secure(lanes: list[Lane]) -> None:
-    """Make durable what was forwarded, before anybody says that it was."""
-    for ends in {lane.ends.dest_shard.number: lane.ends for lane in lanes}.values():
+def _sync_dests(forwarders: list[Lane]) -> None:
+    """Sync the forwarded records, before their positions are stored."""
+    for ends in {each.ends.dest_shard.number: each.ends for each in forwarders}.values():
         ends.dest.secure()
 
 
-def _statistics(lane: Lane) -> RouterStatistics:
+def _statistics(forwarder: Lane) -> RouterStatistics:
     return RouterStatistics(
-        router=lane.kept.router,
-        cursor=lane.cursor,
-        lag=lane.lag,
-        forwarded_total=lane.forwarded_total,
-        held=lane.held,
+        router=forwarder.kept.router,
+        cursor=forwarder.cursor,
+        lag=forwarder.lag,
+        forwarded_total=forwarder.forwarded_total,
+        held=forwarder.held,
     )

@@ -1,15 +1,15 @@
-"""The audit log: who changed what, who was refused, and what was found at the start. Chained.
+"""The audit log: administrative changes, rejected requests and checks at the start. Chained.
 
-A topic of class fsync that only the server writes; docs/format/audit.md has the bytes. Every entry
-has the SHA-256 of the one before it and of its own text, so that one that is changed, left out or
-put elsewhere is found by ``verify``, unless all behind it are written anew as well.
+A topic of class fsync that only the server writes; docs/format/audit.md has the format. Every entry
+has the SHA-256 of the previous one and of its own text, so that ``verify`` detects an entry that
+was changed, left out or moved, unless all entries after it were written again as well.
 
-What comes from outside is told with its control characters escaped, cut short, and without the
-secrets of tokens. Failures to authenticate are written at most so often; the next entry says how
-many were left out.
+Text from outside is stored with control characters escaped, truncated, and without the secrets of
+tokens. Failed authentications are written up to a limit per minute; the next entry has the number
+of those that were left out.
 
-A chain that does not hold keeps the server from starting: somebody who has the store's files looks
-at it and says that it goes on (``restart``). That is an entry, too.
+The server does not start with a broken chain: an operator with the store's files inspects it and
+starts a new chain (``restart``). That is an entry, too.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ TOPIC = "strandline.audit"
 RESTART = "chain-restarted"
 FAILURES_PER_MINUTE = 60
 CHECKED_AT_START = 10_000
-_BEGINNING = "0" * 64
+_FIRST_HASH = "0" * 64
 _TEXT_MAX = 300
 _PAGE = 1000
 _MINUTE_S = 60.0
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened."""
+    """One event."""
 
     number: int
-    """From 1, each one more than the one before."""
+    """From 1, without gaps."""
     at_us: int
     kind: str
-    """As ``token-created``, ``denied``, ``start``."""
+    """For example ``token-created``, ``denied``, ``start``."""
     who: str
-    """The id of a token, ``user:NAME``, ``local``, ``server``; empty for nobody."""
+    """The id of a token, ``user:NAME``, ``local``, ``server``; empty when unknown."""
     address: str
     what: dict[str, str]
     previous: str
-    """The hash of the entry before."""
+    """The hash of the previous entry."""
     hash: str = ""
 
 
 class Broken(NamedTuple):
-    """A place where the chain does not hold."""
+    """A place where the chain is broken."""
 
     seq: int
     reason: str
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found about a chain."""
+    """The result of a check of the chain."""
 
     entries: int
     last_hash: str
-    """Note it elsewhere: then nobody can write all of it anew unnoticed."""
+    """Store it in another place to detect a chain that was written again as a whole."""
     broken: tuple[Broken, ...]
     restarts: int
 
@@ -77,7 +77,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """Where entries are kept."""
+    """The operations of a store that the audit log needs."""
 
     def topic(self, name: str, **options: object) -> Topic: ...
 
@@ -86,7 +86,7 @@ class Audit:
     """Writes entries. Safe from many threads."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        """Corrupt when the end of the chain does not hold."""
+        """Corrupt when the end of the chain is broken."""
         self._topic = store.topic(TOPIC, durability="fsync")
         self._clock = clock
         self._writing = threading.Lock()
@@ -98,8 +98,8 @@ class Audit:
     def note(
         self, kind: str, what: Mapping[str, object], *, who: str = "server", address: str = ""
     ) -> Pending:
-        """Append an entry now; wait for what is returned to know that it is durable."""
-        told = {name: plain(str(value)) for name, value in what.items()}
+        """Append an entry; wait for the returned append until it is durable."""
+        escaped = {name: plain(str(value)) for name, value in what.items()}
         with self._writing:
             entry = sealed(
                 Entry(
@@ -108,7 +108,7 @@ class Audit:
                     kind=kind,
                     who=plain(who),
                     address=plain(address),
-                    what=told,
+                    what=escaped,
                     previous=self._last_hash,
                 )
             )
@@ -117,7 +117,7 @@ class Audit:
         return pending
 
     def note_failure(self, kind: str, what: Mapping[str, object], *, address: str) -> None:
-        """An entry that strangers can cause: not more of them than a minute's share."""
+        """Append an entry that unauthenticated clients can cause: limited per minute."""
         now = self._clock.monotonic()
         if now - self._window >= _MINUTE_S:
             self._window, self._failures = now, 0
@@ -131,24 +131,24 @@ class Audit:
 
 
 def restart(store: Store, clock: Clock, *, reason: str) -> Pending:
-    """Begin a chain anew behind one that does not hold."""
+    """Start a new chain after a broken one."""
     topic = store.topic(TOPIC, durability="fsync")
     entry = sealed(
         Entry(
-            number=topic.head_seq + 1,  # not below any number: each entry has a record of its own
+            number=topic.head_seq + 1,  # above all numbers: every entry is one record
             at_us=clock.now_us(),
             kind=RESTART,
             who="server",
             address="",
             what={"reason": plain(reason)},
-            previous=_BEGINNING,
+            previous=_FIRST_HASH,
         )
     )
     return topic.append_soon(encoded(entry), tag=RESTART)
 
 
 def entries(topic: Topic, after: int = 0) -> Iterator[tuple[int, Entry | None]]:
-    """Entries with their seqs; None for a record that is none."""
+    """Entries with their seqs; None for a record that is not an entry."""
     while True:
         page = topic.read(after, _PAGE)
         if page.tombstone is not None:
@@ -161,12 +161,12 @@ def entries(topic: Topic, after: int = 0) -> Iterator[tuple[int, Entry | None]]:
 
 
 def verify(topic: Topic) -> Verified:
-    """Look at every entry of the chain."""
+    """Check every entry of the chain."""
     return _walk(topic, 0)
 
 
 def sealed(entry: Entry) -> Entry:
-    """The entry with its hash: of the one before, and of its own text without a hash."""
+    """The entry with its hash: over the previous hash, and its own text without a hash."""
     bare = msgspec.json.encode(msgspec.structs.replace(entry, hash=""), order="sorted")
     digest = hashlib.sha256(bytes.fromhex(entry.previous) + bare).hexdigest()
     return msgspec.structs.replace(entry, hash=digest)
@@ -184,7 +184,7 @@ def decoded(record: Record) -> Entry | None:
 
 
 def plain(text: str) -> str:
-    """Text that no terminal and no reader of lines can mistake, and that has no secret."""
+    """Text without control characters and secrets, truncated: safe for terminals and logs."""
     short = redacted(text)[:_TEXT_MAX]
     if short.isascii() and short.isprintable():
         return short
@@ -200,15 +200,17 @@ def _escaped(character: str) -> str:
 
 
 def _end_of(topic: Topic) -> tuple[int, str]:
-    """Number and hash of the last entry, behind a look at those before it."""
+    """Number and hash of the last entry, after a check of the entries before it."""
     if not topic.head_seq:
-        return 0, _BEGINNING
-    found = _walk(topic, max(0, topic.head_seq - CHECKED_AT_START))
-    if found.broken:
-        error = Corrupt(f"the audit log does not hold: {found.broken[0].reason},", path=TOPIC)
-        error.add_note("look at it with `strandline audit verify`, then `strandline audit restart`")
+        return 0, _FIRST_HASH
+    result = _walk(topic, max(0, topic.head_seq - CHECKED_AT_START))
+    if result.broken:
+        error = Corrupt(
+            f"the chain of the audit log is broken: {result.broken[0].reason},", path=TOPIC
+        )
+        error.add_note("run `strandline audit verify`, then `strandline audit restart`")
         raise error
-    return found.entries, found.last_hash
+    return result.entries, result.last_hash
 
 
 def _walk(topic: Topic, after: int) -> Verified:
@@ -228,14 +230,14 @@ def _walk(topic: Topic, after: int) -> Verified:
 
 
 def _reason(entry: Entry | None, number: int, last_hash: str, *, first: bool) -> str:
-    """Why the chain does not hold at an entry; empty when it does."""
+    """Why the chain is broken at an entry; empty when it is not."""
     if entry is None:
         return "an entry is missing or cannot be read"
     if not _is_whole(entry):
         return f"entry {entry.number} was changed"
     if not first and entry.number != number + 1:
         return f"entry {entry.number} follows entry {number}"
-    if not first and entry.previous != (last_hash or _BEGINNING):
+    if not first and entry.previous != (last_hash or _FIRST_HASH):
         return f"entry {entry.number} does not follow the one before it"
     return ""
 
@@ -243,5 +245,5 @@ def _reason(entry: Entry | None, number: int, last_hash: str, *, first: bool) ->
 def _is_whole(entry: Entry) -> bool:
     try:
         return sealed(entry).hash == entry.hash
-    except ValueError:  # the hash before is no hash
+    except ValueError:  # the previous hash is not hexadecimal
         return False

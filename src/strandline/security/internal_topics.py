@@ -1,9 +1,10 @@
-"""What scopes mean for names that are not like others. Pure; asked by ``authorise`` and by SQL.
+"""Protection of internal topics. Pure; used by ``authorise`` and by SQL.
 
-strandline.…     the server's own topics: nobody changes them, and an admin may read them
-remembered:…     journals of remembered queries, with rows of other topics: an admin may read
-                 them, nobody writes them; to make and delete one is REMEMBER and FORGET
-all others       as the scopes say
+strandline.…     the server's own topics: no client changes them, and an admin may read them
+remembered:…     results of materialized queries, with rows of other topics: an admin that may read
+                 all topics may read them, no client writes them; REMEMBER and FORGET create and
+                 delete them
+all others       according to the scopes
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _READ_ALL = Scopes([Scope(actions=("read",))])
 
 
 def allowed(scopes: Scopes, action: Action, topic: str = "") -> bool:
-    """Whether an action is allowed on a topic; on the server when none is named."""
+    """Whether an action is allowed on a topic; without a topic, on the server."""
     if topic.startswith(INTERNAL):
         return action == "read" and scopes.allow("admin")
     if topic.startswith(REMEMBERED) and action not in ("create", "delete"):

@@ -1,4 +1,4 @@
-"""Who asks: a token, a user of the command language, or nobody in particular."""
+"""The principal of a request: a token, a user of the query language, or anonymous."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["token", "user", "local", "nobody"]
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who was authenticated."""
+    """An authenticated principal."""
 
     id: str
     """The id of a token, ``user:NAME``, ``local`` where no tokens are needed, or ``nobody``."""
@@ -20,17 +20,17 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = "token"
 
     name: str = ""
-    """Whose token it is, or the user's name: for people and logs."""
+    """The owner of the token, or the user's name: for display and logs."""
 
     scopes: Scopes = NOTHING
-    """What he might do when he was authenticated."""
+    """The scopes at the time of authentication."""
 
     expires_us: int = 0
-    """When the token ends, in microseconds since 1970; 0 is never."""
+    """When the token expires, in microseconds since 1970; 0 is never."""
 
 
 LOCAL = Principal(id="local", kind="local", name="local", scopes=EVERYTHING)
-"""Whoever asks a server that nobody but this machine can reach, and that has no tokens."""
+"""The principal of all requests to a server without tokens that only this machine can reach."""
 
 NOBODY = Principal(id="nobody", kind="nobody", name="nobody")
-"""Whoever does not say who he is, at routes that are open to all. He may do nothing else."""
+"""The principal of requests without credentials, for public routes. It has no scopes."""

@@ -5,14 +5,14 @@
     scopes    ::= scope { ";" scope }
     scope     ::= [ "allow" | "deny" ] actions [ ":" pattern ]
     actions   ::= action { "," action }, or "all"
-    pattern   ::= the name of a topic, or its beginning and "*"; without one "*"
+    pattern   ::= the name of a topic, or its prefix and "*"; without one "*"
 
-There are no regular expressions. The server itself, where no topic is asked for, is met by the
-pattern ``*`` alone.
+There are no regular expressions. Actions on the server itself, without a topic, match the pattern
+``*`` alone.
 
-What stands behind a colon belongs to the topic before it: views and groups keep dead letters and
-offsets in ``orders:…``. So whoever is denied ``orders`` is denied ``orders:dead``, too, and whoever
-may read ``orders`` may read it. To change it takes a pattern that matches its own name.
+A name with a colon belongs to the topic before the colon: views and groups store dead letters and
+offsets in ``orders:…``. So a deny of ``orders`` also denies ``orders:dead``, and permission to read
+``orders`` includes it. To change it requires a pattern that matches its own name.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Action: TypeAlias = Literal[
     "metrics",
     "bypass",
 ]
-"""What a token may be allowed to do. ``consume`` is to claim and settle, ``config`` to change
-options, ``bypass`` to write although the server is under pressure."""
+"""Actions that scopes allow. ``consume`` is to claim and ack, ``config`` to change options,
+``bypass`` to write although the server is under pressure."""
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 SCOPES_MAX = 100
@@ -60,28 +60,28 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Names:
-    """A set of topics: some names, and all that begin in some ways."""
+    """A set of topics: some names, and all names with some prefixes."""
 
-    __slots__ = ("beginnings", "names")
+    __slots__ = ("names", "prefixes")
 
     def __init__(self, patterns: Iterable[str], *, with_companions: bool) -> None:
-        names, beginnings = set(), set()
+        names, prefixes = set(), set()
         for pattern in patterns:
             if pattern.endswith("*"):
-                beginnings.add(pattern[:-1])
+                prefixes.add(pattern[:-1])
             else:
                 names.add(pattern)
                 if with_companions:
-                    beginnings.add(f"{pattern}:")
+                    prefixes.add(f"{pattern}:")
         self.names = frozenset(names)
-        self.beginnings = tuple(sorted(beginnings))
+        self.prefixes = tuple(sorted(prefixes))
 
     def __contains__(self, topic: str) -> bool:
-        return topic in self.names or topic.startswith(self.beginnings)
+        return topic in self.names or topic.startswith(self.prefixes)
 
 
 class Scopes:
-    """All that one token may do. Frozen; safe from many threads."""
+    """The scopes of one token. Frozen; safe from many threads."""
 
     __slots__ = ("_allowed", "_denied", "each")
 
@@ -109,13 +109,13 @@ class Scopes:
         return hash(self.each)
 
     def allow(self, action: Action, topic: str = "") -> bool:
-        """Whether the action is allowed on a topic; on the server when none is named."""
+        """Whether the action is allowed on a topic; without a topic, on the server."""
         return topic in self._allowed[action] and topic not in self._denied[action]
 
     def cover(self, others: Scopes) -> bool:
-        """Whether nothing is allowed by the others that is not allowed by these.
+        """Whether these allow everything that the others allow.
 
-        It may say no where a long look would find out that it is so, and never yes where it is not.
+        It may return False although this is so, but never True when it is not.
         """
         return all(
             self._covers(action, pattern, others)
@@ -127,11 +127,11 @@ class Scopes:
         wider = self._patterns(action, deny=False)
         if not any(_within(pattern, each) for each in wider):
             return False
-        given_up = others._patterns(action, deny=True)
+        denied_by_others = others._patterns(action, deny=True)
         return all(
-            any(_within(denied, each, companions=True) for each in given_up)
+            any(_within(denied, each, companions=True) for each in denied_by_others)
             for denied in self._patterns(action, deny=True)
-            if _touch(pattern, denied)
+            if _overlap(pattern, denied)
         )
 
     def _patterns(self, action: Action, *, deny: bool) -> list[str]:
@@ -143,12 +143,14 @@ NOTHING = Scopes([])
 
 
 def parse(text: str) -> Scopes:
-    """Scopes from text, or an error that tells how they are written."""
+    """Scopes from text; errors show the syntax."""
     parts = [part.strip() for part in text.split(";") if part.strip()]
     if not parts:
-        raise Invalid("say what a token may do, as in read,write:orders.*;deny delete:orders.eu")
+        raise Invalid(
+            "scopes are empty: write them as in read,write:orders.*;deny delete:orders.eu"
+        )
     if len(parts) > SCOPES_MAX:
-        raise Invalid(f"a token has {SCOPES_MAX} scopes at most, and these are {len(parts)}")
+        raise Invalid(f"a token has at most {SCOPES_MAX} scopes, not {len(parts)}")
     return Scopes([_scope(part) for part in parts])
 
 
@@ -161,19 +163,19 @@ def _scope(text: str) -> Scope:
     pattern = pattern.strip() if colon else "*"
     if not _PATTERN.fullmatch(pattern):
         raise Invalid(
-            f"{pattern!r} is no pattern: write the name of a topic, or its beginning and *"
+            f"{pattern!r} is not a pattern: write the name of a topic, or its prefix and *"
         )
     return Scope(actions=_actions(actions), pattern=pattern, deny=deny)
 
 
 def _actions(text: str) -> tuple[Action, ...]:
-    wanted = {word.strip() for word in text.split(",")}
-    if wanted == {"all"}:
+    words = {word.strip() for word in text.split(",")}
+    if words == {"all"}:
         return ACTIONS
-    unknown = sorted(wanted - _NAMES)
+    unknown = sorted(words - _NAMES)
     if unknown:
-        raise Invalid(f"{unknown[0]!r} is no action: there are all, or {', '.join(ACTIONS)}")
-    return tuple(action for action in ACTIONS if action in wanted)
+        raise Invalid(f"{unknown[0]!r} is not an action: use all, or some of {', '.join(ACTIONS)}")
+    return tuple(action for action in ACTIONS if action in words)
 
 
 def _within(pattern: str, wider: str, *, companions: bool = False) -> bool:
@@ -183,17 +185,17 @@ def _within(pattern: str, wider: str, *, companions: bool = False) -> bool:
     return pattern == wider or (companions and pattern.startswith(f"{wider}:"))
 
 
-def _touch(one: str, other: str) -> bool:
-    """Whether a topic may be among those of both, with what belongs to them."""
+def _overlap(one: str, other: str) -> bool:
+    """Whether a topic may match both, including topics after a colon."""
     return any(
         first.startswith(second) or second.startswith(first)
-        for first in _beginnings(one)
-        for second in _beginnings(other)
+        for first in _prefixes(one)
+        for second in _prefixes(other)
     )
 
 
-def _beginnings(pattern: str) -> tuple[str, ...]:
-    """With what the topics of a pattern begin; the name of one ends where no name goes on."""
+def _prefixes(pattern: str) -> tuple[str, ...]:
+    """The prefixes of the topics of a pattern; NUL marks the end of an exact name."""
     if pattern.endswith("*"):
         return (pattern[:-1],)
     return (f"{pattern}\0", f"{pattern}:")

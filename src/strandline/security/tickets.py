@@ -1,8 +1,8 @@
-"""Tickets: who has a token may get one, and open one stream with it. In memory only.
+"""Tickets: issued to a principal, each opens one stream. In memory only.
 
-A browser cannot send a header with an EventSource or a WebSocket, and what stands in an address
-ends up in logs and histories. So the address has a ticket, which is good for one use within half a
-minute, and worth nothing afterwards.
+A browser cannot send a header with an EventSource or a WebSocket, and a URL is recorded in logs and
+histories. So the URL has a ticket, which is valid for one use within half a minute, and worthless
+afterwards.
 """
 
 from __future__ import annotations
@@ -20,55 +20,57 @@ PREFIX = "ticket1_"
 VALID_S = 30.0
 TICKETS_MAX = 10_000
 EACH_MAX = 1000
-"""Of one principal, so that nobody takes them all."""
+"""The maximum of one principal, so that one client cannot use them all."""
 
 
 class _Issued(NamedTuple):
-    who: Principal
-    ends: float
+    principal: Principal
+    expires_s: float
 
 
 class Tickets:
-    """The tickets that are out. Owned by the loop's thread."""
+    """The issued tickets. Owned by the loop's thread."""
 
     def __init__(self, clock: Clock, random_id: Callable[[], bytes]) -> None:
         self._clock = clock
         self._random_id = random_id
         self._issued: dict[bytes, _Issued] = {}
 
-    def issue(self, who: Principal) -> str:
-        """A ticket for somebody who was authenticated."""
-        self._sweep()
-        theirs = sum(issued.who.id == who.id for issued in self._issued.values())
-        if len(self._issued) >= TICKETS_MAX or theirs >= EACH_MAX:
-            raise Unavailable("too many tickets are out: retry in half a minute")
+    def issue(self, principal: Principal) -> str:
+        """A ticket for an authenticated principal."""
+        self._drop_expired()
+        count = sum(issued.principal.id == principal.id for issued in self._issued.values())
+        if len(self._issued) >= TICKETS_MAX or count >= EACH_MAX:
+            raise Unavailable("too many tickets are in use: retry in half a minute")
         secret = base64.urlsafe_b64encode(self._random_id() + self._random_id()).rstrip(b"=")
         text = PREFIX + secret.decode()
-        self._issued[_digest(text)] = _Issued(who, self._clock.monotonic() + VALID_S)
+        self._issued[_digest(text)] = _Issued(principal, self._clock.monotonic() + VALID_S)
         return text
 
     def take(self, text: str) -> Principal | None:
-        """Whose ticket it is; from now on nobody's. None when it is over, used or unknown."""
-        found = self._issued.pop(_digest(text), None)
-        if found is None or self._clock.monotonic() >= found.ends:
+        """Use a ticket: returns its principal; None when it is expired, used or unknown."""
+        issued = self._issued.pop(_digest(text), None)
+        if issued is None or self._clock.monotonic() >= issued.expires_s:
             return None
-        return found.who
+        return issued.principal
 
     def forget(self, principal_id: str) -> None:
-        """Of somebody who may no longer come in."""
-        theirs = [key for key, issued in self._issued.items() if issued.who.id == principal_id]
-        for key in theirs:
+        """Drop the tickets of a principal that lost access."""
+        digests = [
+            key for key, issued in self._issued.items() if issued.principal.id == principal_id
+        ]
+        for key in digests:
             del self._issued[key]
 
-    def _sweep(self) -> None:
-        # They are in the order of their ends: the first that is good ends the search.
+    def _drop_expired(self) -> None:
+        # Ordered by expiry: the first valid ticket ends the search.
         now = self._clock.monotonic()
         for key, issued in list(self._issued.items()):
-            if issued.ends > now:
+            if issued.expires_s > now:
                 return
             del self._issued[key]
 
 
 def _digest(text: str) -> bytes:
-    # A lookup by the hash: how long it takes tells nothing about the ticket.
+    # Looked up by hash: the time of a lookup reveals nothing about the ticket.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

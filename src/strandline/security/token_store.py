@@ -1,22 +1,22 @@
-"""The tokens of a store: made, listed, revoked, looked up. Kept in a key-value view.
+"""The tokens of a store: create, list, revoke, look up. Stored in a key-value map.
 
     topic strandline.tokens, of class fsync
 
     key           value
-    token:<id>    JSON: a ``Token``. It stays for a year when it is revoked or over
+    token:<id>    JSON: a ``Token``. It stays for a year after it was revoked or expired
     used:<id>     the day of its last use, as 2026-11-16
-    all           JSON: SHA-256 over all tokens, and up to where losses of the topic were looked at.
-                  It stays: a server that had a token once is never open to everybody again
+    all           JSON: SHA-256 over all tokens, and the seq up to which losses were accepted. It
+                  stays: a server that ever had a token never allows access without one again
 
-Every change writes its token and ``all`` in one batch, or nothing. If they do not fit together, or
-a record is damaged, or records of the topic were lost, then a revocation may be among what is gone:
-nobody is let in until somebody who has the store's files has revoked all tokens
-(``strandline token revoke --all``). All tokens are in memory; a change by anybody is noticed by the
-head of the topic, which is looked at for every request.
+Every change writes its token and ``all`` in one batch, or nothing. If they do not match, or a
+record is damaged, or records of the topic were lost, then a revocation may be missing: all requests
+are rejected until an operator with the store's files has revoked all tokens
+(``strandline token revoke --all``). All tokens are in memory; a change by another process is
+detected by the head of the topic, which is checked for every request.
 
 One rule for every change, checked here under the lock: a token is created, rotated or revoked only
-by a holder whose own scopes cover the scopes of that token (``holder``). A process that has the
-store's files may change every token: ``EVERYTHING``, the default.
+by a holder whose own scopes cover the scopes of that token (``holder``). A process with access to
+the store's files may change every token: ``EVERYTHING``, the default.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from strandline.views.kv.values import Delete, Put
 TOPIC = "strandline.tokens"
 TOKENS_MAX = 10_000
 KEPT_US = tokens.VALID_US_MAX
-"""How long a token that has ended can still be seen."""
+"""How long a token stays stored after its end."""
 LIVE_PER_PRINCIPAL = 2
 
 _TOKEN, _USED, _ALL = b"token:", b"used:", b"all"
-_TRIES = 8
+_ATTEMPTS_MAX = 8
 _PAGE = 1000
 
 
 class Store(Protocol):
-    """Where tokens are kept."""
+    """The operations of a store that tokens need."""
 
     @property
     def readonly(self) -> bool: ...
@@ -60,21 +60,21 @@ class Store(Protocol):
 
 
 class NewToken(NamedTuple):
-    """A token that was just made. The text is told here and never again."""
+    """A token that was just created. The text is returned only here."""
 
     text: str
     token: Token
 
 
 class _Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is said about all tokens together."""
+    """The record ``all``."""
 
     digest: str
     losses_seen: int = 0
-    """The seq up to which records that are lost were given up by somebody."""
+    """The seq up to which an operator has accepted lost records."""
 
 
-class _Found(NamedTuple):
+class _State(NamedTuple):
     tokens: Mapping[str, Token]
     used: Mapping[str, str]
     seal: _Seal
@@ -85,7 +85,7 @@ class Registry:
     """The tokens of one store. Safe from many threads."""
 
     def __init__(self, store: Store, clock: Clock, random_id: Callable[[], bytes]) -> None:
-        """Corrupt when what is kept cannot be trusted. ``random_id`` gives sixteen random bytes."""
+        """Corrupt when the tokens cannot be trusted. ``random_id`` returns sixteen random bytes."""
         options = {} if store.readonly else {"durability": "fsync"}
         self._kv = store.kv(TOPIC, **options)
         self._topic = store.existing_topic(TOPIC)
@@ -93,26 +93,26 @@ class Registry:
         self._random_id = random_id
         self._changing = threading.RLock()
         self._head = -1
-        self._found = _Found({}, {}, _Seal(digest=_digest([])), 0)
+        self._state = _State({}, {}, _Seal(digest=_digest([])), 0)
         self._by_digest: Mapping[str, Token] = {}
         self.version = 0
-        """Grows whenever a token is made, revoked or damaged."""
+        """Grows whenever a token is created, revoked or damaged."""
 
     @property
     def begun(self) -> bool:
-        """Whether there was ever a token: then nobody gets in without one."""
-        return bool(self.current()) or bool(self._found.seal_version)
+        """Whether there was ever a token: then every request requires one."""
+        return bool(self.current()) or bool(self._state.seal_version)
 
     @property
     def is_current(self) -> bool:
-        """Whether all that there is was read."""
+        """Whether the tokens in memory are up to date."""
         return self._topic.head_seq == self._head
 
     def current(self) -> Mapping[str, Token]:
         """All tokens by id, as they are now; Corrupt when they cannot be trusted."""
         if self._kv.head != self._head:
             self._load()
-        return self._found.tokens
+        return self._state.tokens
 
     def find(self, text: str) -> Token | None:
         """The token of this text, valid or not."""
@@ -120,15 +120,15 @@ class Registry:
         return tokens.find(text, self._by_digest)
 
     def get(self, id: str) -> Token:
-        found = self.current().get(id)
-        if found is None:
-            raise NotFound(f"there is no token {id!r}: `strandline token ls` shows them")
-        return found
+        token = self.current().get(id)
+        if token is None:
+            raise NotFound(f"there is no token {id!r}: `strandline token ls` lists them")
+        return token
 
     def last_used(self, id: str) -> str | None:
         """The day of its last use, None when it was never used."""
         self.current()
-        return self._found.used.get(id)
+        return self._state.used.get(id)
 
     def create(
         self,
@@ -144,20 +144,20 @@ class Registry:
         """A new token; Conflict when its principal has two that are valid."""
         with self._changing:
             _check_covered(holder, scopes)
-            made = self._made(scopes, principal, label, creator, valid_us, not_before_us)
-            self._check_room(made.token)
-            self._write([made.token])
-        return made
+            new = self._new_token(scopes, principal, label, creator, valid_us, not_before_us)
+            self._check_limits(new.token)
+            self._write([new.token])
+        return new
 
     def revoke(self, id: str, *, holder: Scopes = EVERYTHING) -> Token:
-        """End a token at once and for ever; one that is revoked already stays as it is."""
+        """End a token at once and for ever; a revoked one is left unchanged."""
         with self._changing:
-            found = self.get(id)
-            _check_covered(holder, found.parsed())
-            if not found.revoked_us:
-                found = msgspec.structs.replace(found, revoked_us=self._clock.now_us())
-                self._write([found])
-        return found
+            token = self.get(id)
+            _check_covered(holder, token.parsed())
+            if not token.revoked_us:
+                token = msgspec.structs.replace(token, revoked_us=self._clock.now_us())
+                self._write([token])
+        return token
 
     def rotate(
         self,
@@ -168,30 +168,30 @@ class Registry:
         valid_us: int,
         holder: Scopes = EVERYTHING,
     ) -> NewToken:
-        """Another token for the same, with the same scopes; the old one ends after a while."""
+        """Replace a token by one with the same owner and scopes; the old one ends after a grace."""
         with self._changing:
             old = self.get(id)
             _check_covered(holder, old.parsed())
             now_us = self._clock.now_us()
             reason = old.why_not(now_us)
             if reason:
-                raise Conflict(f"{reason}: create another instead")
-            made = self._made(old.parsed(), old.principal, old.label, creator, valid_us, 0)
-            self._check_room(made.token)
+                raise Conflict(f"{reason}: create a new token instead")
+            new = self._new_token(old.parsed(), old.principal, old.label, creator, valid_us, 0)
+            self._check_limits(new.token)
             if grace_us <= 0:
                 old = msgspec.structs.replace(old, revoked_us=now_us)
             else:
-                ends = min(old.expires_us, now_us + grace_us)
-                old = msgspec.structs.replace(old, expires_us=ends)
-            self._write([made.token, old])
-        return made
+                expires_us = min(old.expires_us, now_us + grace_us)
+                old = msgspec.structs.replace(old, expires_us=expires_us)
+            self._write([new.token, old])
+        return new
 
     def revoke_all(self) -> int:
-        """Revoke what can still be read, and go on from there: also after damage and loss."""
+        """Revoke all readable tokens and accept losses: restores access after damage and loss."""
         with self._changing:
             now_us = self._clock.now_us()
-            kept, unreadable = self._readable()
-            ended = [msgspec.structs.replace(each, revoked_us=now_us) for each in kept]
+            readable, unreadable = self._readable()
+            ended = [msgspec.structs.replace(each, revoked_us=now_us) for each in readable]
             seal = _Seal(digest=_digest(ended), losses_seen=self._topic.head_seq)
             changes: list[Put | Delete] = [Delete(key) for key in unreadable]
             changes += [Put(_key(each), msgspec.json.encode(each)) for each in ended]
@@ -200,12 +200,12 @@ class Registry:
         return len(ended)
 
     def note_used(self, days: Mapping[str, str]) -> None:
-        """Put on record on which day tokens were used last."""
-        news = {id: day for id, day in days.items() if self.last_used(id) != day}
-        if news:
-            self._kv.put_many({_USED + id.encode(): day.encode() for id, day in news.items()})
+        """Store the day of the last use of tokens."""
+        changed = {id: day for id, day in days.items() if self.last_used(id) != day}
+        if changed:
+            self._kv.put_many({_USED + id.encode(): day.encode() for id, day in changed.items()})
 
-    def _made(
+    def _new_token(
         self,
         scopes: Scopes,
         principal: str,
@@ -214,30 +214,30 @@ class Registry:
         valid_us: int,
         not_before_us: int,
     ) -> NewToken:
-        text, given = tokens.make(self._random_id)
+        text, parts = tokens.make(self._random_id)
         now_us = self._clock.now_us()
-        begins_us = max(now_us, not_before_us)
-        if begins_us - now_us > tokens.VALID_US_MAX:
-            raise Invalid("a token begins to be valid within a year")
+        valid_from_us = max(now_us, not_before_us)
+        if valid_from_us - now_us > tokens.VALID_US_MAX:
+            raise Invalid("the validity of a token must start within a year")
         token = Token(
-            id=given.id,
-            principal=tokens.checked_principal(principal or given.id),
-            digest=tokens.digest_of(given.secret),
+            id=parts.id,
+            principal=tokens.checked_principal(principal or parts.id),
+            digest=tokens.digest_of(parts.secret),
             scopes=str(scopes),
             label=tokens.checked_label(label),
             creator=creator,
             created_us=now_us,
-            not_before_us=begins_us,
-            expires_us=begins_us + tokens.checked_valid_us(valid_us),
+            not_before_us=valid_from_us,
+            expires_us=valid_from_us + tokens.checked_valid_us(valid_us),
         )
         return NewToken(text, token)
 
-    def _check_room(self, new: Token) -> None:
+    def _check_limits(self, new: Token) -> None:
         known = self.current()
         if new.id in known:
-            raise Conflict("this id was drawn before: try again")
+            raise Conflict("the random id is in use: try again")
         if len(known) >= TOKENS_MAX:
-            raise Invalid(f"there are {TOKENS_MAX} tokens, revoked ones included: that is the most")
+            raise Invalid(f"the limit of {TOKENS_MAX} tokens is reached, including revoked ones")
         now_us = self._clock.now_us()
         live = [
             each.id
@@ -246,65 +246,65 @@ class Registry:
         ]
         if len(live) >= LIVE_PER_PRINCIPAL:
             raise Conflict(
-                f"{new.principal!r} has {LIVE_PER_PRINCIPAL} tokens that are valid: revoke "
+                f"{new.principal!r} has {LIVE_PER_PRINCIPAL} valid tokens already: revoke "
                 f"{live[0]} or {live[1]} first"
             )
 
     def _write(self, changed: Sequence[Token]) -> None:
-        """Put tokens and the word about all of them, in one batch; long-ended ones go."""
-        found = self._found
+        """Write tokens and ``all`` in one batch; delete tokens that ended long ago."""
+        state = self._state
         long_ago_us = self._clock.now_us() - KEPT_US
-        gone = [each for each in found.tokens.values() if each.ended_us < long_ago_us]
-        every = {**found.tokens, **{each.id: each for each in changed}}
-        for each in gone:
-            del every[each.id]
-        seal = msgspec.structs.replace(found.seal, digest=_digest(every.values()))
+        expired = [each for each in state.tokens.values() if each.ended_us < long_ago_us]
+        remaining = {**state.tokens, **{each.id: each for each in changed}}
+        for each in expired:
+            del remaining[each.id]
+        seal = msgspec.structs.replace(state.seal, digest=_digest(remaining.values()))
         writes: list[Put | Delete] = [
             Put(_key(each), msgspec.json.encode(each)) for each in changed
         ]
-        for each in gone:
+        for each in expired:
             writes += [Delete(_key(each)), Delete(_USED + each.id.encode())]
-        sealed = Put(_ALL, msgspec.json.encode(seal), version=found.seal_version)
-        self._kv.batch([*writes, sealed])
+        seal_write = Put(_ALL, msgspec.json.encode(seal), version=state.seal_version)
+        self._kv.batch([*writes, seal_write])
         self._load()
 
     def _load(self) -> None:
         with self._changing:
             head = self._kv.head
             try:
-                found = self._read()
+                state = self._read()
             except StrandlineError:
                 self.version += 1
                 raise
-            if found.tokens != self._found.tokens or self._head < 0:
+            if state.tokens != self._state.tokens or self._head < 0:
                 self.version += 1
-            self._by_digest = {token.digest: token for token in found.tokens.values()}
-            self._found, self._head = found, head
+            self._by_digest = {token.digest: token for token in state.tokens.values()}
+            self._state, self._head = state, head
 
-    def _read(self) -> _Found:
-        for _ in range(_TRIES):
+    def _read(self) -> _State:
+        for _ in range(_ATTEMPTS_MAX):
             head = self._kv.head
             entries = {entry.key: entry for entry in self._kv.scan()}
             if self._kv.head == head:
                 break
-        found = [
+        stored = [
             _decoded(entry.value, key) for key, entry in entries.items() if key.startswith(_TOKEN)
         ]
-        kept = {token.id: token for token in found}
-        sealed = entries.get(_ALL)
-        seal = _Seal(digest=_digest([])) if sealed is None else _unsealed(sealed.value)
-        if seal.digest != _digest(kept.values()):
-            raise damaged("tokens are missing, or others than were written")
+        by_id = {token.id: token for token in stored}
+        seal_entry = entries.get(_ALL)
+        seal = _Seal(digest=_digest([])) if seal_entry is None else _decoded_seal(seal_entry.value)
+        if seal.digest != _digest(by_id.values()):
+            raise damaged("tokens are missing or changed")
         self._check_losses(seal)
         used = {
             key.removeprefix(_USED).decode(errors="replace"): entry.value.decode(errors="replace")
             for key, entry in entries.items()
             if key.startswith(_USED)
         }
-        return _Found(kept, used, seal, 0 if sealed is None else sealed.version)
+        return _State(by_id, used, seal, 0 if seal_entry is None else seal_entry.version)
 
     def _check_losses(self, seal: _Seal) -> None:
-        """A revocation may be among records that are gone."""
+        """Raise when records were lost: a revocation may be among them."""
         after = 0
         while True:
             page = self._topic.read(after, _PAGE)
@@ -316,17 +316,17 @@ class Registry:
                 return
 
     def _readable(self) -> tuple[list[Token], list[bytes]]:
-        kept, unreadable = [], []
+        readable, unreadable = [], []
         for entry in self._kv.scan(_TOKEN):
             try:
-                kept.append(_decoded(entry.value, entry.key))
+                readable.append(_decoded(entry.value, entry.key))
             except Corrupt:
                 unreadable.append(entry.key)
-        return kept, unreadable
+        return readable, unreadable
 
 
 def damaged(reason: str) -> Corrupt:
-    """An error that says what to do about tokens that cannot be trusted."""
+    """The error for tokens that cannot be trusted, with what to do."""
     error = Corrupt(f"the tokens cannot be trusted: {reason},", path=f"topic {TOPIC}")
     error.add_note("`strandline token revoke --all` ends all of them; then create new ones")
     return error
@@ -338,26 +338,26 @@ def _key(token: Token) -> bytes:
 
 def _decoded(value: bytes, key: bytes) -> Token:
     try:
-        found = msgspec.json.decode(value, type=Token)
+        token = msgspec.json.decode(value, type=Token)
     except (msgspec.MsgspecError, Invalid) as error:
         raise damaged(f"the record of {key!r} cannot be read") from error
-    if _key(found) != key:
-        raise damaged(f"under {key!r} is another's record")
-    return found
+    if _key(token) != key:
+        raise damaged(f"{key!r} has the record of another token")
+    return token
 
 
-def _unsealed(value: bytes) -> _Seal:
+def _decoded_seal(value: bytes) -> _Seal:
     try:
         return msgspec.json.decode(value, type=_Seal)
     except msgspec.MsgspecError as error:
-        raise damaged("the record about all of them cannot be read") from error
+        raise damaged("the record of all tokens cannot be read") from error
 
 
 def _check_covered(holder: Scopes, scopes: Scopes) -> None:
     if not holder.cover(scopes):
         raise Forbidden(
             f"the scopes of this token ({scopes}) are not covered by those of the request "
-            f"({holder}): use a token that is allowed all of them"
+            f"({holder}): use a token that has all of them"
         )
 
 

@@ -1,13 +1,13 @@
-"""Tokens: how they look, what is kept of them, and when one is valid. Pure.
+"""Tokens: text format, stored fields and validity. Pure.
 
     strand1_<id:12>_<secret:43>_<checksum:6>
 
-The id is public: 12 of a-z and 2-7. The secret is 32 random bytes in base64url, shown once and kept
-as its SHA-256: for a secret that cannot be guessed a fast hash is the right one. The checksum is
-the CRC-32 of all before it, in base64url, so that scanners of source code know a leaked token.
+The id is public: 12 of a-z and 2-7. The secret is 32 random bytes in base64url, shown once and
+stored as its SHA-256: for a secret that cannot be guessed a fast hash is sufficient. The checksum
+is the CRC-32 of all before it, in base64url, so that scanners of source code recognize a token.
 
 A token is looked up by the hash of its secret, so that a wrong secret and an unknown id are the
-same miss; then it is compared in constant time. Whatever is wrong, the steps are the same.
+same miss; then it is compared in constant time. The steps are the same for every invalid token.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from strandline.security.scopes import Scopes, parse
 PREFIX = "strand1"
 DAY_US = 86_400_000_000
 VALID_US = 90 * DAY_US
-"""How long a token is valid, unless its maker says otherwise."""
+"""The default validity of a token."""
 VALID_US_MAX = 366 * DAY_US
 LABEL_MAX = 200
 
 _FORM = re.compile(
-    r"(?P<said>strand1_(?P<id>[a-z2-7]{12})_(?P<secret>[A-Za-z0-9_-]{43}))_(?P<sum>[A-Za-z0-9_-]{6})"
+    r"(?P<body>strand1_(?P<id>[a-z2-7]{12})_(?P<secret>[A-Za-z0-9_-]{43}))_(?P<sum>[A-Za-z0-9_-]{6})"
 )
 _LOOKS_LIKE = re.compile(r"strand1_([a-z2-7]{1,12})[A-Za-z0-9_-]*")
 _TICKET = re.compile(r"ticket1_[A-Za-z0-9_-]+")
@@ -48,11 +48,11 @@ class Given(NamedTuple):
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is kept of a token. The secret is not."""
+    """A stored token, without the secret."""
 
     id: str
     principal: str
-    """Whose it is: he may have two that are valid, to change from one to the other."""
+    """The owner, which may have two valid tokens, to change from one to the other."""
     digest: str
     """SHA-256 of the secret, in hex."""
     scopes: str
@@ -66,19 +66,19 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         if len(self.digest) != 64 or not re.fullmatch("[a-z2-7]{12}", self.id):
-            raise ValueError("neither id nor digest may be anything else than they are")
+            raise ValueError("malformed id or digest of a token")
         parse(self.scopes)
 
     @property
     def ended_us(self) -> int:
-        """When it ended, or will end."""
+        """When its validity ends, or has ended."""
         return min(self.revoked_us, self.expires_us) if self.revoked_us else self.expires_us
 
     def parsed(self) -> Scopes:
         return parse(self.scopes)
 
     def why_not(self, now_us: int) -> str:
-        """Why it is not valid at this time; empty when it is."""
+        """The reason why it is not valid at this time; empty when it is valid."""
         if self.revoked_us:
             return "this token was revoked"
         if now_us < self.not_before_us:
@@ -100,23 +100,23 @@ NOBODY = Token(
     expires_us=0,
     revoked_us=1,
 )
-"""Stands in for a token that is not there: no secret has this digest, and it is never valid."""
+"""The placeholder for an unknown token: no secret has this digest, and it is never valid."""
 
 
 def make(random_id: Callable[[], bytes]) -> tuple[str, Given]:
-    """The text of a new token, and its parts. ``random_id`` gives sixteen random bytes."""
+    """The text of a new token, and its parts. ``random_id`` returns sixteen random bytes."""
     id = base64.b32encode(random_id())[:12].decode().lower()
     secret = base64.urlsafe_b64encode(random_id() + random_id()).rstrip(b"=").decode()
-    said = f"{PREFIX}_{id}_{secret}"
-    return f"{said}_{_checksum(said)}", Given(id, secret)
+    body = f"{PREFIX}_{id}_{secret}"
+    return f"{body}_{_checksum(body)}", Given(id, secret)
 
 
 def taken_apart(text: str) -> Given | None:
-    """The parts of a token's text; None when it is none, or was mistyped."""
-    found = _FORM.fullmatch(text)
-    if found is None or found["sum"] != _checksum(found["said"]):
+    """The parts of a token's text; None when it is malformed or has a wrong checksum."""
+    match = _FORM.fullmatch(text)
+    if match is None or match["sum"] != _checksum(match["body"]):
         return None
-    return Given(found["id"], found["secret"])
+    return Given(match["id"], match["secret"])
 
 
 def digest_of(secret: str) -> str:
@@ -124,38 +124,40 @@ def digest_of(secret: str) -> str:
 
 
 def same_digest(one: str, other: str) -> bool:
-    """Compared in a time that does not tell where they differ."""
+    """Compare in a time that does not depend on where the digests differ."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 
 def find(text: str, by_digest: Mapping[str, Token]) -> Token | None:
     """The token of this text, valid or not; None when the id or the secret is wrong."""
-    given = taken_apart(text) or Given("", text)
-    digest = digest_of(given.secret)
-    kept = by_digest.get(digest, NOBODY)
-    right = same_digest(digest, kept.digest)
-    return kept if right and kept.id == given.id and kept is not NOBODY else None
+    parts = taken_apart(text) or Given("", text)
+    digest = digest_of(parts.secret)
+    token = by_digest.get(digest, NOBODY)
+    is_equal = same_digest(digest, token.digest)
+    return token if is_equal and token.id == parts.id and token is not NOBODY else None
 
 
 def checked_principal(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise Invalid(
-            f"{name!r} cannot be whose token it is: use 1 to 128 of A-Z a-z 0-9 . _ @ : - and "
-            "begin with a letter or digit"
+            f"invalid token owner {name!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ : - and "
+            "start with a letter or digit"
         )
     return name
 
 
 def checked_label(label: str) -> str:
     if len(label) > LABEL_MAX or not label.isprintable():
-        raise Invalid(f"a label has {LABEL_MAX} characters at most, and none that controls")
+        raise Invalid(f"a label has at most {LABEL_MAX} characters, and no control characters")
     return label
 
 
 def checked_valid_us(valid_us: int) -> int:
-    """How long a token may be valid."""
+    """A validity within the limits."""
     if not 0 < valid_us <= VALID_US_MAX:
-        raise Invalid("a token is valid for more than nothing and a year at most: --valid 90d")
+        raise Invalid(
+            "a token is valid for more than 0 and at most 366 days: for example --valid 90d"
+        )
     return valid_us
 
 
@@ -166,6 +168,6 @@ def redacted(text: str) -> str:
     return _TICKET.sub("ticket1_***", text) if "ticket1_" in text else text
 
 
-def _checksum(said: str) -> str:
-    checksum = zlib.crc32(said.encode()).to_bytes(4, "big")
+def _checksum(body: str) -> str:
+    checksum = zlib.crc32(body.encode()).to_bytes(4, "big")
     return base64.urlsafe_b64encode(checksum).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""Users of the command language, as principals: their roles and grants become scopes. Pure.
+"""Users of the query language as principals: roles and grants are converted to scopes. Pure.
 
     admin                         all
     READ of an event              read of its topic
@@ -6,8 +6,7 @@
     READ and WRITE                and consume
     all of it revoked             deny read, write and consume
 
-``query/access/permissions.py`` has the rules of roles and grants; here they are only told in other
-words.
+``query/access/permissions.py`` defines roles and grants; the scopes here are equivalent.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from strandline.query.access.users import User
 from strandline.security.scopes import EVERYTHING, Action, Scope, Scopes
 
 PREFIX = "user:"
-_ALL_OF_THEM: tuple[Action, ...] = ("read", "write", "consume")
+_TOPIC_ACTIONS: tuple[Action, ...] = ("read", "write", "consume")
 _NO_TOPIC = "*"
 
 
 class Login(NamedTuple):
-    """A user's name and key, as HTTP Basic carries them."""
+    """A user's name and key of HTTP Basic authentication."""
 
     user: str
     key: str
 
 
 def login_of(credentials: str) -> Login | None:
-    """What stands behind ``Basic``; None when it is not readable."""
+    """The login in the credentials after ``Basic``; None when they are malformed."""
     try:
         user, colon, key = base64.b64decode(credentials, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
@@ -42,17 +41,17 @@ def login_of(credentials: str) -> Login | None:
 
 
 def scopes_of(user: User) -> Scopes:
-    """What a user may do with topics."""
+    """The scopes of a user on topics."""
     rights = Rights(roles=user.roles, events=user.events)
     if rights.is_admin:
         return EVERYTHING
     scopes = [Scope(actions=_actions(rights, _NO_TOPIC))]
     for event in user.events:
         actions = _actions(rights, event)
-        refused = tuple(action for action in _ALL_OF_THEM if action not in actions)
+        denied = tuple(action for action in _TOPIC_ACTIONS if action not in actions)
         scopes.append(Scope(actions=actions, pattern=event))
-        if refused:
-            scopes.append(Scope(actions=refused, pattern=event, deny=True))
+        if denied:
+            scopes.append(Scope(actions=denied, pattern=event, deny=True))
     return Scopes(scope for scope in scopes if scope.actions)
 
 

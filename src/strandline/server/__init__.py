@@ -1,1 +1,1 @@
-"""A store over HTTP, SSE and WebSocket. The only package with an event loop."""
+"""Serves a store over HTTP, SSE and WebSocket. The only package with an event loop."""

@@ -1,11 +1,11 @@
-"""The application: takes a request through the same steps, whatever its route.
+"""The ASGI application: processes each request in the same steps.
 
-    gates -> path -> method -> who asks -> may he -> Accept -> body -> decoded -> handler -> answer
+    host, origin -> path -> method -> authenticate -> authorise -> Accept -> body -> handler
 
-Nothing of a body is read before its sender is authenticated; only routes with ``is_public`` answer
-without a token, and none of them takes a body. Every error leaves in the
-same form; what nobody expected is logged whole and told without its words. ASGI without middleware:
-each layer of that would cost as much as all of this.
+No body is read before its client is authenticated; only routes with ``is_public`` are served
+without a token, and none of them takes a body. All errors have one format. Unexpected errors are
+logged in full; the client gets a generic message. There is no middleware: each layer of it would
+cost as much as all of this.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ from strandline.server.route_table import ROUTES
 
 _EVENTS = "text/event-stream"
 _WHILE_DRAINING = ("/v0/health", "/healthz", "/v0/ready", "/readyz", "/v0/metrics")
-_LARGE = 64 * 1024
+_LARGE_SIZE = 64 * 1024  # larger bodies are decoded and compressed on a thread
 _TEXTUAL = ("", request_decoder.JSON, NDJSON)
-"""More than this is decoded and packed on a thread: it would hold everybody up."""
-_OURS = ("internal", "corrupt", "newer_format")
-"""Errors that are not the client's: the log has them whole."""
+"""Media types whose bodies are checked for their number of objects."""
+_SERVER_ERRORS = ("internal", "corrupt", "newer_format")
+"""Codes of server errors, which are logged in full."""
 _log = structlog.get_logger("strandline.server")
 
 
 def make_app(parts: Parts, routes: Iterable[Route] = ROUTES) -> ASGIApp:
-    """The application over these parts."""
+    """The application for these parts."""
     return App(parts, routes)
 
 
 class App:
-    """Answers requests. Owned by the loop's thread."""
+    """Handles requests. Owned by the loop's thread."""
 
     def __init__(self, parts: Parts, routes: Iterable[Route]) -> None:
         self._parts = parts
         self._gate = Gate(parts.settings)
         self._paths = Paths(routes)
         self._count = itertools.count(1)
-        self._life = f"{parts.clock.now_us():x}"
+        self._instance_id = f"{parts.clock.now_us():x}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -68,39 +68,39 @@ class App:
         elif scope["type"] == "websocket":
             await self._websocket(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _lifespan(receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = self._parts.clock.monotonic()
         request = Request(scope, receive, send)
         origin = request.headers.get("origin")
-        more = [(b"x-request-id", f"{self._life}-{next(self._count):x}".encode())]
+        more = [(b"x-request-id", f"{self._instance_id}-{next(self._count):x}".encode())]
         try:
             self._gate.check(request.headers.get("host"), origin)
             more += _encoded(self._gate.cors(origin))
             if scope["method"] == "OPTIONS":
                 await self._preflight(send, origin, more)
             else:
-                await self._answer(request, send, began, more)
+                await self._respond(request, send, began, more)
         except request_body.Gone:
             return
         except Exception as error:  # noqa: BLE001 - a bug must not become a hung connection
             problem = problem_of(error)
-            if problem.code in _OURS:
-                _tell(error, request, more)
+            if problem.code in _SERVER_ERRORS:
+                _log_error(error, request, more)
             self._parts.counters.requests[problem.status] += 1
             await responses.send_problem(send, problem, more)
 
     async def _preflight(self, send: Send, origin: str | None, more: HeaderList) -> None:
-        told = self._gate.preflight(origin)
-        if not told:
-            raise Refused(403, "forbidden", "no page may ask this server from elsewhere")
-        await responses.send_plain(send, 204, [*_encoded(told), more[0]], b"")
+        headers = self._gate.preflight(origin)
+        if not headers:
+            raise Refused(403, "forbidden", "requests from pages of this origin are rejected")
+        await responses.send_plain(send, 204, [*_encoded(headers), more[0]], b"")
 
-    async def _answer(self, request: Request, send: Send, began: float, more: HeaderList) -> None:
+    async def _respond(self, request: Request, send: Send, began: float, more: HeaderList) -> None:
         try:
             route = self._route(request.scope, request.method)
-            call = await self._admitted(request, route)
+            call = await self._authorise(request, route)
         except StrandlineError:
             if request_body.is_large(request.headers):
                 more.append((b"connection", b"close"))  # the body is not read
@@ -112,10 +112,10 @@ class App:
             responses.finish(answer, more, packs=packs)
             await answer(request.scope, request.receive, send)
             return
-        took = {"server_total_ms": (self._parts.clock.monotonic() - began) * 1000}
-        body = responses.body_with_performance(answer.body, took | call.performance)
+        timings = {"server_total_ms": (self._parts.clock.monotonic() - began) * 1000}
+        body = responses.body_with_performance(answer.body, timings | call.performance)
         self._parts.auth.quotas.count(call.who, address_of(call.connection), len(body))
-        if packs and len(body) > _LARGE:
+        if packs and len(body) > _LARGE_SIZE:
             body = responses.Packed(await self._parts.bridge.run(responses.packed, body))
         await responses.send_answer(send, answer, body, more, packs=packs)
 
@@ -125,7 +125,7 @@ class App:
         hold = self._parts.budget.hold(client_of(call.who, address))
         try:
             _check_accept(route, call.accept, call.connection.scope["method"])
-            await self._take_body(call, route, receive, hold)
+            await self._receive_body(call, route, receive, hold)
             answer = await route.handler(call)
             try:
                 await audit.note(call, route, _status(answer))
@@ -138,16 +138,16 @@ class App:
             hold.release()
             quotas.end(call.who, address)
 
-    async def _take_body(self, call: Call, route: Route, receive: Receive, hold: Hold) -> None:
+    async def _receive_body(self, call: Call, route: Route, receive: Receive, hold: Hold) -> None:
         headers = call.connection.headers
-        told_size = headers.get("content-length")
-        has_body = told_size not in (None, "0") or "transfer-encoding" in headers
+        length = headers.get("content-length")
+        has_body = length not in (None, "0") or "transfer-encoding" in headers
         check_media(route.takes, call.media_type, has_body=has_body)
         if route.body is None:
             return
         limits = self._parts.settings.limits
         size_max = min(limits.body_bytes_max, route.body_bytes_max or limits.body_bytes_max)
-        raw = await request_body.received(receive, told_size, size_max, hold) if has_body else b""
+        raw = await request_body.received(receive, length, size_max, hold) if has_body else b""
         self._parts.auth.quotas.count(call.who, address_of(call.connection), len(raw))
         encoding = headers.get("content-encoding", "").strip().lower()
         run = self._parts.bridge.run
@@ -160,7 +160,7 @@ class App:
         call.raw = raw
         if route.decodes or call.media_type not in ("", request_decoder.JSON):
             return
-        if len(call.raw) > _LARGE:
+        if len(call.raw) > _LARGE_SIZE:
             call.body = await run(request_decoder.body_of, route, call.raw, limits.json_depth_max)
         else:
             call.body = request_decoder.body_of(route, call.raw, limits.json_depth_max)
@@ -168,48 +168,48 @@ class App:
     def _route(self, scope: Scope, method: str) -> Route:
         if self._parts.draining and scope["path"] not in _WHILE_DRAINING:
             raise Refused(
-                503, "shutting_down", "the server is going down: retry", retry_after_s=1.0
+                503, "shutting_down", "the server is shutting down: retry", retry_after_s=1.0
             )
         found = self._paths.find(scope.get("raw_path") or scope["path"].encode())
         if found is None:
-            raise Refused(404, "not_found", "there is nothing at this path")
+            raise Refused(404, "not_found", "no route has this path")
         scope["path_params"] = found.names
         return _method(found, method)
 
-    async def _admitted(self, connection: HTTPConnection, route: Route) -> Call:
-        """The call, once it is known who makes it and that he may."""
-        who = await self._who(connection, route)
+    async def _authorise(self, connection: HTTPConnection, route: Route) -> Call:
+        """The call of an authenticated and authorised request."""
+        who = await self._authenticate(connection, route)
         for need in route.needs:
             name = connection.path_params[need.parameter] if need.parameter else ""
             self._parts.auth.authorise(who, need.action, name)
         query = request_decoder.query_of(route, connection.scope["query_string"])
         return Call(connection, self._parts, who, query=query)
 
-    async def _who(self, connection: HTTPConnection, route: Route) -> Principal:
+    async def _authenticate(self, connection: HTTPConnection, route: Route) -> Principal:
         auth, address = self._parts.auth, address_of(connection)
         header = connection.headers.get("authorization")
         if header is None and _EVENTS in route.gives:
             ticket = connection.query_params.get("token")  # browsers send no header for streams
             if ticket is not None:
                 return auth.redeem(ticket, address)
-        ask = auth.identify if route.is_public else auth.authenticate
+        authenticate = auth.identify if route.is_public else auth.authenticate
         if auth.takes_time(header):
-            return await self._parts.bridge.run(ask, header, address)
-        return ask(header, address)
+            return await self._parts.bridge.run(authenticate, header, address)
+        return authenticate(header, address)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         socket = WebSocket(scope, receive, send)
         try:
             self._gate.check(socket.headers.get("host"), socket.headers.get("origin"))
             route = self._route(scope, "WEBSOCKET")
-            call = await self._admitted(socket, route)
+            call = await self._authorise(socket, route)
         except StrandlineError as error:
-            await _refuse_socket(socket, scope, problem_of(error))
+            await _reject_socket(socket, scope, problem_of(error))
             return
         try:
             await route.handler(call)
         except Exception as error:  # noqa: BLE001 - a bug ends this connection only
-            _tell(error, socket, [])
+            _log_error(error, socket, [])
 
 
 def _status(answer: Answer | Response) -> int:
@@ -225,7 +225,7 @@ def _method(found: Found, method: str) -> Route:
     if method == "HEAD" and route is None:
         route = found.routes.get("GET")
         if route is not None and _EVENTS in route.gives:
-            route = None  # a stream is nothing but its body
+            route = None  # a stream has only a body
     if route is not None:
         return route
     allowed = sorted(found.routes)
@@ -242,16 +242,16 @@ def _check_accept(route: Route, accept: str, method: str) -> None:
     if not accept or "*/*" in accept or method == "HEAD":
         return
     offers = [offer.partition(";")[0].strip().lower() for offer in accept.split(",")]
-    families = {given.partition("/")[0] + "/*" for given in route.gives}
+    families = {returned.partition("/")[0] + "/*" for returned in route.gives}
     if not any(offer in route.gives or offer in families for offer in offers):
         raise _not_acceptable(route)
 
 
 def _not_acceptable(route: Route) -> Refused:
-    return Refused(406, "not_acceptable", f"this gives {' or '.join(route.gives)}: accept it")
+    return Refused(406, "not_acceptable", f"this returns {' or '.join(route.gives)}: accept it")
 
 
-async def _refuse_socket(socket: WebSocket, scope: Scope, problem: Problem) -> None:
+async def _reject_socket(socket: WebSocket, scope: Scope, problem: Problem) -> None:
     if "websocket.http.response" in scope.get("extensions", {}):
         headers = {"content-type": "application/json"}
         await socket.send_denial_response(
@@ -261,10 +261,10 @@ async def _refuse_socket(socket: WebSocket, scope: Scope, problem: Problem) -> N
         await socket.close(code=1008)
 
 
-def _tell(error: BaseException, connection: HTTPConnection, more: HeaderList) -> None:
+def _log_error(error: BaseException, connection: HTTPConnection, more: HeaderList) -> None:
     scope = connection.scope
     _log.error(
-        "a request met a bug",
+        "internal error in a request",
         method=scope.get("method", "WEBSOCKET"),
         path=scope["path"],
         request_id=more[0][1].decode() if more else "",
@@ -272,8 +272,8 @@ def _tell(error: BaseException, connection: HTTPConnection, more: HeaderList) ->
     )
 
 
-async def _live(receive: Receive, send: Send) -> None:
-    """Nothing starts or ends with the application: ``serve.py`` does both."""
+async def _lifespan(receive: Receive, send: Send) -> None:
+    """Acknowledge lifespan events: ``serve.py`` starts and ends the server."""
     while True:
         message: Any = await receive()
         if message["type"] == "lifespan.startup":

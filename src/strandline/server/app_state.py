@@ -1,4 +1,4 @@
-"""The parts of a running server, handed to every request. Wired in ``serve.py``; no rules."""
+"""The parts of a running server, passed to every request. Created in ``serve.py``; no logic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from strandline.store import Store
 
 
 class Parts:
-    """What requests are answered with. Owned by the loop's thread."""
+    """The parts that handlers use. Owned by the loop's thread."""
 
     def __init__(
         self,
@@ -38,31 +38,31 @@ class Parts:
         self.clock = clock
         self.bridge = bridge
         self.auth = auth
-        """Who asks, and whether he may: ``authenticate``, ``authorise``."""
+        """Authentication and authorisation: ``authenticate``, ``authorise``."""
         self.budget = budget
-        """The memory that requests may hold."""
+        """The memory budget of requests."""
         self.hub = hub
-        """Live delivery: who waits for which topic."""
+        """Live delivery: streams, long polls and watch sessions."""
         self.schedule = schedule
         """Declared pipelines: ``server/routes/pipelines.py``."""
         self.draining = False
-        """Whether the server is going down: streams end, requests get 503."""
+        """Whether the server is shutting down: streams end, requests get 503."""
         self.processes = QueryProcesses(
             memory_max=settings.limits.sql_memory_bytes_max,
             row_bytes_max=settings.limits.query_row_bytes_max,
         )
         """Processes that run SQL of clients."""
         self.queries = QueryRegistry(settings.limits)
-        """Queries that run: how many, and what ends them."""
+        """The running queries, with their limits."""
         self.handles: dict[str, Topic] = {}
-        """Topics that were asked for lately: ``server/handlers/topic_cache.py``."""
+        """Recently used topics: ``server/handlers/topic_cache.py``."""
         self.read_at_ms: dict[str, int] = {}
-        """When topics were last read by somebody, in milliseconds: ``priority.py``."""
+        """When topics were last read, in milliseconds: ``priority.py``."""
         self.began_s = clock.monotonic()
-        """When the server began, on the monotonic clock."""
+        """When the server started, on the monotonic clock."""
         self.counters = Counters()
-        """What was done since then: ``server/routes/prometheus.py``."""
+        """Counts since then: ``server/routes/prometheus.py``."""
         self.durable = Durable()
-        """Who waits for appends to be durable."""
+        """Waiters for appends to be durable."""
         self.fullness = Fullness(store, settings, clock, bridge)
-        """Whether there is room for more records."""
+        """The storage quota."""

@@ -1,7 +1,7 @@
-"""Waits without a thread: for a record of a topic, a bell that any thread may ring, or time.
+"""Waits without a thread: for a record of a topic, a notification from any thread, or a timeout.
 
-Whoever waits for others to do something may be gone before they do. Nothing is handed out then, and
-nobody stands behind him in a line: ``Patience`` hears of it at once.
+A client may disconnect while its request waits. ``Patience`` detects that at once: the request gets
+no records or jobs, and releases its place in a queue of waiting requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Awaited = Coroutine[Any, Any, object]
 
 
 class Patience:
-    """How long one request waits: until its time is over, its client gone, or the server going.
+    """The wait of one request: until a timeout, a disconnect, or the shutdown of the server.
 
     Owned by the loop's thread; a block of ``with``.
     """
@@ -31,13 +31,13 @@ class Patience:
         self._clock = call.parts.clock
         self._until = self._clock.monotonic() + wait_s
         self._loop = asyncio.get_running_loop()
-        self._rung = asyncio.Event()
-        self._gone: asyncio.Future[None] | None = None
+        self._event = asyncio.Event()
+        self._disconnect: asyncio.Future[None] | None = None
 
     def __enter__(self) -> Patience:
         connection = self._call.connection
         if self.left_s > 0 and isinstance(connection, Request):
-            self._gone = asyncio.ensure_future(_gone(connection))
+            self._disconnect = asyncio.ensure_future(_wait_for_disconnect(connection))
         return self
 
     def __exit__(
@@ -46,63 +46,63 @@ class Patience:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        if self._gone is not None:
-            self._gone.cancel()
+        if self._disconnect is not None:
+            self._disconnect.cancel()
 
     @property
     def left_s(self) -> float:
-        """0 when nobody should wait any more."""
+        """Seconds left; 0 when the request should not wait any more."""
         if self.is_alone or self._call.parts.draining:
             return 0.0
         return max(0.0, self._until - self._clock.monotonic())
 
     @property
     def is_alone(self) -> bool:
-        """Whether the client has gone: nothing may be handed out to him."""
-        return self._gone is not None and self._gone.done()
+        """Whether the client has disconnected: it must not get records or jobs."""
+        return self._disconnect is not None and self._disconnect.done()
 
     def ring(self) -> None:
-        """Let it look again. Safe from many threads."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._rung.set)
+        """End the present or next wait. Safe from many threads."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no request waits any more
+            self._loop.call_soon_threadsafe(self._event.set)
 
     def clear(self) -> None:
-        """Before looking: a ring from now on ends the next wait."""
-        self._rung.clear()
+        """Call this before a check: ``ring`` from now on ends the next wait."""
+        self._event.clear()
 
-    async def something_new(self, topic: Topic, after: int, most_s: float | None = None) -> None:
-        """Return when the topic's head is past a seq, the bell has rung, or it is over."""
-        timeout_s = self.left_s if most_s is None else min(self.left_s, most_s)
+    async def something_new(self, topic: Topic, after: int, s_max: float | None = None) -> None:
+        """Return when the topic's head is past a seq, after ``ring``, or at the end of the wait."""
+        timeout_s = self.left_s if s_max is None else min(self.left_s, s_max)
         if timeout_s > 0:
             hub = self._call.parts.hub
-            await self._first(timeout_s, hub.wait_for(topic, after, timeout_s), self._rung.wait())
+            await self._first(timeout_s, hub.wait_for(topic, after, timeout_s), self._event.wait())
 
-    async def acquired(self, line: asyncio.Lock) -> bool:
-        """Whether a lock was got in time."""
-        getting = asyncio.ensure_future(line.acquire())
+    async def acquired(self, lock: asyncio.Lock) -> bool:
+        """Acquire a lock; False if that failed in time."""
+        acquiring = asyncio.ensure_future(lock.acquire())
         waiting: set[asyncio.Future[Any]] = (
-            {getting} if self._gone is None else {getting, self._gone}
+            {acquiring} if self._disconnect is None else {acquiring, self._disconnect}
         )
         await asyncio.wait(waiting, timeout=self.left_s, return_when=asyncio.FIRST_COMPLETED)
-        if getting.done():
+        if acquiring.done():
             return True
-        getting.cancel()
+        acquiring.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await getting
-            line.release()
+            await acquiring
+            lock.release()
         return False
 
     async def _first(self, timeout_s: float, *awaited: Awaited) -> None:
-        own: list[asyncio.Future[Any]] = [asyncio.ensure_future(each) for each in awaited]
-        every = own if self._gone is None else [*own, self._gone]
+        futures: list[asyncio.Future[Any]] = [asyncio.ensure_future(each) for each in awaited]
+        all_futures = futures if self._disconnect is None else [*futures, self._disconnect]
         try:
-            await asyncio.wait(every, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(all_futures, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in own:
+            for each in futures:
                 each.cancel()
-            await asyncio.gather(*own, return_exceptions=True)
+            await asyncio.gather(*futures, return_exceptions=True)
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -5,10 +5,10 @@
                          [store.wal]                      STRANDLINE_STORE__WAL__SHARDS=2
                          shards = 2
 
-In the environment two underscores stand between groups; lists are separated by commas, declared
-pipelines are JSON. Every error names the place, the setting and what is allowed.
-``STRANDLINE_STORE``, ``STRANDLINE_LAKE_URL`` and ``STRANDLINE_VIEWS_URL`` mean here what they mean
-to every command.
+In the environment two underscores separate groups; lists are separated by commas, declared
+pipelines are JSON. Every error names the source, the setting and the allowed values.
+``STRANDLINE_STORE``, ``STRANDLINE_LAKE_URL`` and ``STRANDLINE_VIEWS_URL`` have the same meaning as
+for every command.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _SHORT_NAMES = {
     "STRANDLINE_LAKE_URL": "store.lake.url",
     "STRANDLINE_VIEWS_URL": "store.views.url",
 }
-# Names of the command line, which a server meets when both are set up in one place.
-_OF_OTHERS = frozenset(
+# Names of the command line, which may be in the environment of a server, too.
+_CLI_NAMES = frozenset(
     f"{PREFIX}{name}" for name in ("URL", "TOKEN", "CONTEXT", "CONFIG", "BACKUPS", "DEBUG")
 )
 _POSITIVE = frozenset(
@@ -52,14 +52,14 @@ _KINDS: dict[Any, str] = {
     tuple[str, ...]: "a list of texts",
     tuple[Declared, ...]: "a list of tables, each written [[store.pipelines.declared]]",
 }
-_WORDS = {
+_BOOLEANS = {
     "true": True, "yes": True, "on": True, "1": True,
     "false": False, "no": False, "off": False, "0": False,
 }  # fmt: skip
 
 
 class Given(NamedTuple):
-    """A value for a setting, and where it stands."""
+    """A value of a setting, and its source."""
 
     place: str
     value: object
@@ -72,13 +72,13 @@ def settings_of(
     flags: Mapping[str, object] | None = None,
 ) -> ServerSettings:
     """The settings; ``file`` is the path and text of a TOML file, flags are by dotted name."""
-    given: dict[str, Given] = {}
+    values: dict[str, Given] = {}
     if file is not None:
-        given.update(_from_file(*file))
-    given.update(_from_environment(environment or {}))
+        values.update(_from_file(*file))
+    values.update(_from_environment(environment or {}))
     for name, value in (flags or {}).items():
-        given[name] = Given(f"--{name.replace('_', '-')}", value)
-    return _made(given)
+        values[name] = Given(f"--{name.replace('_', '-')}", value)
+    return _settings(values)
 
 
 def names() -> dict[str, Any]:
@@ -122,33 +122,33 @@ def _flat(
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
     known = names()
-    # The names that every command knows come first: those of the server itself win over them.
+    # Names of every command come first, so that those of the server itself win over them.
     for variable in sorted(environment, key=lambda each: (each not in _SHORT_NAMES, each)):
-        if not variable.startswith(PREFIX) or variable in _OF_OTHERS:
+        if not variable.startswith(PREFIX) or variable in _CLI_NAMES:
             continue
         text = environment[variable]
         name = variable.removeprefix(PREFIX).lower().replace("__", ".")
         if variable in _SHORT_NAMES:
             name = _SHORT_NAMES[variable]
         elif name not in known:
-            # Others may have names of their own; what looks like one of ours is a slip.
-            told = meant(name)
-            if "." in name or told:
-                raise Invalid(f"{variable}: there is no setting {name!r}{told}")
+            # Other programs may use the prefix; a name like one of a setting is a mistake.
+            suggestion = meant(name)
+            if "." in name or suggestion:
+                raise Invalid(f"{variable}: there is no setting {name!r}{suggestion}")
             continue
         yield name, Given(variable, _parsed(variable, text, known[name]))
 
 
 def _parsed(variable: str, text: str, kind: Any) -> object:
     if kind is bool:
-        if text.lower() not in _WORDS:
-            raise Invalid(f"{variable} is {_told(bool)}, not {text!r}")
-        return _WORDS[text.lower()]
+        if text.lower() not in _BOOLEANS:
+            raise Invalid(f"{variable} is {_allowed(bool)}, not {text!r}")
+        return _BOOLEANS[text.lower()]
     if kind is int or kind is float:
         try:
             return int(text) if kind is int else float(text)
         except ValueError as error:
-            raise Invalid(f"{variable} is {_told(kind)}, not {text!r}") from error
+            raise Invalid(f"{variable} is {_allowed(kind)}, not {text!r}") from error
     if kind == tuple[Declared, ...]:
         try:
             return msgspec.json.decode(text)
@@ -159,17 +159,17 @@ def _parsed(variable: str, text: str, kind: Any) -> object:
     return text
 
 
-def _made(given: Mapping[str, Given]) -> ServerSettings:
+def _settings(values: Mapping[str, Given]) -> ServerSettings:
     known = names()
     tree: dict[str, Any] = {}
-    for name, (place, value) in given.items():
+    for name, (source, value) in values.items():
         try:
             msgspec.convert(value, known[name])
         except msgspec.ValidationError as error:
             if known[name] == tuple[Declared, ...] and isinstance(value, list):
-                raise Invalid(f"{place}: {error}") from error
-            raise Invalid(f"{place} is {_told(known[name])}, not {value!r}") from error
-        _check(name, place, value)
+                raise Invalid(f"{source}: {error}") from error
+            raise Invalid(f"{source} is {_allowed(known[name])}, not {value!r}") from error
+        _check(name, source, value)
         branch = tree
         *groups, leaf = name.split(".")
         for group in groups:
@@ -181,36 +181,36 @@ def _made(given: Mapping[str, Given]) -> ServerSettings:
     return settings
 
 
-def _check(name: str, place: str, value: object) -> None:
+def _check(name: str, source: str, value: object) -> None:
     leaf = name.rpartition(".")[2]
     if leaf == "log_format" and value not in _LOG_FORMATS:
-        raise Invalid(f"{place} is one of {', '.join(_LOG_FORMATS)}, not {value!r}")
+        raise Invalid(f"{source} is one of {', '.join(_LOG_FORMATS)}, not {value!r}")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
     if leaf != "keep_last_versions" and not 0 <= value < float("inf"):
-        raise Invalid(f"{place} is a number from 0 up, not {value}")
+        raise Invalid(f"{source} is a number from 0 up, not {value}")
     if leaf in _POSITIVE and not value:
-        raise Invalid(f"{place} is more than 0: without a bound anybody could hold the server up")
+        raise Invalid(f"{source} is more than 0: without a limit one client could block the server")
 
 
-def _told(kind: Any) -> str:
-    """What a setting of this type may be."""
+def _allowed(kind: Any) -> str:
+    """The allowed values of a setting of this type, as text."""
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(map(str, get_args(kind)))
-    return _KINDS.get(kind, "of another kind")
+    return _KINDS.get(kind, "of another type")
 
 
 def meant(name: str) -> str:
-    """What may be meant by a name that is no setting, as the end of a sentence."""
+    """A suggestion for an unknown setting, as the end of a sentence."""
     known = names()
     if any(each.startswith(f"{name}.") for each in known):
         return f": it is a group, written [{name}]"
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    if not near:
+    close_names = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    if not close_names:
         leaf = name.rpartition(".")[2]
-        near = [each for each in known if each.rpartition(".")[2] == leaf][:1]
-    if near:
-        return f": did you mean {near[0]!r}?"
+        close_names = [each for each in known if each.rpartition(".")[2] == leaf][:1]
+    if close_names:
+        return f": did you mean {close_names[0]!r}?"
     group = name.rpartition(".")[0]
-    fellows = [each for each in known if each.rpartition(".")[0] == group]
-    return f": allowed are {', '.join(fellows)}" if fellows and group else ""
+    siblings = [each for each in known if each.rpartition(".")[0] == group]
+    return f": allowed are {', '.join(siblings)}" if siblings and group else ""

@@ -1,8 +1,8 @@
-"""The console: static files that use the API as everybody else does.
+"""The console: static files that use the public API.
 
-They tell nothing that is worth hiding, so they are open to all; what the console shows it asks for
-with the token that its user gives it. The policy lets a page load and ask nothing but this server,
-and run no script that is not one of these files: a topic's data could be somebody's markup.
+The files have no secrets, so they need no token; the console sends its requests with the token that
+its user enters. The content security policy allows requests to this server only, and no scripts
+other than these files, because the data of a topic may be markup.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def files() -> dict[str, bytes]:
 
 
 async def page(call: Call) -> Answer | Response:
-    """The page itself."""
+    """Return the page."""
     return _file("index.html")
 
 
 async def file(call: Call) -> Answer | Response:
-    """What the page is made of."""
+    """Return a file of the page."""
     return _file(call.path["file"])
 
 
@@ -73,14 +73,14 @@ ROUTES = (
     Route(
         path="/",
         handler=page,
-        summary="The console",
+        summary="Get the page of the console.",
         gives=("text/html",),
         **_PLAIN,
     ),
     Route(
         path="/console/{file}",
         handler=file,
-        summary="A file of the console",
+        summary="Get a file of the console.",
         gives=tuple(_TYPES.values()),
         errors=("not_found",),
         **_PLAIN,

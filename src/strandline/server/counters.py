@@ -1,4 +1,4 @@
-"""Counts what a server does. Plain numbers: the hot path adds to them."""
+"""Counts the operations of a server. Plain numbers: the fast path increments them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections import Counter
 
 
 class Counters:
-    """Since the server began. Owned by the loop's thread; others may look."""
+    """Counts since the server started. Owned by the loop's thread; others may read."""
 
     __slots__ = ("appends", "records", "records_read", "requests")
 
     def __init__(self) -> None:
         self.appends = 0
-        """Appends that were placed."""
+        """Appends written to the log."""
         self.records = 0
         """Records in them."""
         self.records_read = 0
-        """Records that reads gave."""
+        """Records that reads returned."""
         self.requests: Counter[int] = Counter()
-        """Answers by status."""
+        """Responses by status."""

@@ -1,6 +1,6 @@
 """A dashboard for Grafana over the metrics of ``server/routes/prometheus.py``. Pure.
 
-Rows of panels; each asks Prometheus for names that the server tells, and for no others.
+Rows of panels; each queries metrics that the server exports, and no others.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _RATE = "[$__rate_interval]"
 
 
 class Panel(NamedTuple):
-    """One graph: its title, unit, and what it asks."""
+    """One graph: its title, unit, and queries."""
 
     title: str
     unit: str
     asks: tuple[tuple[str, str], ...]
-    """PromQL, and the legend of what comes of it."""
+    """PromQL and the legend of each query."""
 
 
 def _rate(name: str) -> str:
@@ -31,8 +31,8 @@ def _quantile(share: float) -> str:
 
 PANELS: tuple[Panel, ...] = (
     Panel("Health of the store", "short", (("strandline_store_health == 1", "{{status}}"),)),
-    Panel("Takes requests", "bool", (("strandline_ready", "ready"),)),
-    Panel("Running", "ms", (("strandline_uptime_ms", "uptime"),)),
+    Panel("Accepts requests", "bool", (("strandline_ready", "ready"),)),
+    Panel("Uptime", "ms", (("strandline_uptime_ms", "uptime"),)),
     Panel(
         "Records per second",
         "ops",
@@ -43,12 +43,12 @@ PANELS: tuple[Panel, ...] = (
     ),
     Panel("Appends per second", "reqps", ((_rate("strandline_appends_total"), "appends"),)),
     Panel(
-        "Answers by status",
+        "Responses by status",
         "reqps",
         ((f"sum by (status) ({_rate('strandline_http_requests_total')})", "{{status}}"),),
     ),
     Panel(
-        "Time of a sync",
+        "Sync latency",
         "s",
         tuple((_quantile(share), f"p{round(share * 100)}") for share in (0.5, 0.9, 0.99)),
     ),
@@ -68,7 +68,7 @@ PANELS: tuple[Panel, ...] = (
         ((f"sum({_rate('strandline_wal_frames_total')})", "frames"),),
     ),
     Panel(
-        "Appends that wait",
+        "Appends waiting for a sync",
         "short",
         (
             ("sum(strandline_wal_queue_depth)", "waiting"),
@@ -76,10 +76,10 @@ PANELS: tuple[Panel, ...] = (
         ),
     ),
     Panel("Pressure", "percentunit", (("strandline_pressure", "pressure"),)),
-    Panel("Logs that take nothing", "short", (("sum(strandline_wal_read_only)", "read only"),)),
+    Panel("Read-only logs", "short", (("sum(strandline_wal_read_only)", "read only"),)),
     Panel("Live records", "short", (("strandline_records_live", "records"),)),
     Panel("Live bytes", "bytes", (("strandline_bytes_live", "bytes"),)),
-    Panel("Free on the disk", "bytes", (("strandline_disk_free_bytes", "free"),)),
+    Panel("Free disk space", "bytes", (("strandline_disk_free_bytes", "free"),)),
     Panel("Topics by durability", "short", (("strandline_topics_by_class", "{{class}}"),)),
     Panel(
         "Streams",
@@ -132,20 +132,20 @@ def dashboard(title: str = "Strandline") -> dict[str, Any]:
                 }
             ]
         },
-        "panels": [_panel(place, panel) for place, panel in enumerate(PANELS)],
+        "panels": [_panel(index, panel) for index, panel in enumerate(PANELS)],
     }
 
 
-def _panel(place: int, panel: Panel) -> dict[str, Any]:
+def _panel(index: int, panel: Panel) -> dict[str, Any]:
     return {
-        "id": place + 1,
+        "id": index + 1,
         "type": "timeseries",
         "title": panel.title,
         "datasource": {"type": "prometheus", "uid": "${source}"},
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
         "gridPos": {
-            "x": place % _ACROSS * _WIDTH,
-            "y": place // _ACROSS * _HEIGHT,
+            "x": index % _ACROSS * _WIDTH,
+            "y": index // _ACROSS * _HEIGHT,
             "w": _WIDTH,
             "h": _HEIGHT,
         },

@@ -1,11 +1,11 @@
-"""What a server writes down: a line each, for people (``text``) or machines (``json``).
+"""Log lines of the server, for people (``text``) or machines (``json``).
 
-    2026-11-16T23:40:43.123Z error    a request met a bug    path=/v0/topics/a request_id=66-d
+    2026-11-16T23:40:43.123Z error    internal error in a request    path=/v0/topics/a
 
-A log is read in terminals and split at line ends, and what clients send ends up in it: so control
-characters are written as escapes, in names, values and tracebacks alike, and no line is longer than
-``LINE_MAX``. Secrets of tokens are taken out wherever they stand, and so are values whose name says
-that they are secret. What libraries log with the standard module comes the same way.
+Logs are read in terminals and split at line ends, and contain data of clients. So control
+characters are escaped, in names, values and tracebacks, and no line is longer than ``LINE_MAX``.
+Secrets of tokens are removed everywhere, and so are values whose names mark them as secret.
+Messages that libraries log with the standard module are written in the same way.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _Event = MutableMapping[str, Any]
 
 
 def configure(log_format: str, clock: Clock, stream: TextIO | None = None) -> None:
-    """Let everything in this process be logged in this format, to standard error by default."""
+    """Log everything in this process in this format, to standard error by default."""
     if log_format not in FORMATS:
-        raise Invalid(f"log_format is {log_format!r}: give {' or '.join(FORMATS)}")
+        raise Invalid(f"log_format is {log_format!r}: use {' or '.join(FORMATS)}")
     processors: list[Callable[[Any, str, _Event], Any]] = [
         structlog.stdlib.add_log_level,
         _stamper(clock),
@@ -65,28 +65,28 @@ def line_of_text(_logger: object, _method: str, event: _Event) -> str:
     """The event as a line for people."""
     event = dict(event)
     stamp, level = event.pop("at", ""), event.pop("level", "info")
-    told = _escaped(str(event.pop("event", "")))
+    message = _escaped(str(event.pop("event", "")))
     fields = " ".join(f"{_escaped(name)}={_shown(value)}" for name, value in event.items())
-    return _cut(f"{stamp} {level:<8} {told}{'    ' if fields else ''}{fields}")
+    return _cut(f"{stamp} {level:<8} {message}{'    ' if fields else ''}{fields}")
 
 
 def line_of_json(_logger: object, _method: str, event: _Event) -> str:
     """The event as a line for machines."""
     text = msgspec.json.encode(event, enc_hook=str).decode()
     if len(text) > LINE_MAX:
-        short = {name: _cut(str(value), LINE_MAX // 8) for name, value in event.items()}
-        text = msgspec.json.encode(short).decode()
+        cut_event = {name: _cut(str(value), LINE_MAX // 8) for name, value in event.items()}
+        text = msgspec.json.encode(cut_event).decode()
     return _CONTROL.sub(_escape, text)
 
 
 class _Sink:
-    """Where lines go. One that nobody takes is lost: what has to be logged must not fail by it."""
+    """Writes lines. A line that cannot be written is lost: logging must not fail its caller."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads
+        with contextlib.suppress(OSError, ValueError):  # closed, or not read
             (self._stream or sys.stderr).write(text)
         return len(text)
 
@@ -96,14 +96,14 @@ class _Sink:
 
 
 class _Handler(logging.Handler):
-    """Hands what libraries log on. Safe from many threads."""
+    """Forwards log records of libraries. Safe from many threads."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell = structlog.get_logger(record.name)
+        logger = structlog.get_logger(record.name)
         level = "error" if record.levelno >= logging.ERROR else "warning"
         try:
-            getattr(tell, level)(record.getMessage(), exc_info=record.exc_info or None)
-        except Exception:  # noqa: BLE001 - a log that fails must not take its caller with it
+            getattr(logger, level)(record.getMessage(), exc_info=record.exc_info or None)
+        except Exception:  # noqa: BLE001 - logging must not fail its caller
             self.handleError(record)
 
 
@@ -133,8 +133,8 @@ def _escaped(text: str) -> str:
     return _CONTROL.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    return f"\\u{ord(found.group()):04x}"
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match.group()):04x}"
 
 
 def _cut(text: str, size_max: int = LINE_MAX) -> str:

@@ -1,7 +1,7 @@
-"""The document of all routes: OpenAPI 3.1, made from the table. What is not in it is not served.
+"""The OpenAPI 3.1 document, generated from the table of routes. Other paths are not served.
 
-Every answer's type is a component; every status that may come is there, with the codes that it may
-have: those of the route, and those that any route may answer.
+Every type of a response is a component; every possible status is included, with its error codes:
+those of the route, and those of every route.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ALWAYS = (
     "unavailable",
     "overloaded",
 )
-"""What any route may answer."""
+"""Error codes that every route may return."""
 _TEXT = {"type": "string", "minLength": 1}
 _PATH_SCHEMAS = {
     "topic": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"},
@@ -53,7 +53,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type)
-    made = {
+    unencoded = {
         "openapi": "3.1.0",
         "info": {
             "title": "Strandline",
@@ -69,26 +69,26 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
             },
         },
     }
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(made))
-    return plain
+    encoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(unencoded))
+    return encoded
 
 
 _PERFORMANCE = {
     "type": "object",
-    "description": "What the answer took.",
+    "description": "Timings and counts of the request.",
     "additionalProperties": {"type": "number"},
     "properties": {
         "server_total_ms": {"type": "number"},
         "wal_append_ms": {
             "type": "number",
-            "description": "Of an append that waits for its sync: until it was in the log.",
+            "description": "Time until a waiting append was in the log.",
         },
-        "fsync_ms": {"type": "number", "description": "From then until it was durable."},
+        "fsync_ms": {"type": "number", "description": "Time from then until it was durable."},
         "throttle_wait_ms": {
             "type": "number",
-            "description": "How much of fsync_ms, at most, the server waited because it is busy.",
+            "description": "The most of fsync_ms that load shedding added.",
         },
-        "records_scanned": {"type": "number", "description": "Of a read."},
+        "records_scanned": {"type": "number", "description": "Records that a read scanned."},
     },
 }
 
@@ -113,7 +113,7 @@ def _query_types(route: Route) -> list[Any]:
 
 
 def _operation(route: Route, by_type: Mapping[Any, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": _operation_id(route),
         "tags": [_tag(route.path)],
@@ -123,20 +123,20 @@ def _operation(route: Route, by_type: Mapping[Any, Any]) -> dict[str, Any]:
     }
     if route.needs:
         needs = [f"{need.action} on {need.parameter or 'the server'}" for need in route.needs]
-        told["description"] = f"Needs {', '.join(needs)}."
+        operation["description"] = f"Needs {', '.join(needs)}."
     if route.body is not None:
-        told["requestBody"] = {
+        operation["requestBody"] = {
             "required": bool(_required(route.body)),
             "content": {
                 media_type: {"schema": by_type[_key(route.body)]} if _is_json(media_type) else {}
                 for media_type in route.takes
             },
         }
-    return told
+    return operation
 
 
 def _responses(route: Route, by_type: Mapping[Any, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for status, kind in sorted(route.answers.items()):
         content = {}
         for media_type in route.gives:
@@ -144,13 +144,13 @@ def _responses(route: Route, by_type: Mapping[Any, Any]) -> dict[str, Any]:
                 content[media_type] = {"schema": _with_performance(by_type[_key(kind)])}
             else:
                 content[media_type] = {}
-        told[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
+        responses[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
     for status, codes in sorted(_errors(route).items()):
-        told[str(status)] = {
+        responses[str(status)] = {
             "description": ", ".join(sorted(codes)),
             "content": {"application/json": {"schema": by_type[_key(ErrorBody)]}},
         }
-    return told
+    return responses
 
 
 def _with_performance(schema: dict[str, Any]) -> dict[str, Any]:
@@ -177,12 +177,12 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
 def _query_parameters(route: Route, by_type: Mapping[Any, Any]) -> list[dict[str, Any]]:
     if route.query is None:
         return []
-    told = []
+    parameters = []
     for field in msgspec.structs.fields(route.query):
         schema = dict(by_type[_key(field.type)])
         if field.default not in (msgspec.NODEFAULT, UNSET, None):
             schema["default"] = msgspec.to_builtins(field.default)
-        told.append(
+        parameters.append(
             {
                 "name": field.encode_name,
                 "in": "query",
@@ -190,7 +190,7 @@ def _query_parameters(route: Route, by_type: Mapping[Any, Any]) -> list[dict[str
                 "schema": schema,
             }
         )
-    return told
+    return parameters
 
 
 def _operation_id(route: Route) -> str:
@@ -213,15 +213,15 @@ def _required(kind: Any) -> bool:
 
 
 def routes_with_document(routes: tuple[Route, ...]) -> tuple[Route, ...]:
-    """These routes, and one that tells all of them."""
-    told: list[bytes] = []
+    """These routes, and one that returns their document."""
+    encoded: list[bytes] = []
 
     async def openapi(call: Call) -> Answer:
-        """Tell the document of all routes."""
+        """Return the document of all routes."""
         del call
-        if not told:
-            told.append(msgspec.json.encode(document(all_routes)))
-        return Answer(told[0])
+        if not encoded:
+            encoded.append(msgspec.json.encode(document(all_routes)))
+        return Answer(encoded[0])
 
     all_routes = (
         *routes,
@@ -231,7 +231,7 @@ def routes_with_document(routes: tuple[Route, ...]) -> tuple[Route, ...]:
             handler=openapi,
             needs=OPEN,
             is_public=True,
-            summary="This document",
+            summary="Get this document.",
             answers={200: dict[str, Any]},
         ),
     )

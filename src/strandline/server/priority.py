@@ -1,9 +1,9 @@
-"""How much a topic matters when there is not time for all of them at once. Pure.
+"""The priority of a topic when the server is too busy to push all topics at once. Pure.
 
     P = priority + 500 * 2^(-age of the last read / 30 s)
 
-A topic that nobody has read for five minutes gets nothing for that. A topic without a priority of
-its own begins at 0, and ``auto_priority=False`` leaves it there.
+The second term is 0 for a topic that was not read for five minutes. A topic without a ``priority``
+has 0, and ``auto_priority=False`` omits the second term for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FORGOTTEN_MS = 300_000
 
 
 def priority_of(config: TopicConfig, read_at_ms: int | None, now_ms: int) -> int:
-    """The priority of a topic that was last read at a time; None: never."""
+    """The priority of a topic that was last read at ``read_at_ms``; None: never."""
     if config.priority is not None:
         own = max(-PRIORITY_MAX, min(config.priority, PRIORITY_MAX))
         return own + _recency(read_at_ms, now_ms)

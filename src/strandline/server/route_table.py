@@ -1,4 +1,4 @@
-"""The whole table of routes: what is not in it is not served."""
+"""The table of all routes: other paths are not served."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""A server from its first socket to its last: bind, open the store, serve, drain, close.
+"""The life cycle of a server: bind, open the store, serve, drain, close.
 
-    bind      before anything else, so that probes are answered while the log is replayed
-    open      the store, on a thread; what could be dangerous is looked at before a request gets in
+    bind      before anything else, so that probes get a response while the log is replayed
+    open      the store, on a thread; addresses and tokens are checked before the first request
     serve     until ``stop`` or a signal: SIGTERM, SIGINT
-    drain     accept nothing new, tell the streams, let requests end within ``drain_s``
+    drain     stop accepting, end the streams, let requests end within ``drain_s``
     close     the pools, then the store: everything acknowledged is on disk
 
-A second signal ends the process at once, as a crash would: what was acknowledged is kept as its
-class promises. SIGHUP reads the certificate again. All parts of a server are wired here.
+A second signal ends the process at once, like a crash: acknowledged records survive as their
+durability promises. SIGHUP reads the certificate again. All parts of a server are created here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from strandline.server.thread_pool import Bridge
 from strandline.store import Store
 
 _LOG = structlog.get_logger("strandline.server")
-_ENDING = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Serving:
@@ -73,7 +73,7 @@ class Serving:
         self._objects = objects
         self._budget = ByteBudget(settings.limits)
         self._context = tls.make_context(settings.tls)
-        self._schedule = Schedule(  # before anything is bound: a bad declaration is told at once
+        self._schedule = Schedule(  # before binding, so that a bad declaration fails at once
             settings.data,
             settings.store.pipelines,
             lake=settings.store.lake.url,
@@ -88,39 +88,41 @@ class Serving:
 
     @property
     def url(self) -> str:
-        """Where to ask; once it is bound, with the port that was found for port 0."""
+        """The URL of the server; once it is bound, with the port chosen for port 0."""
         if self.address.path:
             return f"unix:{self.address.path}"
         host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
         return f"{'https' if self._context else 'http'}://{host}:{self.address.port}"
 
     def run(self) -> None:
-        """Serve until told to stop; raises what kept the server from starting."""
+        """Serve until ``stop``; raises the error that prevented the start."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             self._loop = runner.get_loop()
             runner.run(self._serve())
 
     def stop(self) -> None:
-        """Drain and end. A server that does not run yet will not."""
+        """Drain and end. A server that has not started yet will not start."""
         if self._loop is None:
             self._stopping.set()
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended already
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the server has ended already
             self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def _serve(self) -> None:
         proxies = Proxies(self.settings.trusted_proxies)
-        door = Door(self._clock, proxies)
+        startup = Door(self._clock, proxies)
         sockets = self._bind()
-        listener = Listener(door, self.settings, self._clock, proxies, self._budget, self._context)
+        listener = Listener(
+            startup, self.settings, self._clock, proxies, self._budget, self._context
+        )
         self.listener = listener
         try:
             with self._signals():
                 await listener.start(sockets)
                 self._on_bound(self)
-                store = await asyncio.to_thread(self._open, door)
+                store = await asyncio.to_thread(self._open, startup)
                 try:
-                    await self._serve_store(store, door, listener)
+                    await self._serve_store(store, startup, listener)
                 finally:
                     await listener.end()
                     await asyncio.to_thread(store.close)
@@ -129,42 +131,42 @@ class Serving:
             if self.address.path:
                 listen_sockets.remove_unix(self.address.path)
 
-    async def _serve_store(self, store: Store, door: Door, listener: Listener) -> None:
+    async def _serve_store(self, store: Store, startup: Door, listener: Listener) -> None:
         parts = wire(store, self.settings, self._clock, Bridge(), self._schedule, self._budget)
         try:
             listen_policy.check_tokens(self.settings, has_tokens=parts.auth.has_tokens)
             parts.hub.start()
             parts.auth.start()
-            scheduling = pipelines.job_of(parts)
-            self.parts, door.app = parts, make_app(parts)
+            schedule_job = pipelines.job_of(parts)
+            self.parts, startup.app = parts, make_app(parts)
             listener.serve(parts)
-            if scheduling is not None:
-                scheduling.start()
+            if schedule_job is not None:
+                schedule_job.start()
             self._on_ready(self)
             await self._stopping.wait()
             parts.draining = True
             loop = asyncio.get_running_loop()
-            # Half of the time is for queries to end by themselves, half for their errors to leave.
+            # Half of the time is for queries to end by themselves, half for sending their errors.
             loop.call_later(self.settings.drain_s / 2, parts.queries.stop_all)
             await listener.drain(parts.hub.drain())
             await parts.auth.stop()
-            if scheduling is not None:
-                await asyncio.to_thread(scheduling.stop)
+            if schedule_job is not None:
+                await asyncio.to_thread(schedule_job.stop)
         finally:
             parts.queries.stop_all()
-            # While the store is open: it takes what the runs leave for the history.
+            # While the store is open: the history of ended runs is written to it.
             await asyncio.to_thread(parts.schedule.stop)
             await asyncio.to_thread(parts.bridge.close)
             await asyncio.to_thread(parts.processes.close)
 
-    def _open(self, door: Door) -> Store:
+    def _open(self, startup: Door) -> Store:
         return Store(
             self.settings.data,
             settings=self.settings.store,
             disk=self._disk,
             clock=self._clock,
             objects=self._objects,
-            progress=door.opening.tell,
+            progress=startup.opening.tell,
         )
 
     def _bind(self) -> list[socket]:
@@ -175,28 +177,28 @@ class Serving:
             sockets = listen_sockets.listen_tcp(address.host, address.port)
         except OSError as error:
             raise Unavailable(
-                f"cannot listen on {self.settings.bind} ({error}): is another server there?"
+                f"cannot listen on {self.settings.bind} ({error}): is another server using it?"
             ) from error
         self.address = address._replace(port=sockets[0].getsockname()[1])
         return sockets
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Signals, where this is the main thread and so may have them."""
+        """Handle signals; only the main thread can."""
         if current_thread() is not main_thread():
             yield
             return
         loop = asyncio.get_running_loop()
-        for number in _ENDING:
-            loop.add_signal_handler(number, partial(self._told_to_end, number))
+        for number in _STOP_SIGNALS:
+            loop.add_signal_handler(number, partial(self._on_stop_signal, number))
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         try:
             yield
         finally:
-            for number in (*_ENDING, signal.SIGHUP):
+            for number in (*_STOP_SIGNALS, signal.SIGHUP):
                 loop.remove_signal_handler(number)
 
-    def _told_to_end(self, number: int) -> None:
+    def _on_stop_signal(self, number: int) -> None:
         if self._stopping.is_set():
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
@@ -209,9 +211,9 @@ class Serving:
         try:
             tls.reload(self._context, self.settings.tls)
         except Invalid as error:
-            _LOG.error("the certificate stays as it was", reason=str(error))
+            _LOG.error("the certificate was not reloaded", reason=str(error))
         else:
-            _LOG.info("the certificate was read again", certificate=self.settings.tls.certificate)
+            _LOG.info("the certificate was reloaded", certificate=self.settings.tls.certificate)
 
 
 def wire(
@@ -223,7 +225,7 @@ def wire(
     budget: ByteBudget,
     random_id: Callable[[], bytes] | None = None,
 ) -> Parts:
-    """The parts of a server over an open store. Nothing of them has begun yet."""
+    """The parts of a server over an open store; none is started yet."""
     learn()
     auth = Auth(store=store, settings=settings, clock=clock, random_id=random_id)
     hub = Hub(store=store, settings=settings, clock=clock, bridge=bridge, random_id=random_id)

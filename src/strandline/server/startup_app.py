@@ -1,8 +1,8 @@
-"""The door in front of the application: what is answered before the store is open.
+"""The ASGI app in front of the application: responds before the store is open.
 
-Opening a store replays its log, which may take long. The server listens from the first moment:
-``/v0/health`` says that it lives, ``/v0/ready`` how far it is, and everything else is told to come
-back. The door also tells the application who really asks, when a trusted proxy asks for him.
+Opening a store replays its log, which may take long. The server listens from the start:
+``/v0/health`` returns 200, ``/v0/ready`` returns the progress, and all other requests get 503 with
+``Retry-After``. It also replaces the address of a trusted proxy by that of its client.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
 class Opening:
-    """How far the opening of the store is. One thread tells, others look."""
+    """The progress of opening the store. One thread writes, others read."""
 
     def __init__(self) -> None:
-        self._told = ("", 0, 0)
+        self._progress = ("", 0, 0)
 
     def tell(self, what: str, done: int, total: int) -> None:
         """A ``Progress`` for the store."""
-        self._told = (what, done, total)
+        self._progress = (what, done, total)
 
     def problem(self) -> Problem:
-        """Why the server does not answer yet."""
-        what, done, total = self._told
+        """The 503 error until the store is open."""
+        what, done, total = self._progress
         share = min(1.0, done / total) if total else 0.0
         message = "the store is being opened" + (f": {what}" if what else "")
         return Problem(503, "not_ready", message, {"replay_progress": round(share, 4)}, _RETRY_S)
@@ -50,10 +50,10 @@ class Door:
         self._since = clock.monotonic()
         self.opening = Opening()
         self.app: ASGIApp | None = None
-        """Who answers, once the store is open."""
+        """The application, once the store is open."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._correct(scope)
+        self._apply_proxy_headers(scope)
         if self.app is not None:
             await self.app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -64,7 +64,7 @@ class Door:
         else:
             await _answer(send, self.opening.problem(), "http.response")
 
-    def _correct(self, scope: Scope) -> None:
+    def _apply_proxy_headers(self, scope: Scope) -> None:
         client = scope.get("client")
         peer = client[0] if client else ""
         if self._proxies.trusts(peer):
@@ -88,11 +88,11 @@ async def _answer(send: Send, problem: Problem, kind: str) -> None:
 
 
 async def _send(send: Send, kind: str, status: int, headers: _Headers, body: bytes) -> None:
-    told: _Headers = [
+    all_headers: _Headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
         *headers,
     ]
-    start: dict[str, Any] = {"type": f"{kind}.start", "status": status, "headers": told}
+    start: dict[str, Any] = {"type": f"{kind}.start", "status": status, "headers": all_headers}
     await send(start)
     await send({"type": f"{kind}.body", "body": body})

@@ -1,20 +1,20 @@
-"""Runs calls of the store that may wait on threads, so that the loop goes on.
+"""Runs calls of the store that may wait on threads, so that they do not block the loop.
 
-Pools, so that history does not delay what is live, the lake delays neither, and nor do queries:
+Separate pools, so that history, the lake and queries do not delay live reads, or each other:
 
     run     microseconds to milliseconds: memory and the log
     slow    longer work on this machine: local segments, whole scans, deletes
-    lake    what is known to read the lake, a wait of seconds at times
-    query   SQL and commands: seconds at times, and as many as clients want
-            (``server/limits/query_registry.py``
-            bounds them). Their engine reads the lake from threads of its own
-    metrics aggregates of metrics, and the server's own metrics: seen when all else is busy
+    lake    work that is known to read the lake: it may wait for seconds
+    query   SQL and commands: may take seconds
+            (``server/limits/query_registry.py`` limits their number).
+            Their engine reads the lake from its own threads
+    metrics aggregates of metrics, and the server's own metrics: available under load
 
 A handler chooses by where its records are (``Topic.is_near``, ``Topic.is_local``). Work in ``run``
-and ``slow`` that needs the object store after all gives its place to another thread for as long as
-it waits (``worker_pool.py``). While an operation on a view does so, other operations on the same
-topic start in ``lake``, since it may hold the view's lock. What never waits
-(``Topic.append_soon``, ``head_seq``) is called on the loop itself.
+and ``slow`` that needs the object store anyway is replaced by another thread while it waits
+(``worker_pool.py``). While an operation on a view does so, other operations on the same topic start
+in ``lake``, since it may hold the view's lock. Calls that never wait (``Topic.append_soon``,
+``head_seq``) run on the loop itself.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from strandline.query.execute.interrupt import Interrupt, interruptible
 from strandline.server.worker_pool import RemoteSubjects, Task, WorkerPool
 
-Taken = ParamSpec("Taken")
-Given = TypeVar("Given")
+Args = ParamSpec("Args")
+Value = TypeVar("Value")
 
 LAKE = "strandline-serve-lake"
 QUERY = "strandline-serve-query"
 
 
 class Pool(Protocol):
-    """Where tasks run: a ``WorkerPool``, or what a simulation has in its place."""
+    """Runs tasks: a ``WorkerPool``, or its replacement in a simulation."""
 
     @property
     def load(self) -> float:
-        """How much there is to do for each thread."""
+        """Tasks for each thread."""
         ...
 
     def submit(self, task: Task) -> None:
@@ -47,7 +47,7 @@ class Pool(Protocol):
         ...
 
     def close(self) -> None:
-        """Let what runs end; nothing new is taken."""
+        """Wait for running tasks; no new ones are accepted."""
         ...
 
 
@@ -76,77 +76,77 @@ class Bridge:
 
     @property
     def busy(self) -> float:
-        """How much work there is for each of the quick threads, 1 when all have some."""
+        """Load of the quick threads, from 0 to 1, when all are busy."""
         return min(1.0, self._quick.load)
 
     async def run(
-        self, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
-    ) -> Given:
-        """The result of work that takes moments."""
-        found: Given = await self._result(self._quick, Task(partial(work, *args, **kwargs)))
-        return found
+        self, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
+    ) -> Value:
+        """Run a short operation."""
+        result: Value = await self._result(self._quick, Task(partial(work, *args, **kwargs)))
+        return result
 
     async def slow(
-        self, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
-    ) -> Given:
-        """The result of work that may take long."""
-        found: Given = await self._result(self._slow, Task(partial(work, *args, **kwargs)))
-        return found
+        self, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
+    ) -> Value:
+        """Run work that may take long."""
+        result: Value = await self._result(self._slow, Task(partial(work, *args, **kwargs)))
+        return result
 
     async def lake(
-        self, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
-    ) -> Given:
-        """The result of work that waits for the lake."""
-        found: Given = await self._result(self._lake, Task(partial(work, *args, **kwargs)))
-        return found
+        self, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
+    ) -> Value:
+        """Run work that waits for the lake."""
+        result: Value = await self._result(self._lake, Task(partial(work, *args, **kwargs)))
+        return result
 
     async def query(
         self,
         interrupt: Interrupt,
-        work: Callable[Taken, Given],
-        *args: Taken.args,
-        **kwargs: Taken.kwargs,
-    ) -> Given:
-        """The result of a query, or of a part of its rows; the interrupt ends it."""
+        work: Callable[Args, Value],
+        *args: Args.args,
+        **kwargs: Args.kwargs,
+    ) -> Value:
+        """Run a query, or read a part of its rows; the interrupt ends it."""
 
-        def run() -> Given:
+        def run() -> Value:
             with interruptible(interrupt):
                 return work(*args, **kwargs)
 
-        found: Given = await self._result(self._queries, Task(run))
-        return found
+        result: Value = await self._result(self._queries, Task(run))
+        return result
 
     async def metrics(
-        self, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
-    ) -> Given:
-        """The result of work on metrics that may take long."""
-        found: Given = await self._result(self._metrics, Task(partial(work, *args, **kwargs)))
-        return found
+        self, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
+    ) -> Value:
+        """Run work on metrics that may take long."""
+        result: Value = await self._result(self._metrics, Task(partial(work, *args, **kwargs)))
+        return result
 
     async def metrics_view(
-        self, topic: str, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
-    ) -> Given:
-        """The same for the metrics of a topic."""
+        self, topic: str, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
+    ) -> Value:
+        """As ``metrics``, for the metrics view of a topic."""
         task = Task(partial(work, *args, **kwargs), topic)
-        found: Given = await self._result(self._metrics, task)
-        return found
+        result: Value = await self._result(self._metrics, task)
+        return result
 
     async def run_view(
-        self, topic: str, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
-    ) -> Given:
+        self, topic: str, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
+    ) -> Value:
         """As ``run``, for work on a view or a group of a topic."""
-        found: Given = await self._result(self._quick, Task(partial(work, *args, **kwargs), topic))
-        return found
+        result: Value = await self._result(self._quick, Task(partial(work, *args, **kwargs), topic))
+        return result
 
     async def slow_view(
-        self, topic: str, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs
-    ) -> Given:
+        self, topic: str, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
+    ) -> Value:
         """As ``slow``, for work on a view of a topic."""
-        found: Given = await self._result(self._slow, Task(partial(work, *args, **kwargs), topic))
-        return found
+        result: Value = await self._result(self._slow, Task(partial(work, *args, **kwargs), topic))
+        return result
 
     def close(self) -> None:
-        """Let what runs end; nothing new is taken."""
+        """Wait for running tasks; no new ones are accepted."""
         for pool in (self._quick, self._slow, self._lake, self._queries, self._metrics):
             pool.close()
 
@@ -155,7 +155,7 @@ class Bridge:
         return await asyncio.wrap_future(task.future)
 
     def _redirect(self, task: Task) -> bool:
-        """Let the lake's pool have a task whose topic waits for the lake; False when it stays."""
+        """Move a task to the lake's pool if its topic waits for the lake; False if it stays."""
         if task.subject not in self._subjects:
             return False
         self._lake.submit(task)

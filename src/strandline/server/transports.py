@@ -1,4 +1,4 @@
-"""The transport of a connection, for streams that write their frames straight to it."""
+"""The transport of a connection, for streams that write their frames directly to it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, cast
 from starlette.types import Scope
 
 NAME = "strandline.transport"
-"""The key among the extensions of a scope; the value is the transport."""
+"""The key of the transport in a scope's extensions."""
 TAKING = "strandline.taking"
-"""Where a scope has the connection of a WebSocket that lets messages be answered at once."""
+"""The key of a WebSocket connection that offers messages to a ``taker``."""
 
 
 def taking(scope: Scope) -> Any:
-    """The connection that offers messages to its ``taker``; None where there is no such."""
+    """The connection that offers messages to its ``taker``; None if there is none."""
     return scope.get("extensions", {}).get(TAKING)
 
 
 def transport_of(scope: Scope) -> asyncio.Transport | None:
-    """The transport of a request; None where another server than ours runs the application."""
+    """The transport of a request; None when another server runs the application."""
     return cast("asyncio.Transport | None", scope.get("extensions", {}).get(NAME))

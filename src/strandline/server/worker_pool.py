@@ -1,9 +1,9 @@
 """A pool of threads in which a thread that waits for an object store does not count.
 
-``threads`` is how many work at a time. When one of them begins to wait for an object store
+``threads`` is how many work at a time. When one of them starts to wait for an object store
 (``platform/remote_wait.py``) and tasks are queued, a spare thread is started in its place, up to
-``spares`` of them; when the wait is over, the next thread that has finished its task ends. With all
-spares in use a wait holds its place as in any other pool.
+``spares`` of them; when the wait has ended, the next thread that finishes its task ends. With all
+spares in use a waiting thread counts as in any other pool.
 
 Tasks start in the order in which they were submitted. A task may name its subject, a topic: while
 an operation of that topic waits for the object store, others of it may need a lock that it holds.
@@ -24,7 +24,7 @@ from strandline.platform.thread_pool import start
 
 
 class Task:
-    """Work, its result, and the topic that it is about."""
+    """Work, its result, and its topic."""
 
     __slots__ = ("future", "subject", "work")
 
@@ -123,7 +123,7 @@ class WorkerPool:
             thread.join()
 
     def task_waits(self, subject: str | None) -> None:
-        """A thread of this pool begins to wait for the object store."""
+        """Called when a thread of this pool starts to wait for the object store."""
         if subject is not None:
             self._subjects.add(subject)
         with self._changed:
@@ -139,7 +139,7 @@ class WorkerPool:
                 self._changed.notify()
 
     def _start_threads(self) -> None:
-        """A thread for queued tasks that none of the idle ones will take. The lock is held."""
+        """Start a thread for queued tasks beyond the idle threads. The lock is held."""
         count = len(self._threads)
         is_free = count - self._waiting < self._threads_max
         if self._closed or len(self._tasks) <= self._idle or not is_free:
@@ -187,7 +187,7 @@ class _Worker(threading.Thread):
         while (task := self._pool.next_task()) is not None:
             self._subject = task.subject
             task.run()
-            del task  # what it has found is not held until the next one comes
+            del task  # release its result before the next task
 
     def wait_began(self) -> None:
         self._pool.task_waits(self._subject)

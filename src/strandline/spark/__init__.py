@@ -6,15 +6,15 @@ read/                   what a read returns: options, locations, splits, executo
 row_mappers/            records as rows of a view
 tables/                 topics and event tables through Spark's Parquet reader
 write/                  writes through a view: validation of rows
-sql/                    QUERY and SQL calculated by Spark
+sql/                    QUERY and SQL run by Spark
 mount.py                every topic, view and table of a store as temporary views
 catalog_tables.py       rejects tables of Spark's catalog, which cannot be read
 formats.py              imports of formats that only Spark reads
 engine.py               runs the tasks of a pipeline as a Spark job
 job_progress.py         progress of a Spark job
-isolated_sessions.py    sessions that share nothing with the caller's but the cluster
+isolated_sessions.py    sessions that share only the cluster with the session of the caller
 errors.py               short error messages in place of JVM traces
-jvm_messages.py         standard error of the JVM, without the line that every start prints
+jvm_messages.py         standard error of the JVM, without the warning of every start
 """
 
 from strandline.pipelines.splits.snapshot_position import position

@@ -1,10 +1,10 @@
-"""Refuses tables of Spark's catalog with ``USING strandline``, which could never be read.
+"""Rejects tables of Spark's catalog with ``USING strandline``, which could not be read.
 
-Spark gives a Python data source the options of a table when it is made, and none when the table is
-used. What reaches our source is refused there (``spark/read/options.py``). ``saveAsTable`` and
-``writeTo``
-reach it as an ordinary write, and would append the rows and then make such a table; so these two
-methods of pyspark are wrapped when a session is registered, and refuse our format by name.
+Spark passes the options of a table to a Python data source when the table is created, and none when
+it is used. The source rejects tables that reach it (``spark/read/options.py``). ``saveAsTable`` and
+``writeTo`` reach it as an ordinary write: they would append the rows and then create such a table.
+These two methods of pyspark are therefore wrapped when a session is registered, and reject the
+format by its name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONNECT = "pyspark.sql.connect.readwriter"
 
 
 def refuse_tables() -> None:
-    """Have pyspark's writers refuse tables of our format. Calling it again changes nothing."""
+    """Make the writers of pyspark reject tables of this format. Idempotent."""
     for module in (readwriter, sys.modules.get(_CONNECT)):
         if module is not None:
             _wrap(module.DataFrameWriter, "saveAsTable", _format_of)
@@ -36,12 +36,12 @@ def _wrap(writer: Any, name: str, format_of: Callable[..., str | None]) -> None:
         return
 
     @functools.wraps(method)
-    def checked(self: Any, *given: Any, **named: Any) -> Any:
-        if str(format_of(self, *given, **named)).lower() == FORMAT:
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if str(format_of(self, *args, **kwargs)).lower() == FORMAT:
             raise Invalid(NO_TABLES)
-        return method(self, *given, **named)
+        return method(self, *args, **kwargs)
 
-    checked.refuses_tables = True  # type: ignore[attr-defined] # so that it is wrapped once
+    checked.refuses_tables = True  # type: ignore[attr-defined] # so that it is wrapped only once
     setattr(writer, name, checked)
 
 
@@ -49,12 +49,12 @@ def _format_of(
     writer: Any,
     name: str,
     format: str | None = None,
-    *given: Any,
+    *args: Any,
     **options: Any,
 ) -> str | None:
-    del name, given, options
+    del name, args, options
     if format is not None:
         return format
     java = getattr(writer, "_jwrite", None)
-    found = writer._write.source if java is None else java.source()
-    return None if found is None else str(found)
+    source = writer._write.source if java is None else java.source()
+    return None if source is None else str(source)

@@ -1,11 +1,11 @@
-"""Runs the tasks of a pipeline as one Spark job, and tells of each as it finishes.
+"""Runs the tasks of a pipeline as one Spark job, and yields each result when its task ends.
 
-A task's result travels back with the task's end, in an accumulator, so the driver has it while
-others still run. Spark counts what a task of an action adds once, however often the task is tried
-or speculated on. Results are small; what a task wrote is elsewhere.
+The result of a task returns with the end of the task, in an accumulator, so the driver has it while
+others still run. Spark counts the update of a task of an action once, also if the task is retried
+or run speculatively. Results are small; the output of a task is elsewhere.
 
-A task that fails is tried again as often as ``spark.task.maxFailures`` says (a local session: not
-at all). Then the job ends; what had finished has been told of.
+A task that fails is retried up to ``spark.task.maxFailures`` times (not in a local session). Then
+the job ends; the results of finished tasks have been yielded.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _LATE_S = 0.25
-_ENDING_S = 60.0  # the end of a job and the results of its tasks come different ways
+_ENDING_S = 60.0  # the end of a job and the results of its tasks arrive separately
 
 
 class SparkEngine:
@@ -50,9 +50,9 @@ class SparkEngine:
         *,
         progress: Progress = silent,
     ) -> None:
-        """``spark`` is a session, or makes one, which is called when there is something to run.
+        """``spark`` is a session, or a function that returns one, called if there are tasks.
 
-        ``progress`` is called with the number of tasks that are done.
+        ``progress`` is called with the number of finished tasks.
         """
         self._spark = spark
         self._clock = clock or SystemClock()
@@ -74,20 +74,20 @@ class SparkEngine:
         results: Any = context.accumulator([], _Collected())
         tag = f"strandline-{OsDisk().random_id().hex()}"
         job = _Job(partial(_submit, context, tag, results, work, tasks))
-        told = 0
+        reported = 0
         try:
             while not job.ended.is_set():
-                self._clock.wait(job.ended, _LOOK_S)
-                for pair in results.value[told:]:
-                    told += 1
-                    self._progress(TASKS, told, len(tasks))
+                self._clock.wait(job.ended, _POLL_S)
+                for pair in results.value[reported:]:
+                    reported += 1
+                    self._progress(TASKS, reported, len(tasks))
                     yield pair
             if job.failure is not None:
-                # Tasks that ended beside the one that failed may be told of a little later.
+                # Results of tasks that ended beside the failed one may arrive a little later.
                 self._clock.wait(threading.Event(), _LATE_S)
-            for pair in self._rest(results, told, 0 if job.failure else len(tasks)):
-                told += 1
-                self._progress(TASKS, told, len(tasks))
+            for pair in self._rest(results, reported, 0 if job.failure else len(tasks)):
+                reported += 1
+                self._progress(TASKS, reported, len(tasks))
                 yield pair
         finally:
             if not job.ended.is_set():
@@ -98,7 +98,7 @@ class SparkEngine:
                 raise job.failure
 
     def answering(self, progress: Progress) -> Answering:
-        """The same machines, for questions: ``pipelines/materialize.py`` asks."""
+        """An executor of queries on the same cluster, for ``pipelines/materialize.py``."""
         from strandline.spark.sql.query import answers  # noqa: PLC0415 - workers need no DuckDB
 
         return answers(self._session(), progress=progress, clock=self._clock)
@@ -108,42 +108,42 @@ class SparkEngine:
             self._spark = self._spark()
         return self._spark
 
-    def _rest(self, results: Any, told: int, count: int) -> Iterator[tuple[int, Any]]:
+    def _rest(self, results: Any, reported: int, count: int) -> Iterator[tuple[int, Any]]:
         deadline_s = self._clock.monotonic() + _ENDING_S
         while True:
-            found = results.value
-            yield from found[told:]
-            told = len(found)
-            if told >= count:
+            pairs = results.value
+            yield from pairs[reported:]
+            reported = len(pairs)
+            if reported >= count:
                 return
-            assert self._clock.monotonic() < deadline_s, "every task of the job has told its result"
-            self._clock.wait(threading.Event(), _LOOK_S)
+            assert self._clock.monotonic() < deadline_s, "every task of the job returns its result"
+            self._clock.wait(threading.Event(), _POLL_S)
 
 
 class _Collected(AccumulatorParam[list[Any]]):
-    """Results by place. A new list each time, so that who reads has one that does not change."""
+    """Results with the index of their task. Each update is a new list: no reader sees a change."""
 
     def zero(self, value: list[Any]) -> list[Any]:
         del value
         return []
 
-    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802 - theirs
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802 - Spark's
         return value1 + value2
 
 
 class _Job:
-    """Something that runs on a thread of its own until it ends."""
+    """A function that runs on a thread of its own."""
 
-    def __init__(self, act: Callable[[], None]) -> None:
+    def __init__(self, function: Callable[[], None]) -> None:
         self.ended = threading.Event()
         self.failure: Exception | None = None
-        self._act = act
+        self._function = function
         threading.Thread(target=self._run, name="strandline-spark-job", daemon=True).start()
 
     def _run(self) -> None:
         try:
-            self._act()
-        except Exception as error:  # noqa: BLE001 - raised where the results are waited for
+            self._function()
+        except Exception as error:  # noqa: BLE001 - raised where the results are awaited
             self.failure = error
         finally:
             self.ended.set()
@@ -157,12 +157,12 @@ def _submit(
     tasks: Sequence[Task],
 ) -> None:
     context.addJobTag(tag)
-    placed = list(enumerate(tasks))
-    context.parallelize(placed, len(placed)).foreach(partial(_one, results, work))
+    numbered = list(enumerate(tasks))
+    context.parallelize(numbered, len(numbered)).foreach(partial(_run_task, results, work))
 
 
-def _one(results: Any, work: Callable[[Task], Result], placed: tuple[int, Task]) -> None:
-    """On an executor: one task."""
-    place, task = placed
+def _run_task(results: Any, work: Callable[[Task], Result], numbered: tuple[int, Task]) -> None:
+    """Run one task, on an executor."""
+    index, task = numbered
     with told_briefly():
-        results.add([(place, work(task))])
+        results.add([(index, work(task))])

@@ -1,9 +1,9 @@
-"""Imports what only Spark can read: Delta, Iceberg, ORC, Avro, and whatever else it has a jar for.
+"""Imports formats that only Spark reads: Delta, Iceberg, ORC, Avro, and others with a jar.
 
-Rows go the way of every other write to a topic (``spark/source/writers.py``), as one delivery with
-a name of its own: repeated, it appends nothing. They become records as rows of other files do
-(``pipelines/transfer/row_mapping.py``), with the same JSON. A bad row ends it before anything is
-appended.
+Rows are written like every other write to a topic (``spark/source/writers.py``), as one delivery
+with a name of its own: a repeated import appends nothing. They become records as rows of other
+files do (``pipelines/transfer/row_mapping.py``), with the same JSON. A bad row ends the import
+before anything is appended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from strandline.spark.source.writers import producer_of
 from strandline.store import Store
 
 _NO_FORMAT = re.compile(r"\[(DATA_SOURCE_NOT_FOUND|AVRO_DATA_SOURCE_NOT_ENABLED)\]")
-_TOLD = re.compile(r"\[[A-Z_.]+\] .+")
+_REASON = re.compile(r"\[[A-Z_.]+\] .+")
 _PACKAGES = {
     "delta": "io.delta:delta-spark_2.13",
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13",
@@ -42,7 +42,7 @@ _PACKAGES = {
 
 
 class FormatOptions(TypedDict, total=False):
-    """What an import through Spark may be told; as ``pipelines.ImportOptions``."""
+    """Options of an import through Spark; as ``pipelines.ImportOptions``."""
 
     fields: Fields
     id: str
@@ -61,37 +61,37 @@ def import_format(
     clock: Clock | None = None,
     **options: Unpack[FormatOptions],
 ) -> ImportSummary:
-    """Append the rows that ``spark.read.format(kind).load(sources)`` gives, each once.
+    """Append the rows of ``spark.read.format(kind).load(sources)``, each once.
 
-    ``spark`` is a session, or makes one, which is called when there is something to import.
+    ``spark`` is a session, or a function that returns one, called when there are rows to import.
     """
     clock = clock or SystemClock()
-    begun_s = clock.monotonic()
-    places = [sources] if isinstance(sources, str) else list(sources)
+    started_s = clock.monotonic()
+    paths = [sources] if isinstance(sources, str) else list(sources)
     fields = options.get("fields", Fields())
     fields.check()
     path, lake = path_of(store), options.get("lake", "")
-    told = msgspec.msgpack.encode((topic, kind, places, fields))
-    own_id = options.get("id", "") or xxh3_128_hexdigest(told)
-    summary = ImportSummary(store=path, topic=topic, id=own_id, engine="spark", parts=1)
-    summary.bad, summary.dry_run, summary.files = [], dry_run, len(places)
-    write_id, create = f"import/{own_id}", options.get("create", False)
+    identity = msgspec.msgpack.encode((topic, kind, paths, fields))
+    import_id = options.get("id", "") or xxh3_128_hexdigest(identity)
+    summary = ImportSummary(store=path, topic=topic, id=import_id, engine="spark", parts=1)
+    summary.bad, summary.dry_run, summary.files = [], dry_run, len(paths)
+    write_id, create = f"import/{import_id}", options.get("create", False)
     if not dry_run:
         await_delivered(path, topic, producer_of(write_id), lake=lake, clock=clock)
-    summary.complete = _is_there(path, lake, topic, write_id, create=create)
+    summary.complete = _is_delivered(path, lake, topic, write_id, create=create)
     summary.parts_before = int(summary.complete)
     if not summary.complete:
         summary.rows = None
         if not dry_run:
-            frame = _loaded(register(spark() if callable(spark) else spark), kind, places)
-            writing = {"store": path, "topic": topic, "lake": lake, "writeId": write_id}
-            writing["createTopic"] = str(create).lower()
-            summary.rows = _written(frame, fields, writing)
-    summary.seconds = clock.monotonic() - begun_s
+            frame = _loaded(register(spark() if callable(spark) else spark), kind, paths)
+            write_options = {"store": path, "topic": topic, "lake": lake, "writeId": write_id}
+            write_options["createTopic"] = str(create).lower()
+            summary.rows = _written(frame, fields, write_options)
+    summary.seconds = clock.monotonic() - started_s
     return summary
 
 
-def _is_there(path: str, lake: str, topic: str, write_id: str, *, create: bool) -> bool:
+def _is_delivered(path: str, lake: str, topic: str, write_id: str, *, create: bool) -> bool:
     with open_readonly(path, lake) as opened:
         if create and topic not in opened.topics():
             return False
@@ -99,41 +99,41 @@ def _is_there(path: str, lake: str, topic: str, write_id: str, *, create: bool) 
         return opened.existing_topic(topic).taken(producer_of(write_id)) is not None
 
 
-def _loaded(spark: SparkSession, kind: str, places: list[str]) -> DataFrame:
+def _loaded(spark: SparkSession, kind: str, paths: list[str]) -> DataFrame:
     try:
-        return spark.read.format(kind).load(places if len(places) > 1 else places[0])
+        return spark.read.format(kind).load(paths if len(paths) > 1 else paths[0])
     except (PySparkException, Py4JJavaError) as error:
         if _NO_FORMAT.search(str(error)):
             package = _PACKAGES.get(kind.lower())
-            how = f"spark.jars.packages={package}:VERSION" if package else "spark.jars.packages"
+            setting = f"spark.jars.packages={package}:VERSION" if package else "spark.jars.packages"
             raise NotInstalled(
-                f"Spark has no format {kind!r}: check the name, or give it the package with {how}"
+                f"Spark has no format {kind!r}: check the name, or add its package with {setting}"
             ) from None
-        raise Invalid(f"Spark cannot read {places[0]} as {kind}: {_short(error)}") from None
+        raise Invalid(f"Spark cannot read {paths[0]} as {kind}: {_short(error)}") from None
 
 
-def _written(frame: DataFrame, fields: Fields, writing: dict[str, str]) -> int:
-    seen = Observation()
+def _written(frame: DataFrame, fields: Fields, options: dict[str, str]) -> int:
+    observation = Observation()
     schema = ", ".join(f"{field.name} {_sql(field.type)}" for field in fields.schema())
     records = frame.mapInArrow(partial(_records, fields), schema)
-    counted = records.observe(seen, f.count(f.lit(1)).alias("rows"))
+    counted = records.observe(observation, f.count(f.lit(1)).alias("rows"))
     try:
-        counted.write.format("strandline").mode("append").options(**writing).save()
+        counted.write.format("strandline").mode("append").options(**options).save()
     except (PySparkException, Py4JJavaError) as error:
         raise explain(error) or Invalid(_short(error)) from None
-    return int(seen.get["rows"])
+    return int(observation.get["rows"])
 
 
 def _records(fields: Fields, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On an executor: rows as records."""
+    """Convert rows into records, on an executor."""
     with told_briefly():
-        shaper = Shaper(fields, (), _Refusing())
+        shaper = Shaper(fields, (), _RejectBadRows())
         for batch in batches:
             yield shaper.of_table(batch, range(len(batch)), {})
 
 
-class _Refusing:
-    """What is done about a row that cannot become a record."""
+class _RejectBadRows:
+    """Rejects the import at a row that cannot become a record."""
 
     def tell(self, row: int, reason: str) -> None:
         del row
@@ -145,7 +145,7 @@ def _sql(kind: pa.DataType) -> str:
 
 
 def _short(error: Exception) -> str:
-    """The line that says what is wrong."""
+    """The line with the reason."""
     text = str(error)
-    told = _TOLD.search(text)
-    return told[0] if told else text.strip().partition("\n")[0]
+    reason = _REASON.search(text)
+    return reason[0] if reason else text.strip().partition("\n")[0]

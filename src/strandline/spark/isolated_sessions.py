@@ -1,11 +1,11 @@
-"""Sessions in which questions are asked: like the caller's, with nothing of his in them.
+"""Isolated sessions for queries, on the cluster of the session of the caller.
 
-A room shares the machines of the session it was made from, and has its own temporary views and
-settings: UTC, because the plan of a question counts on it; ANSI, so that what overflows is an
-error. So nothing is changed in the session of the caller, however he has set it. Rooms are made
-once for each session and time zone, and are for many questions at once: views have names that
-nobody else has. Spark takes the session that was used last for the active one, and looks data
-sources up there: so a room knows ours, too.
+An isolated session shares the cluster of the session that it is derived from, and has its own
+temporary views and settings: UTC, because the plan of a query requires it; ANSI, so that an
+overflow is an error. The session of the caller and its settings are not changed. One isolated
+session exists per session and time zone, and runs many queries at once: the names of views are
+unique. Spark treats the session used last as the active one, and looks data sources up there, so
+the data source is registered in isolated sessions, too.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from strandline.spark.sessions import is_connect, register
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Files of ours were written by no Spark: days and moments are what they say.
+    # The files were not written by Spark: dates and times need no rebasing.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
-_rooms: WeakKeyDictionary[SparkSession, dict[str, SparkSession]] = WeakKeyDictionary()
-_making = threading.Lock()
+_sessions: WeakKeyDictionary[SparkSession, dict[str, SparkSession]] = WeakKeyDictionary()
+_lock = threading.Lock()
 _numbers = itertools.count()
 
 
 def room(spark: SparkSession, timezone: str = "UTC") -> SparkSession:
-    """The session for questions whose times are shown in this zone."""
-    with _making:
-        made = _rooms.setdefault(spark, {})
-        if timezone not in made:
+    """The isolated session for queries in this time zone."""
+    with _lock:
+        by_zone = _sessions.setdefault(spark, {})
+        if timezone not in by_zone:
             session = register(spark.newSession())
             if is_connect(spark):
                 atexit.register(_close, weakref.ref(spark), session)
             for name, value in {**_SETTINGS, "spark.sql.session.timeZone": timezone}.items():
                 session.conf.set(name, value)
-            made[timezone] = session
-        return made[timezone]
+            by_zone[timezone] = session
+        return by_zone[timezone]
 
 
 def _close(caller: Callable[[], Any], session: Any) -> None:
-    """Close the connection of a room before its client does so at the exit of the process.
+    """Close the connection of an isolated session before its client does at process exit.
 
-    The client asks the server first, and tries for minutes when that was stopped with the caller's
-    session, as a local one is.
+    The client calls the server first, and retries for minutes if that was stopped with the session
+    of the caller, as a local one is.
     """
     spark = caller()
     if spark is not None and not spark.is_stopped:
@@ -62,10 +62,10 @@ def _close(caller: Callable[[], Any], session: Any) -> None:
 
 
 class Views:
-    """Frames with names, as long as a question is read. Owned by one thread.
+    """Names of frames while a query is parsed. Owned by one thread.
 
-    A classic session resolves the names when it is given the text. A session of Spark Connect does
-    so whenever the frame is used, so there the frames travel with the text.
+    A classic session resolves the names when it parses the text. A session of Spark Connect does so
+    whenever the frame is used, so there the frames are sent with the text.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -73,7 +73,7 @@ class Views:
         self._frames: dict[str, Any] = {}
 
     def add(self, frame: DataFrame) -> str:
-        """A name for a frame that is nobody else's."""
+        """Register a frame under a unique name, and return the name."""
         name = f"strandline_{next(_numbers)}"
         self._frames[name] = frame
         if not is_connect(self._session):
@@ -81,7 +81,7 @@ class Views:
         return name
 
     def sql(self, text: str) -> DataFrame:
-        """The frame of a text that names views, quoted."""
+        """The frame of a text with quoted names of views."""
         if not is_connect(self._session) or not self._frames:
             return self._session.sql(text)
         text = text.replace("{", "{{").replace("}", "}}")
@@ -98,9 +98,9 @@ class Views:
 
 @contextlib.contextmanager
 def views(session: SparkSession) -> Iterator[Views]:
-    """Views for one question. What was asked of them goes on when they have gone."""
-    made = Views(session)
+    """Views for one query. Frames that use them stay valid after the views are dropped."""
+    frames = Views(session)
     try:
-        yield made
+        yield frames
     finally:
-        made.leave()
+        frames.leave()

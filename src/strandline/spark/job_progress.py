@@ -1,7 +1,7 @@
-"""A job of Spark while it runs: how many of its tasks are done, told now and then.
+"""Progress of a Spark job while it runs: the number of finished tasks.
 
-The job runs on a thread of its own, so that the caller can be told, and interrupted: then the job
-is cancelled.
+The job runs on a thread of its own, so that the caller gets progress and can be interrupted, which
+cancels the job.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from strandline.spark.sessions import is_connect
 Result = TypeVar("Result")
 
 TASKS = "tasks of Spark"
-"""The step under which they are shown."""
-_LOOK_S = 0.2
+"""The name of the progress step."""
+_POLL_S = 0.2
 
 
 def watched(
-    spark: SparkSession, act: Callable[[], Result], progress: Progress, clock: Clock
+    spark: SparkSession, action: Callable[[], Result], progress: Progress, clock: Clock
 ) -> Result:
-    """What an action gives; meanwhile its tasks are counted."""
+    """Run an action and return its result; report the progress of its tasks."""
     if progress is silent:
-        return act()
+        return action()
     counter = _ConnectCounter(spark) if is_connect(spark) else _ClassicCounter(spark)
     results: list[Result] = []
     failures: list[Exception] = []
@@ -39,18 +39,18 @@ def watched(
 
     def work() -> None:
         try:
-            with counter.begun():
-                results.append(act())
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            with counter.counting():
+                results.append(action())
+        except Exception as error:  # noqa: BLE001 - raised by the waiting thread
             failures.append(error)
         finally:
             ended.set()
 
-    name = "strandline-spark-question"
+    name = "strandline-spark-query"
     InheritableThread(target=work, session=spark, name=name, daemon=True).start()
     try:
         while not ended.is_set():
-            clock.wait(ended, _LOOK_S)
+            clock.wait(ended, _POLL_S)
             done, total = counter.tasks()
             if total:
                 progress(TASKS, done, total)
@@ -66,19 +66,19 @@ def watched(
 
 
 class _ClassicCounter:
-    """Tasks of a job group. ``begun`` is for the thread that runs the action."""
+    """Counts tasks of a job group. The thread that runs the action enters ``counting``."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
         self._group = f"strandline-{OsDisk().random_id().hex()}"
 
     @contextlib.contextmanager
-    def begun(self) -> Iterator[None]:
-        self._context.setJobGroup(self._group, "a question")
+    def counting(self) -> Iterator[None]:
+        self._context.setJobGroup(self._group, "a query")
         yield
 
     def tasks(self) -> tuple[int, int]:
-        """Tasks that are done, and those there are, of stages that have begun."""
+        """Finished tasks and all tasks, of the stages that have started."""
         return tasks_of(self._context, self._context.statusTracker().getJobIdsForGroup(self._group))
 
     def cancel(self) -> None:
@@ -86,16 +86,16 @@ class _ClassicCounter:
 
 
 class _ConnectCounter:
-    """The same over Spark Connect, whose client calls a handler on the thread of the action."""
+    """Counts tasks over Spark Connect, whose client calls a handler on the thread of the action."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark: Any = spark  # its type has no handlers that are plain functions
+        self._spark: Any = spark  # its type does not allow plain functions as handlers
         self._tag = f"strandline-{OsDisk().random_id().hex()}"
         self._thread = 0
-        self._found = (0, 0)
+        self._counts = (0, 0)
 
     @contextlib.contextmanager
-    def begun(self) -> Iterator[None]:
+    def counting(self) -> Iterator[None]:
         self._thread = threading.get_ident()
         self._spark.addTag(self._tag)
         self._spark.registerProgressHandler(self)
@@ -108,25 +108,25 @@ class _ConnectCounter:
     def __call__(self, stages: Iterable[Any] | None, **others: Any) -> None:
         del others
         if stages is not None and threading.get_ident() == self._thread:
-            found = list(stages)
-            done = sum(stage.num_completed_tasks for stage in found)
-            self._found = (done, sum(stage.num_tasks for stage in found))
+            known = list(stages)
+            done = sum(stage.num_completed_tasks for stage in known)
+            self._counts = (done, sum(stage.num_tasks for stage in known))
 
     def tasks(self) -> tuple[int, int]:
-        return self._found
+        return self._counts
 
     def cancel(self) -> None:
         self._spark.interruptTag(self._tag)
 
 
 def tasks_of(context: SparkContext, jobs: Iterable[int]) -> tuple[int, int]:
-    """Tasks that are done, and those there are, of the stages of some jobs that have begun."""
+    """Finished tasks and all tasks, of the started stages of some jobs."""
     tracker = context.statusTracker()
     done, total = 0, 0
     for job in jobs:
-        info = tracker.getJobInfo(job)
-        for stage in info.stageIds if info is not None else ():
-            found = tracker.getStageInfo(stage)
-            if found is not None:
-                done, total = done + found.numCompletedTasks, total + found.numTasks
+        job_info = tracker.getJobInfo(job)
+        for stage in job_info.stageIds if job_info is not None else ():
+            stage_info = tracker.getStageInfo(stage)
+            if stage_info is not None:
+                done, total = done + stage_info.numCompletedTasks, total + stage_info.numTasks
     return done, total

@@ -1,8 +1,8 @@
-"""The standard error of Spark's JVM, without the line that every start prints.
+"""The standard error of the JVM of Spark, without the warning of every start.
 
-Spark's launcher adds an incubator module to the JVM, which warns of it before any logging is set
-up, and no option keeps it from doing so. So the JVM is started with a pipe as its standard error,
-and a thread copies what comes out of it, line by line, but for that one.
+The launcher of Spark adds an incubator module to the JVM, which prints a warning before logging is
+set up; no option disables it. The JVM is therefore started with a pipe as its standard error, and a
+thread copies all lines except that one.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ _STDERR = 2
 
 @contextlib.contextmanager
 def without_warning() -> Iterator[None]:
-    """What is started in this block has a standard error without the warning."""
+    """Processes started in this block have a standard error without the warning."""
     try:
-        ours = os.dup(_STDERR)
-    except OSError:  # it is closed: there is nothing to keep quiet
+        original = os.dup(_STDERR)
+    except OSError:  # standard error is closed: there is nothing to filter
         yield
         return
     source, sink = os.pipe()
     os.dup2(sink, _STDERR)
     os.close(sink)
     copier = threading.Thread(
-        target=_copy, args=(source, ours), name="strandline-spark-messages", daemon=True
+        target=_copy, args=(source, original), name="strandline-spark-messages", daemon=True
     )
     copier.start()
     try:
         yield
     finally:
-        os.dup2(ours, _STDERR)
+        os.dup2(original, _STDERR)
 
 
 def _copy(source: int, target: int) -> None:
-    """Until the last process that has the pipe has ended."""
+    """Copy lines until the last process that has the pipe has ended."""
     with os.fdopen(source, "rb") as lines, os.fdopen(target, "wb", buffering=0) as out:
         for line in lines:
             if not line.startswith(_WARNING):

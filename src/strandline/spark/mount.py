@@ -6,8 +6,8 @@
 Names are those of ``store.sql``, with ``_`` in place of the dot, since a temporary view is in no
 schema: ``log_orders`` has the records of a topic, ``kv_people`` its map, and ``tables_``,
 ``queue_``, ``series_``, ``metrics_`` the other views; the bare name is the first view that the
-topic has, else its records. Nothing is read when the views are made. A query reads each as it is
-then, or as it was at ``as_of``.
+topic has, else its records. Creating the views reads nothing. A query reads the current state of
+each, or its state as of ``as_of``.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _SCHEMAS = {
     "series": "series",
     "metrics": "metrics",
 }
-"""The view of each schema of SQL; a bare name is the first that the topic has."""
+"""The view of each SQL schema; a bare name is the first one that the topic has."""
 _PRESENT = ("queue", "metrics")
-"""Views that know only the present."""
+"""Views without a history, which cannot be read as of a position."""
 
 
 class _Mounted(msgspec.Struct, frozen=True):
@@ -56,29 +56,29 @@ def mount(
     as_of: str | datetime | None = None,
     lake: str = "",
 ) -> list[str]:
-    """Make temporary views of topics (names or patterns; all without any); their names.
+    """Create temporary views of topics (names or patterns, default all); their names.
 
-    ``store`` is open, or named by its folder. With ``as_of``, a position or a time, queues and
-    metrics are left out, which know only the present, and so are topics that a position does not
-    have. Topics of the store itself are left out unless they are named.
+    ``store`` is open, or named by its directory. With ``as_of``, a position or a time, queues and
+    metrics are omitted, because they have no history, and also topics that are not in the position.
+    Internal topics of the store are omitted unless they are named.
     """
     if isinstance(store, str) and "://" in store:
-        raise Invalid(f"mount needs the folder of the store, not {store.split('?')[0]}")
+        raise Invalid(f"mount needs the directory of the store, not {store.split('?')[0]}")
     path = path_of(store)
-    others = read_plan.as_options({"as_of": as_of, "lake": lake})
-    known = Offsets.decode(others["as_of"]).topics if _is_position(others) else None
-    found: dict[str, _Mounted] = {}
+    query_options = read_plan.as_options({"as_of": as_of, "lake": lake})
+    known = Offsets.decode(query_options["as_of"]).topics if _is_position(query_options) else None
+    mounted: dict[str, _Mounted] = {}
     with open_readonly(path, lake) as opened:
         for name in _chosen(opened, topics):
             if known is None or name in known:
-                _add(found, opened, name, past=as_of is not None)
+                _add(mounted, opened, name, past=as_of is not None)
     register(spark)
-    for named, each in found.items():
-        given = {"store": path, "topic": each.topic, "view": each.view, **others}
+    for view_name, each in mounted.items():
+        read_options = {"store": path, "topic": each.topic, "view": each.view, **query_options}
         with plain_errors():
-            reading = spark.read.format(FORMAT).schema(_schema(given)).options(**given)
-            reading.load().createOrReplaceTempView(f"`{named}`")
-    return list(found)
+            reader = spark.read.format(FORMAT).schema(_schema(read_options)).options(**read_options)
+            reader.load().createOrReplaceTempView(f"`{view_name}`")
+    return list(mounted)
 
 
 def _chosen(store: Store, topics: Sequence[str]) -> list[str]:
@@ -87,30 +87,30 @@ def _chosen(store: Store, topics: Sequence[str]) -> list[str]:
     return matching(store, topics)
 
 
-def _add(found: dict[str, _Mounted], store: Store, topic: str, *, past: bool) -> None:
+def _add(mounted_views: dict[str, _Mounted], store: Store, topic: str, *, past: bool) -> None:
     configs = store.existing_topic(topic).config.views
-    there = {
+    existing = {
         schema: view
         for schema, view in _SCHEMAS.items()
         if getattr(configs, view) is not None and not (past and view in _PRESENT)
     }
-    bare = next(iter(there.values()), LOG)
-    named = {topic: bare, f"log_{topic}": LOG}
-    named |= {f"{schema}_{topic}": view for schema, view in there.items()}
-    taken = {name.lower(): mounted for name, mounted in found.items()}
-    for name, view in named.items():
-        other = taken.get(name.lower())
+    bare = next(iter(existing.values()), LOG)
+    names = {topic: bare, f"log_{topic}": LOG}
+    names |= {f"{schema}_{topic}": view for schema, view in existing.items()}
+    by_lower_name = {name.lower(): mounted for name, mounted in mounted_views.items()}
+    for name, view in names.items():
+        other = by_lower_name.get(name.lower())
         if other is not None:
             raise Invalid(
-                f"two views would be called {name!r}: {other.view} of topic {other.topic!r} and "
-                f"{view} of topic {topic!r}; mount one of the topics, or make views of your own "
+                f"two views would be named {name!r}: {other.view} of topic {other.topic!r} and "
+                f"{view} of topic {topic!r}; mount one of the topics, or create your own views "
                 "with strandline.spark.table"
             )
-        found[name] = _Mounted(topic, view)
+        mounted_views[name] = _Mounted(topic, view)
 
 
-def _schema(given: dict[str, str]) -> StructType:
-    options = parse(given)
+def _schema(read_options: dict[str, str]) -> StructType:
+    options = parse(read_options)
     return spark_schema(RECORD) if options.view == LOG else of_arrow(lazy.view_schema(options))
 
 

@@ -1,9 +1,9 @@
-"""Keeps empty profiles of Spark's Python workers from ending a run of ``spark-pipelines``.
+"""Prevents empty profiles of Spark's Python workers from failing a run of ``spark-pipelines``.
 
-Spark 4.3 has every worker that plans a Python data source send two profiles, also when nobody has
-asked for any (SPARK-59135). A client of Spark Connect that follows events, as ``spark-pipelines``
-does, takes them for a mistake: everything is done, and then it fails. So a worker of ours that has
-nothing to tell sends none.
+In Spark 4.3 every worker that plans a Python data source sends two profiles, also when profiling is
+off (SPARK-59135). A client of Spark Connect that follows events, as ``spark-pipelines`` does,
+treats them as an error: the run completes and then fails. A worker of this data source therefore
+removes profiles that are empty.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _PROFILES = (SpecialAccumulatorIds.SQL_UDF_PROFIER, SpecialAccumulatorIds.SQL_UD
 
 
 def forget_empty_profiles() -> None:
-    """In a worker without a profiler: send no profiles."""
+    """Send no profiles from a worker without a profiler."""
     if sys.getprofile() is not None:
         return
     for each in _PROFILES:
-        found = _accumulatorRegistry.get(each)
-        if found is not None and found._deserialized and not found._value:  # a worker's own
+        profile = _accumulatorRegistry.get(each)
+        if profile is not None and profile._deserialized and not profile._value:  # of this worker
             del _accumulatorRegistry[each]

@@ -3,7 +3,7 @@
 import sys
 
 if __name__ == "__main__":
-    # Python has put the folder of this file first: its modules must not stand for those of others.
+    # Python puts the folder of this file first: its modules must not shadow those of others.
     del sys.path[0]
 
 from strandline.pipelines.engine import Engine

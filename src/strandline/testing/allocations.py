@@ -1,8 +1,8 @@
-"""Allocations of large buffers that fail, as a system without memory fails them.
+"""Injects failures of large allocations, as on a system without memory.
 
-A large buffer is allocated where bytes are read, written, compressed or turned into columns. Those
-places are the calls of the disk and the functions in ``CODECS``. Each call is one allocation,
-and the nth raises MemoryError before it has an effect. docs/decisions/0040-injected-failures.md.
+Large buffers are allocated where bytes are read, written, compressed or converted to columns: in
+the calls of the disk and the functions in ``CODECS``. Each call is one allocation, and the nth
+raises MemoryError before it has an effect. docs/decisions/0040-injected-failures.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CODECS = (
     "strandline.reservoir.data_files.page_compression:pack",
     "strandline.reservoir.data_files.page_compression:unpack",
 )
-"""``module:function`` that allocate as much as their arguments are large."""
+"""``module:function`` of functions that allocate in proportion to their arguments."""
 
 
 class Allocations:
@@ -38,7 +38,7 @@ class Allocations:
         self._once = once
 
     def on_call(self, operation: str, path: str) -> None:
-        """As the hook of a simulated disk."""
+        """A hook for a simulated disk."""
         if operation not in ("sync", "sync_dir", "abandon", "lock"):  # those allocate nothing
             self.allocate(f"{operation} {path}")
 

@@ -1,8 +1,8 @@
-"""What a power loss keeps is a row of choices; here is who makes them.
+"""Choices of what survives a simulated power loss.
 
-Wherever a crash could go several ways the simulation asks ``pick(count)``: 0 is the oldest (the
-durable state), ``count - 1`` the newest (nothing lost). One chooser makes one crash state, and the
-same picks always give the same state.
+Wherever a crash has several possible outcomes the simulation calls ``pick(count)``: 0 is the oldest
+(the durable state), ``count - 1`` the newest (nothing lost). One chooser determines one crash
+state, and the same picks always give the same state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Choices(Protocol):
-    """Decides one crash state."""
+    """Determines one crash state."""
 
     def pick(self, count: int) -> int:
         """A number from 0 to ``count - 1``."""
@@ -35,7 +35,7 @@ class Newest:
 
 
 class Uniform:
-    """Each pick by itself, all outcomes equally likely."""
+    """Independent picks, with all outcomes equally likely."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -45,50 +45,50 @@ class Uniform:
 
 
 class Leaning:
-    """One extreme, with exceptions: sometimes about half of the picks, sometimes about one.
+    """Mostly one extreme, with exceptions: sometimes about half of the picks, sometimes about one.
 
-    Fair coins over a hundred sectors never lose exactly one of them, and that one is the hole that
-    recovery stumbles over. So every sample has its own favourite and its own share of exceptions.
+    Fair choices over a hundred sectors never lose exactly one of them, and a single hole is a hard
+    case for recovery. So every sample has its own extreme and its own share of exceptions.
     """
 
     def __init__(self, rng: random.Random, picks: int) -> None:
         self._rng = rng
-        self._likes_newest = rng.random() < 0.5
+        self._prefers_newest = rng.random() < 0.5
         self._exceptions = picks ** -rng.random()
 
     def pick(self, count: int) -> int:
         if self._rng.random() < self._exceptions:
             return self._rng.randrange(count)
-        return count - 1 if self._likes_newest else 0
+        return count - 1 if self._prefers_newest else 0
 
 
 class Scripted:
-    """Follows a script, then takes the oldest; remembers what it was asked."""
+    """Follows a script, then picks the oldest; records all picks."""
 
     def __init__(self, script: list[int]) -> None:
         self._script = script
-        self._asked: list[tuple[int, int]] = []
+        self._picks: list[tuple[int, int]] = []
 
     def pick(self, count: int) -> int:
-        place = len(self._asked)
-        choice = self._script[place] if place < len(self._script) else 0
-        self._asked.append((choice, count))
+        position = len(self._picks)
+        choice = self._script[position] if position < len(self._script) else 0
+        self._picks.append((choice, count))
         return choice
 
     def next_script(self) -> list[int] | None:
         """The next leaf of the tree of choices; None after the last one."""
-        asked = self._asked
-        while asked and asked[-1][0] + 1 == asked[-1][1]:
-            asked.pop()
-        if not asked:
+        picks = self._picks
+        while picks and picks[-1][0] + 1 == picks[-1][1]:
+            picks.pop()
+        if not picks:
             return None
-        return [*(choice for choice, _ in asked[:-1]), asked[-1][0] + 1]
+        return [*(choice for choice, _ in picks[:-1]), picks[-1][0] + 1]
 
 
 def every() -> Iterator[Choices]:
-    """Choosers that walk through all states, from all lost to all kept.
+    """Choosers that enumerate all states, from all lost to all kept.
 
-    Use each one up before taking the next: what it was asked decides what comes next.
+    Use each one completely before the next: its picks determine the next one.
     """
     script: list[int] | None = []
     while script is not None:
@@ -98,7 +98,7 @@ def every() -> Iterator[Choices]:
 
 
 def samples(count: int, rng: random.Random, ways: int) -> Iterator[Choices]:
-    """So many choosers out of so many ways: the two extremes first, then random ones."""
+    """``count`` choosers for ``ways`` states: the two extremes first, then random ones."""
     yield from (Oldest(), Newest())[:count]
     for _ in range(count - 2):
         yield Leaning(rng, picks=ways.bit_length())

@@ -1,12 +1,12 @@
-"""Every call to the simulated disk passes here: counted, shown to the test, made to fail.
+"""Counts calls to the simulated disk, reports them to the test, and injects failures.
 
 In this order: the call is counted, ``on_call(operation, path)`` runs without any lock held (it may
-take crash states, block, switch the power off or raise), the power is looked at, then the faults.
-What the call does to the disk happens inside ``effect``, which looks at the power again: a call
-that was let in while the power went off has not happened, and nobody is told that it has.
+take crash states, block, switch the power off or raise), the power is checked, then the faults. The
+call changes the disk inside ``effect``, which checks the power again: a call that was admitted
+while the power went off has no effect, and does not report success.
 
-Calls that are several system calls on a real disk have a step for each, so that a test can stop
-or fail between them:
+Calls that are several system calls on a real disk have a step for each, so that a test can stop or
+fail between them:
 
     make_dirs        .sync_dir
     prepare          .write  .sync  .sync_dir
@@ -67,7 +67,7 @@ Hook = Callable[[str, str], None]
 
 
 class Fault:
-    """One planned failure. ``fired`` tells how often it has struck."""
+    """One planned failure. ``fired`` counts how often it occurred."""
 
     def __init__(
         self,
@@ -86,22 +86,22 @@ class Fault:
         self._nth = nth
         self._once = once
         self._path_contains = path_contains
-        self._seen = 0
+        self._matched = 0
 
     def strikes(self, operation: str, path: str) -> bool:
-        """Count the call when it matches; True when it is to fail."""
+        """Count a matching call; returns whether it fails."""
         if self.operation not in (ANY, operation) or operation not in FALLIBLE:
             return False
         if self._path_contains not in path:
             return False
-        self._seen += 1
-        strikes = self._seen == self._nth or (self._seen > self._nth and not self._once)
-        self.fired += strikes
-        return strikes
+        self._matched += 1
+        fails = self._matched == self._nth or (self._matched > self._nth and not self._once)
+        self.fired += fails
+        return fails
 
 
 class Effect:
-    """The moment in which a call changes the disk: under the lock, and with the power on."""
+    """Context in which a call changes the disk: with the lock held, and the power on."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -117,7 +117,7 @@ class Effect:
 
 
 class Calls:
-    """The gate in front of a simulated disk, and its one lock. Safe from many threads."""
+    """Admits calls to a simulated disk, and has its only lock. Safe from many threads."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -130,24 +130,24 @@ class Calls:
 
     def fail(self, fault: Fault) -> None:
         if fault.operation not in FALLIBLE | {ANY}:
-            raise ValueError(f"{fault.operation!r} is no operation that can fail")
+            raise ValueError(f"{fault.operation!r} is not an operation that can fail")
         if fault.short is not None and "write" not in fault.operation:
-            raise ValueError(f"{fault.operation!r} is no write and cannot be short")
+            raise ValueError(f"{fault.operation!r} is not a write and cannot be short")
         with self.lock:
             self._faults.append(fault)
 
     def heal(self) -> None:
-        """Forget every planned failure."""
+        """Remove all planned failures."""
         with self.lock:
             self._faults.clear()
 
     def power_off(self) -> None:
-        """No call changes the disk from here on."""
+        """Let no call change the disk from now on."""
         with self.lock:
             self.powered = False
 
     def enter(self, operation: str, path: str) -> Fault | None:
-        """Let the call in, or raise. A fault is returned when the call is to be cut short."""
+        """Admit a call, or raise. Returns the fault of a write that is to be short."""
         with self.lock:
             self.counts[operation] += 1
             self.total += 1
@@ -158,7 +158,7 @@ class Calls:
         if not self._faults:
             return None
         with self.lock:
-            struck = [fault for fault in self._faults if fault.strikes(operation, path)]
-        if struck and struck[0].short is None:
-            raise failure(struck[0].errno, path)
-        return struck[0] if struck else None
+            occurring = [fault for fault in self._faults if fault.strikes(operation, path)]
+        if occurring and occurring[0].short is None:
+            raise failure(occurring[0].errno, path)
+        return occurring[0] if occurring else None

@@ -1,20 +1,20 @@
-"""Judges a recorded history of concurrent appends and reads: could one log have answered like this?
+"""Checks a recorded history of concurrent appends and reads: is it consistent with one log?
 
-Every client notes what it asked, what it was told, and the monotonic times just before and just
-after. The checker then looks for an answer that no order of the calls could explain:
+Every client records its call, the response, and the monotonic times just before and just after. The
+checker then finds responses that no order of the calls could explain:
 
-    unique       a seq was given to two records
+    unique       two records got the same seq
     dense        seqs are missing that no write of unknown outcome could fill
     order        a write that was acked before another was invoked has the larger seq
-    payload      a read gave something else than was written there
-    invented     a read gave what nobody had begun to write when it returned
-    prefix       a read gave other seqs than those right behind its cursor, one after another
-    stuck        a read gave nothing although its head was past its cursor
+    payload      a read returned another payload than was written
+    invented     a read returned a payload whose write was invoked after the read had returned
+    prefix       a read returned other seqs than the consecutive ones after its cursor
+    stuck        a read returned nothing although its head was past its cursor
     own writes   the head of a read is below a write that was acked before the read was invoked
     head         the head of a read is below that of a read that had returned before
 
-A log decides its order itself, by seqs, so there is nothing to search for as a linearizability
-checker must: each rule is one pass over the calls in order of seq or of time, O(n log n) in all.
+A log determines its order itself, by seqs, so no search is needed as in a linearizability checker:
+each rule is one pass over the calls in order of seq or of time, O(n log n) in all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MISSING_SHOWN_MAX = 5
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An append of one batch. ``acked`` is None when nobody knows how it ended."""
+    """An append of one batch. ``acked`` is None when its outcome is unknown."""
 
     topic: str
     invoked: int
@@ -43,7 +43,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A read of one page behind a cursor."""
+    """A read of one page after a cursor."""
 
     topic: str
     invoked: int
@@ -55,7 +55,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that the history breaks, and where."""
+    """A rule that the history violates, with details."""
 
     rule: str
     topic: str
@@ -63,7 +63,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(writes: Iterable[Write], reads: Iterable[Read]) -> list[Violation]:
-    """Every rule that the history breaks; empty when a log could have answered like this."""
+    """The violated rules; empty when the history is consistent with a log."""
     by_topic: dict[str, tuple[list[Write], list[Read]]] = {}
     for write in writes:
         by_topic.setdefault(write.topic, ([], []))[0].append(write)
@@ -72,11 +72,11 @@ def check(writes: Iterable[Write], reads: Iterable[Read]) -> list[Violation]:
     return [
         Violation(rule=rule, topic=topic, detail=detail)
         for topic, calls in sorted(by_topic.items())
-        for rule, detail in _Topic(*calls).broken()
+        for rule, detail in _Topic(*calls).problems()
     ]
 
 
-Broken = Iterator[tuple[str, str]]
+Problems = Iterator[tuple[str, str]]
 """Rule and detail."""
 
 
@@ -89,21 +89,21 @@ class _Topic:
         self._unknown = [write for write in writes if write.acked is None]
         self._reads = sorted(reads, key=lambda read: read.invoked)
 
-    def broken(self) -> Broken:
+    def problems(self) -> Problems:
         yield from self._not_unique()
         yield from self._not_dense()
         yield from self._out_of_order()
         yield from self._wrong_contents()
         for read in self._reads:
-            yield from _not_a_prefix(read)
+            yield from _check_page(read)
         yield from self._heads_too_low()
 
-    def _not_unique(self) -> Broken:
-        for before, write in itertools.pairwise(self._acked):
-            if write.first_seq <= before.last_seq:
+    def _not_unique(self) -> Problems:
+        for earlier, write in itertools.pairwise(self._acked):
+            if write.first_seq <= earlier.last_seq:
                 yield "unique", f"seq {write.first_seq} was given to two writes"
 
-    def _not_dense(self) -> Broken:
+    def _not_dense(self) -> Problems:
         spare = sum(len(write.payloads) for write in self._unknown)
         expected = 1
         missing: list[int] = []
@@ -114,10 +114,10 @@ class _Topic:
             missing += gap[: MISSING_SHOWN_MAX - len(missing)]
             expected = max(expected, write.last_seq + 1)
         if count > spare:
-            yield "dense", f"{count} seqs belong to nobody, among them {missing}"
+            yield "dense", f"{count} seqs belong to no write, among them {missing}"
 
-    def _out_of_order(self) -> Broken:
-        """From the largest seq down: nothing below may begin after something above was acked."""
+    def _out_of_order(self) -> Problems:
+        """From the largest seq down: no write is invoked after one with a larger seq was acked."""
         earliest: Write | None = None
         for write in reversed(self._acked):
             if earliest is not None and _acked(earliest) < write.invoked:
@@ -128,7 +128,7 @@ class _Topic:
             if earliest is None or _acked(write) < _acked(earliest):
                 earliest = write
 
-    def _wrong_contents(self) -> Broken:
+    def _wrong_contents(self) -> Problems:
         written = {
             seq: (payload, write.invoked)
             for write in self._acked
@@ -137,16 +137,16 @@ class _Topic:
         unknown = {payload: write.invoked for write in self._unknown for payload in write.payloads}
         for read in self._reads:
             for seq, payload in zip(read.seqs, read.payloads, strict=True):
-                known = written.get(seq)
-                if known is None:
-                    # The first that reads what a write of unknown outcome left says what it was.
-                    known = written[seq] = (payload, unknown.pop(payload, read.returned + 1))
-                if payload != known[0]:
-                    yield "payload", f"seq {seq} is {known[0]}, but was read as {payload}"
-                elif known[1] > read.returned:
+                first_known = written.get(seq)
+                if first_known is None:
+                    # The first read of a write of unknown outcome determines its payload.
+                    first_known = written[seq] = (payload, unknown.pop(payload, read.returned + 1))
+                if payload != first_known[0]:
+                    yield "payload", f"seq {seq} is {first_known[0]}, but was read as {payload}"
+                elif first_known[1] > read.returned:
                     yield "invented", f"seq {seq} was read as {payload} before it was written"
 
-    def _heads_too_low(self) -> Broken:
+    def _heads_too_low(self) -> Problems:
         acks = _Highest((_acked(write), write.last_seq) for write in self._acked)
         heads = _Highest((read.returned, read.head) for read in self._reads)
         for read in self._reads:
@@ -157,26 +157,26 @@ class _Topic:
 
 
 class _Highest:
-    """The largest number known before a moment."""
+    """The largest number before a time."""
 
     def __init__(self, entries: Iterable[tuple[int, int]]) -> None:
         in_time = sorted(entries)
-        self._moments = [moment for moment, _ in in_time]
+        self._times = [time for time, _ in in_time]
         self._largest = list(itertools.accumulate((number for _, number in in_time), max))
 
-    def before(self, moment: int) -> int:
-        place = bisect.bisect_left(self._moments, moment)
-        return self._largest[place - 1] if place else 0
+    def before(self, time: int) -> int:
+        index = bisect.bisect_left(self._times, time)
+        return self._largest[index - 1] if index else 0
 
 
-def _not_a_prefix(read: Read) -> Broken:
+def _check_page(read: Read) -> Problems:
     count = len(read.seqs)
     if list(read.seqs) != list(range(read.after + 1, read.after + 1 + count)):
-        yield "prefix", f"behind {read.after} came {list(read.seqs[:MISSING_SHOWN_MAX])}..."
+        yield "prefix", f"after {read.after} came {list(read.seqs[:MISSING_SHOWN_MAX])}..."
     elif count and read.seqs[-1] > read.head:
         yield "prefix", f"seq {read.seqs[-1]} came with head {read.head}"
     elif not count and read.head > read.after:
-        yield "stuck", f"nothing came behind {read.after} with head {read.head}"
+        yield "stuck", f"nothing came after {read.after} with head {read.head}"
 
 
 def _acked(write: Write) -> int:

@@ -1,23 +1,23 @@
-"""Judges a recorded history of concurrent operations: could one thing at a time have answered so?
+"""Checks whether a recorded history of concurrent operations is linearizable.
 
-A history is linearizable when every operation can be given one instant between its invocation and
-its return at which it takes effect, such that the answers are those of a sequential model that
-meets the operations one by one, in that order.
+A history is linearizable when every operation can be assigned one instant between its invocation
+and its return at which it takes effect, such that the responses are those of a sequential model
+that executes the operations one by one, in that order.
 
-The search is that of Wing and Gong, with the memory of Lowe: place any operation that was invoked
-before the first return still to come, then go on with the rest; when nothing fits, take the last
-one back. Whoever comes to the same set of placed operations with the same state of the model by
-another way finds out at once that he has been there. A history of n operations of which at most k
-overlap costs about n * 2^k steps at worst and about n when it is good, so:
+The search is that of Wing and Gong, with the cache of Lowe: place any operation that was invoked
+before the first remaining return, then continue with the rest; when nothing fits, undo the last
+placement. A combination of placed operations and model state that was reached before is not
+searched again. A history of n operations of which at most k overlap costs about n * 2^k steps at
+worst and about n when it is linearizable, so:
 
-- histories are cut by key first: a thing made of independent parts is linearizable when every part
-  is, and a search of 100 + 100 operations is far shorter than one of 200;
-- an operation whose end nobody knows (a call that failed half-way) may take effect at any time
-  after its invocation, or never. Each of them overlaps with all that follow: keep them few.
+- histories are divided by key first: an object of independent parts is linearizable when every part
+  is, and two searches of 100 operations are far shorter than one of 200;
+- an operation whose end is unknown (a call that failed half-way) may take effect at any time after
+  its invocation, or never. Each of them overlaps with all later ones: keep them few.
 
-A model says which states may follow when an operation takes effect with its answer: none says that
-this answer is impossible here, several that the operation leaves something open (an unknown answer
-mostly does). States are compared and hashed: make them of tuples, frozensets and numbers.
+A model returns the states that may follow when an operation takes effect with its response: none if
+the response is impossible, several if the operation leaves something open (as an unknown response
+mostly does). States are compared and hashed: use tuples, frozensets and numbers.
 """
 
 from __future__ import annotations
@@ -30,58 +30,58 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 STEPS_MAX = 1_000_000
-"""Operations tried before the search gives up: some ten seconds."""
+"""Most placements that the search tries: some ten seconds."""
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """A call, what it was told, and when. ``returned`` is None when nobody knows how it ended."""
+    """A call with its response and times. ``returned`` is None when its end is unknown."""
 
     invoked: int
     returned: int | None
     call: tuple[object, ...]
-    """What was asked: a verb and its arguments."""
+    """The verb and its arguments."""
     answer: object = None
     key: Hashable = None
-    """The part of the thing that it was about; operations of different keys are independent."""
+    """The part of the object that it concerns; operations of different keys are independent."""
     thread: str = ""
 
     def __str__(self) -> str:
         verb, *arguments = self.call
         end = f"-> {self.answer!r}" if self.returned is not None else "-> unknown"
-        asked = ", ".join(map(repr, arguments))
-        return f"[{self.invoked}, {self.returned}] {self.thread} {verb}({asked}) {end}"
+        listed = ", ".join(map(repr, arguments))
+        return f"[{self.invoked}, {self.returned}] {self.thread} {verb}({listed}) {end}"
 
 
 State = TypeVar("State", bound=Hashable)
 
 
 class Model(Protocol[State]):
-    """A thing that does one operation at a time."""
+    """A sequential object: it executes one operation at a time."""
 
     def first(self, key: Hashable) -> State:
-        """The state in which a part begins."""
+        """The initial state of a part."""
         ...
 
     def step(self, state: State, operation: Operation) -> Iterable[State]:
-        """The states that may follow this operation with its answer; none when it cannot be."""
+        """The states that may follow the operation with its response; none if it is impossible."""
         ...
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a history that no order explains."""
+    """A part of a history without a valid order."""
 
     key: Hashable
     explained: tuple[Operation, ...]
-    """The longest order that was found, with all that it explains."""
+    """The longest valid order that was found."""
     stuck: tuple[Operation, ...]
-    """The operations of which none could come next."""
+    """The operations that could not come next."""
     state: object
-    """What the model's state was then."""
+    """The state of the model at that point."""
 
     def __str__(self) -> str:
-        lines = [f"key {self.key!r}: no order explains these answers. After"]
+        lines = [f"key {self.key!r}: no order explains these responses. After"]
         lines += [f"    {operation}" for operation in self.explained[-8:]]
         lines += [f"the state is {self.state!r}, and none of these can come next:"]
         lines += [f"    {operation}" for operation in self.stuck]
@@ -89,7 +89,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Undecided(Exception):
-    """The search took too long. Make the history shorter, or with fewer unknown ends."""
+    """The search took too long. Use a shorter history, or fewer unknown ends."""
 
 
 def check(
@@ -104,10 +104,10 @@ def check(
 
 
 class Recorder:
-    """Writes down what threads ask and are told. Safe from many threads.
+    """Records the calls of threads and their responses. Safe from many threads.
 
-    Times are places in one count, so that no two events have the same and none depends on how fine
-    the machine's clock is.
+    Times are numbers of one counter, so that they are distinct and do not depend on the resolution
+    of the machine's clock.
     """
 
     def __init__(self) -> None:
@@ -119,14 +119,16 @@ class Recorder:
         return sorted(self._operations, key=lambda operation: operation.invoked)
 
     def now(self) -> int:
-        """A moment later than all before. Counting is atomic in CPython."""
+        """A time later than all before. ``next`` of a counter is atomic in CPython."""
         return next(self._moments)
 
-    def record(self, key: Hashable, call: tuple[object, ...], act: Callable[[], Answer]) -> Answer:
-        """Do it, and note the answer; an exception that travels leaves the end unknown."""
+    def record(
+        self, key: Hashable, call: tuple[object, ...], act: Callable[[], Response]
+    ) -> Response:
+        """Execute and record a call; an exception leaves its end unknown."""
         invoked = self.now()
         returned: int | None = None
-        answer: Answer | None = None
+        answer: Response | None = None
         try:
             answer = act()
             returned = self.now()
@@ -143,7 +145,7 @@ class Recorder:
         invoked: int,
         returned: int | None,
     ) -> None:
-        """Add an operation that the caller has timed by ``now``."""
+        """Add an operation with times from ``now``."""
         self._operations.append(
             Operation(
                 invoked=invoked,
@@ -157,14 +159,14 @@ class Recorder:
 
 
 class _Placed(Generic[State]):
-    """An operation that has its place, and what to try next when it is taken back."""
+    """A placed operation, with the alternatives to try when it is undone."""
 
     __slots__ = ("number", "others", "state")
 
     def __init__(self, number: int, state: State, others: Iterator[tuple[int, State]]) -> None:
         self.number = number
         self.state = state
-        """Before it took effect."""
+        """The state before it took effect."""
         self.others = others
 
 
@@ -195,7 +197,7 @@ class _Search(Generic[State]):
         self._stuck_state: object = None
 
     def run(self) -> Violation | None:
-        """Why there is no order; None when there is one."""
+        """The violation if there is no valid order, else None."""
         state = self._model.first(self._key)
         seen: set[tuple[int, State]] = {(0, state)}
         choices = self._choices(state)
@@ -216,7 +218,7 @@ class _Search(Generic[State]):
         return None
 
     def _choices(self, state: State) -> Iterator[tuple[int, State]]:
-        """Operations that may come next, each with a state that follows."""
+        """Operations that may come next, each with a following state."""
         for number in list(self._candidates()):
             self._steps_left -= 1
             if self._steps_left < 0:
@@ -250,7 +252,7 @@ class _Search(Generic[State]):
         number = last.number
         self._set ^= 1 << number
         self._known += self._operations[number].returned is not None
-        # It still knows its neighbours: operations come back in the reverse order of their going.
+        # Its neighbours are unchanged: operations are restored in the reverse order of removal.
         self._following[self._preceding[number]] = number
         self._preceding[self._following[number]] = number
         return last.state, last.others

@@ -1,8 +1,8 @@
-"""A plain model of one topic: lists and loops, no files, no locks, nothing clever.
+"""A simple model of one topic: lists and loops, without files or locks.
 
-It says what a topic must answer when nothing is lost: ``disk`` and ``fsync`` topics in a process
-that may be killed but keeps its machine. Stamps and the present are told by the caller, because
-they come from the clock. Like the real one it applies retention only when somebody looks.
+It computes the results of a topic when nothing is lost: of ``disk`` and ``fsync`` topics in a
+process that may be killed on a machine that keeps running. The caller passes stamps and the current
+time, because they come from the clock. Like the real topic it applies retention only at reads.
 
     model = TopicModel(TopicConfig(cap_records=3))
     model.append([Values(data=b"a")], ts=clock.now_us())
@@ -26,7 +26,7 @@ RETENTION_REASONS = frozenset({"cap", "ttl", "mixed"})
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller gives for one record."""
+    """The fields of one record to append."""
 
     data: bytes
     key: bytes | None = None
@@ -36,13 +36,13 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Payload bytes, as caps and statistics count them."""
+        """Payload bytes, as counted by caps and statistics."""
         texts = [text.encode() for text in (self.tag, self.node) if text is not None]
         return sum(len(part) for part in (self.data, self.key or b"", self.meta or b"", *texts))
 
 
 def as_columns(batch: Sequence[Values]) -> dict[str, list[bytes | None] | list[str | None]]:
-    """The optional columns of a batch, as ``append_many`` takes them."""
+    """The optional columns of a batch, as arguments of ``append_many``."""
     return {
         "keys": [values.key for values in batch],
         "tags": [values.tag for values in batch],
@@ -52,7 +52,7 @@ def as_columns(batch: Sequence[Values]) -> dict[str, list[bytes | None] | list[s
 
 
 def as_arrow(batch: Sequence[Values]) -> pa.RecordBatch:
-    """A batch as ``append_arrow`` takes it."""
+    """A batch as the argument of ``append_arrow``."""
     columns = {
         "data": pa.array([values.data for values in batch], pa.binary()),
         "key": pa.array([values.key for values in batch], pa.binary()),
@@ -64,18 +64,18 @@ def as_arrow(batch: Sequence[Values]) -> pa.RecordBatch:
 
 
 class TopicModel:
-    """What a topic promises. Owned by one thread."""
+    """The guarantees of a topic. Owned by one thread."""
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
         self.live: dict[int, Record] = {}
         self.stamps: list[int] = []
-        """The ts of every record that ever was: seq n has stamps[n - 1]."""
+        """The ts of every record, live or not: seq n has stamps[n - 1]."""
         self.evict_floor = 1
         self.evict_logged = 1
         self.delete_floor = 1
         self._evicted: dict[int, Record] = {}
-        self._known: dict[bytes, tuple[int, int, int]] = {}
+        self._keys: dict[bytes, tuple[int, int, int]] = {}
         self._numbers: dict[str, tuple[int, int, int]] = {}
 
     @property
@@ -100,7 +100,7 @@ class TopicModel:
 
     def payload_from(self, seq: int) -> int:
         """Payload of the live records from a seq on."""
-        return sum(_size(record) for place, record in self.live.items() if place >= seq)
+        return sum(_size(record) for live_seq, record in self.live.items() if live_seq >= seq)
 
     def append(
         self,
@@ -114,13 +114,13 @@ class TopicModel:
     ) -> Appended:
         """Append records at a time, or raise what the topic must raise.
 
-        ``now_us`` is the time by which a ttl counts, ``elapsed_us`` that of idempotency keys, where
-        they are not the stamp.
+        ``now_us`` is the time for the ttl, ``elapsed_us`` that for idempotency keys; the default of
+        both is the stamp.
         """
         now_of_keys = ts if elapsed_us is None else elapsed_us
-        known = self.remembered(idempotency_key, now_of_keys)
-        if known is not None:
-            return Appended(known[0], known[1], self.head_seq, True)
+        earlier = self.remembered(idempotency_key, now_of_keys)
+        if earlier is not None:
+            return Appended(earlier[0], earlier[1], self.head_seq, True)
         if expected_head is not None and expected_head != self.head_seq:
             raise Conflict("the head is elsewhere")
         if self.config.discard == "reject":
@@ -131,30 +131,30 @@ class TopicModel:
             fields = msgspec.structs.asdict(values)
             self.live[self.head_seq] = Record(seq=self.head_seq, ts=ts, **fields)
         if isinstance(idempotency_key, Numbered):
-            taken = (idempotency_key.number, first_seq, self.head_seq)
-            self._numbers[idempotency_key.producer] = taken
+            entry = (idempotency_key.number, first_seq, self.head_seq)
+            self._numbers[idempotency_key.producer] = entry
         elif idempotency_key is not None:
             until = now_of_keys + self.config.idempotency_window_ms * 1000
-            self._known[idempotency_key] = (first_seq, self.head_seq, until)
+            self._keys[idempotency_key] = (first_seq, self.head_seq, until)
         return Appended(first_seq, self.head_seq, self.head_seq)
 
     def remembered(self, key: bytes | Numbered | None, now_us: int) -> tuple[int, int] | None:
-        """The seqs of the append that had this key, while the key is remembered."""
+        """The seqs of the append with this key, within the idempotency window."""
         if isinstance(key, Numbered):
-            return self._taken(key)
-        found = None if key is None else self._known.get(key)
-        if found is None or found[2] < now_us:
+            return self._numbered(key)
+        entry = None if key is None else self._keys.get(key)
+        if entry is None or entry[2] < now_us:
             return None
-        return found[0], found[1]
+        return entry[0], entry[1]
 
-    def _taken(self, key: Numbered) -> tuple[int, int] | None:
+    def _numbered(self, key: Numbered) -> tuple[int, int] | None:
         number, first_seq, last_seq = self._numbers.get(key.producer, (-1, 0, 0))
         if key.number > number:
             return None
         return (first_seq, last_seq) if key.number == number else (0, 0)
 
     def look(self, now_us: int) -> None:
-        """Apply caps and ttl, as every read and every look at the statistics does."""
+        """Apply caps and ttl, as every read and every call of ``statistics`` does."""
         expired = self._ttl_floor(max(now_us, self.last_ts))
         floor = max(expired, self._cap_floor(expired))
         if floor > self.floor:
@@ -163,39 +163,39 @@ class TopicModel:
                 self._evicted[seq] = self.live.pop(seq)
 
     def log_floor(self) -> None:
-        """From here on a restart finds the floor, whatever the clock says then."""
+        """Log the floor: a restart recovers it whatever the clock."""
         self.evict_logged = self.evict_floor
         self._evicted.clear()
 
     @property
     def keys(self) -> set[bytes]:
-        """Idempotency keys that were given, over or not."""
-        return set(self._known)
+        """All idempotency keys, expired or not."""
+        return set(self._keys)
 
     def reopen(self, elapsed_us: int | None = None) -> None:
-        """A restart: what lies above the logged floor is there again until somebody looks.
+        """Restart: records above the logged floor are live again until retention is applied.
 
-        With a time no idempotency key is remembered for more than a whole window from it.
+        With a time, no idempotency key is valid for more than a whole window from it.
         """
         if elapsed_us is not None:
             latest = elapsed_us + self.config.idempotency_window_ms * 1000
-            for key, (first_seq, last_seq, until) in self._known.items():
-                self._known[key] = (first_seq, last_seq, min(until, latest))
+            for key, (first_seq, last_seq, until) in self._keys.items():
+                self._keys[key] = (first_seq, last_seq, min(until, latest))
         self.evict_floor = self.evict_logged
         self.live |= self._evicted
         self._evicted.clear()
 
     def delete(self, *, now_us: int, before: int | None = None, match: str | None = None) -> int:
-        """Delete as ``Topic.delete`` does; how many records went."""
+        """Delete as ``Topic.delete`` does; returns the number of deleted records."""
         self.look(now_us)
         self.log_floor()
         bound = self.head_seq + 1 if before is None else min(before, self.head_seq + 1)
-        gone = [seq for seq in self.live if seq < bound and _matches(self.live[seq].tag, match)]
-        for seq in gone:
+        deleted = [seq for seq in self.live if seq < bound and _matches(self.live[seq].tag, match)]
+        for seq in deleted:
             del self.live[seq]
         if match is None:
             self.delete_floor = max(self.delete_floor, bound)
-        return len(gone)
+        return len(deleted)
 
     def alter(self, *, now_us: int, **options: object) -> None:
         """Change the configuration; what the old one evicted stays evicted."""
@@ -204,7 +204,7 @@ class TopicModel:
         self.config = topic_config(self.config, options)
 
     def cursor_at(self, ts: int) -> int:
-        """The cursor behind which the first record of a time or later stands, live or deleted."""
+        """The cursor before the first record of a time or later, live or deleted."""
         for seq in range(self.floor, self.head_seq + 1):
             if self.stamps[seq - 1] >= ts:
                 return seq - 1
@@ -219,7 +219,7 @@ class TopicModel:
         node: str | None = None,
         recreated: bool = False,
     ) -> None:
-        """Assert that a page is one that a read right now may give."""
+        """Assert that a read may return this page now."""
         recreated = recreated or after > self.head_seq
         start = self.floor if recreated else max(after + 1, self.floor)
         skipped = node if self.config.dedupe_node else None
@@ -230,27 +230,27 @@ class TopicModel:
         ]
         assert page.records == expected[:limit]
         assert page.head_seq == self.head_seq
-        reached = page.records[-1].seq if page.records else start - 1
-        beyond = expected[limit].seq if len(expected) > limit else self.head_seq + 1
-        assert reached <= page.next < beyond, "the cursor stops behind what it has passed"
+        last_read = page.records[-1].seq if page.records else start - 1
+        next_unread = expected[limit].seq if len(expected) > limit else self.head_seq + 1
+        assert last_read <= page.next < next_unread, "the cursor does not match the records"
         if len(expected) < limit:
             assert page.next == self.head_seq
         assert page.caught_up == (page.next == self.head_seq)
         self._check_tombstone(page.tombstone, after, recreated=recreated)
 
-    def _check_tombstone(self, found: Tombstone | None, after: int, *, recreated: bool) -> None:
+    def _check_tombstone(self, tombstone: Tombstone | None, after: int, *, recreated: bool) -> None:
         if recreated:
             expected = Tombstone(gap_from=1, gap_to=max(self.head_seq, 1), reason="recreated")
-            assert found == expected
+            assert tombstone == expected
         elif after + 1 < self.evict_floor:
-            assert found is not None, "involuntary loss is never silent"
-            assert (found.gap_from, found.gap_to) == (after + 1, self.earliest_seq - 1)
-            assert found.reason in RETENTION_REASONS
+            assert tombstone is not None, "involuntary loss is never silent"
+            assert (tombstone.gap_from, tombstone.gap_to) == (after + 1, self.earliest_seq - 1)
+            assert tombstone.reason in RETENTION_REASONS
         else:
-            assert found is None, "nothing was lost against the reader's will"
+            assert tombstone is None, "nothing was lost against the reader's will"
 
     def _make_room(self, batch: Sequence[Values], now_us: int) -> None:
-        """What is over keeps nothing out."""
+        """Check the caps; expired records do not count."""
         try:
             self._check_room(batch)
         except TopicFull:
@@ -279,12 +279,12 @@ class TopicModel:
         config = self.config
         if config.discard != "old":
             return 1
-        kept = [record for seq, record in sorted(self.live.items()) if seq >= expired]
+        live = [record for seq, record in sorted(self.live.items()) if seq >= expired]
         floor = 1
-        while (config.cap_records and len(kept) > config.cap_records) or (
-            config.cap_bytes and sum(map(_size, kept)) > config.cap_bytes
+        while (config.cap_records and len(live) > config.cap_records) or (
+            config.cap_bytes and sum(map(_size, live)) > config.cap_bytes
         ):
-            floor = kept.pop(0).seq + 1
+            floor = live.pop(0).seq + 1
         return floor
 
 

@@ -1,26 +1,27 @@
-"""Remembers what a writer promised before it was killed, and judges what the next one finds.
+"""Records what a writer did before it was killed, and checks what the next one finds.
 
-A process of its own, with nothing of the store in it. Writers report to it through a pipe: what
-they are about to do, before; what they were told, after; and when they open the store again, every
-record that they find there. A message is written in one piece of at most 4096 bytes, which a pipe
-never splits, so a killed writer leaves no half message, and the order of the messages is an order
-of events. Every message goes into a journal, synced before the verdict: ``replay`` judges it again.
+A process of its own, without code of the store. Writers report to it through a pipe: their calls
+before they make them; the responses; and when they open the store again, every record that they
+find. A message is one write of at most 4096 bytes, which a pipe never splits, so a killed writer
+leaves no partial message, and the order of the messages is an order of events. Every message is
+written to a journal, synced before the verdict: ``replay`` checks it again.
 
     size u16, kind u8, then (little-endian)
     intent    op u64, topic u8, then hash u64 and tag u8 of each record
     ack       op u64, first seq u64
     delete    op u64, topic u8, before u64 (0: none), tag u8 (0: none)
     deleted   op u64
-    look      the begin of what is found: whoever looked before was killed
+    look      a report begins: an earlier one without an end came from a killed writer
     found     topic u8, then seq u64, ts u64, hash u64 of each record
-    gap       topic u8, from u64, to u64: what the store itself says it has lost
-    head      topic u8, head u64, lossy u8: the end of what was found in one topic
-    judge     the end of what was found
+    gap       topic u8, from u64, to u64: a loss that the store reports
+    head      topic u8, head u64, lossy u8: the end of the report of one topic
+    judge     the end of the report
 
-The verdict: acked is in found, found is in intended; seqs are dense; a batch is there as a whole or
-not at all; no record has moved, changed or come back after its deletion; stamps never decrease.
-What has been found once must stay. A lossy topic may lack what it declares to be lost. Deletes of
-one topic must come one after another, or the oracle cannot tell what they may have hit.
+The verdict: acked records are found, and found ones were intended; seqs are dense; a batch is
+present as a whole or not at all; no record has moved, changed or come back after its deletion;
+stamps never decrease. Records that were found once must stay. A lossy topic may lack records that
+it reports as lost. Deletes of one topic must be sequential: otherwise the oracle cannot determine
+which records they may have deleted.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ Row = tuple[int, int, int]
 
 
 def record_hash(data: bytes, *fields: bytes | str | None) -> int:
-    """What identifies a record: its data and its optional fields, each with its length."""
+    """The hash of a record: of its data and its optional fields, each with its length."""
     digest = hashlib.blake2b(data, digest_size=8)
     for field in fields:
         content = field.encode() if isinstance(field, str) else field
@@ -72,7 +73,7 @@ class Reporter:
         self._ops = itertools.count(first_op)
 
     def intend(self, topic: int, hashes: list[int], tags: list[int]) -> int:
-        """Before an append; the op, for ``acked``."""
+        """Report an append before it is made; returns the op for ``acked``."""
         op = next(self._ops)
         rows = b"".join(map(_INTENDED.pack, hashes, tags))
         self._send(INTENT, _INTENT.pack(op, topic) + rows)
@@ -82,7 +83,7 @@ class Reporter:
         self._send(ACK, _ACK.pack(op, first_seq))
 
     def deleting(self, topic: int, *, before: int = 0, tag: int = 0) -> int:
-        """Before a delete; the op, for ``deleted``."""
+        """Report a delete before it is made; returns the op for ``deleted``."""
         op = next(self._ops)
         self._send(DELETE, _DELETE.pack(op, topic, before, tag))
         return op
@@ -113,11 +114,11 @@ class Reporter:
     def _send(self, kind: int, body: bytes) -> None:
         message = _PREFIX.pack(_PREFIX.size + len(body), kind) + body
         if os.write(self._fd, message) != len(message):
-            raise OSError("the pipe to the oracle took a part of a message")
+            raise OSError("the pipe to the oracle accepted only a part of a message")
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the oracle says about one reopening."""
+    """The result of checking one reopening."""
 
     acked: int
     found: int
@@ -125,7 +126,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Batch:
-    """An append that somebody began."""
+    """An append that was begun."""
 
     __slots__ = ("acked_at", "first_seq", "hashes", "intended_at", "tags", "topic")
 
@@ -139,7 +140,7 @@ class _Batch:
 
 
 class _Deletes:
-    """What was deleted in a topic: surely (acked), and perhaps (begun)."""
+    """The deletes of a topic: certain (acked) and possible (begun)."""
 
     def __init__(self) -> None:
         self.sure_floor = self.floor = 0
@@ -165,22 +166,22 @@ class _Deletes:
 
 
 class Oracle:
-    """Takes messages in order. Owned by one thread."""
+    """Processes messages in order. Owned by one thread."""
 
     def __init__(self) -> None:
         self.done = False
-        self._rest = b""
-        self._now = 0
+        self._unread = b""
+        self._time = 0
         self._batches: dict[int, _Batch] = {}
         self._by_hash: dict[int, tuple[_Batch, int]] = {}
         self._deletes: dict[int, _Deletes] = {}
-        self._deleting: dict[int, tuple[int, int, int, int]] = {}
+        self._begun_deletes: dict[int, tuple[int, int, int, int]] = {}
         self._acked = 0
-        self._forget_found()
+        self._reset_report()
 
     def feed(self, data: bytes) -> Iterator[Verdict]:
-        """Take what came through the pipe; a verdict for every ``judge``."""
-        data = self._rest + data
+        """Process data from the pipe; yields a verdict for every ``judge``."""
+        data = self._unread + data
         offset = 0
         while len(data) - offset >= _PREFIX.size:
             size, kind = _PREFIX.unpack_from(data, offset)
@@ -188,33 +189,33 @@ class Oracle:
                 break
             body = data[offset + _PREFIX.size : offset + size]
             offset += size
-            self._now += 1
+            self._time += 1
             if kind == JUDGE:
                 yield self._judge()
             else:
-                self._take(kind, body)
-        self._rest = data[offset:]
+                self._process(kind, body)
+        self._unread = data[offset:]
 
-    def _take(self, kind: int, body: bytes) -> None:
+    def _process(self, kind: int, body: bytes) -> None:
         if kind == INTENT:
             self._intend(body)
         elif kind == ACK:
             op, first_seq = _ACK.unpack(body)
             batch = self._batches[op]
-            batch.first_seq, batch.acked_at = first_seq, self._now
+            batch.first_seq, batch.acked_at = first_seq, self._time
             self._acked += len(batch.hashes)
         elif kind == DELETE:
             op, topic, before, tag = _DELETE.unpack(body)
-            self._deleting[op] = (topic, before, tag, self._now)
+            self._begun_deletes[op] = (topic, before, tag, self._time)
             self._deletes.setdefault(topic, _Deletes()).begin(before, tag)
         elif kind == DELETED:
-            topic, before, tag, begun_at = self._deleting.pop(*_DELETED.unpack(body))
-            self._deletes[topic].end(before, tag, begun_at=begun_at, now=self._now)
+            topic, before, tag, begun_at = self._begun_deletes.pop(*_DELETED.unpack(body))
+            self._deletes[topic].end(before, tag, begun_at=begun_at, now=self._time)
         elif kind == LOOK:
-            self._forget_found()
+            self._reset_report()
         elif kind == FOUND:
             rows = list(_ROW.iter_unpack(body[_FOUND.size :]))
-            self._found.setdefault(body[0], []).extend(rows)
+            self._found_rows.setdefault(body[0], []).extend(rows)
         elif kind == GAP:
             topic, gap_from, gap_to = _GAP.unpack(body)
             self._gaps.setdefault(topic, []).append((gap_from, gap_to))
@@ -229,33 +230,33 @@ class Oracle:
     def _intend(self, body: bytes) -> None:
         op, topic = _INTENT.unpack_from(body)
         rows = list(_INTENDED.iter_unpack(body[_INTENT.size :]))
-        batch = _Batch(topic, [row[0] for row in rows], [row[1] for row in rows], self._now)
+        batch = _Batch(topic, [row[0] for row in rows], [row[1] for row in rows], self._time)
         self._batches[op] = batch
-        for place, record in enumerate(batch.hashes):
-            self._by_hash[record] = (batch, place)
+        for index, record in enumerate(batch.hashes):
+            self._by_hash[record] = (batch, index)
 
     def _judge(self) -> Verdict:
         violations: list[str] = []
         for topic, (head_seq, lossy) in sorted(self._heads.items()):
             for problem in self._judge_topic(topic, head_seq, lossy=lossy):
                 violations.append(f"topic {topic}: {problem}")
-        found = sum(len(rows) for rows in self._found.values())
-        self._forget_found()
-        return Verdict(acked=self._acked, found=found, violations=violations)
+        count = sum(len(rows) for rows in self._found_rows.values())
+        self._reset_report()
+        return Verdict(acked=self._acked, found=count, violations=violations)
 
-    def _forget_found(self) -> None:
-        self._found: dict[int, list[Row]] = {}
+    def _reset_report(self) -> None:
+        self._found_rows: dict[int, list[Row]] = {}
         self._gaps: dict[int, list[tuple[int, int]]] = {}
         self._heads: dict[int, tuple[int, bool]] = {}
 
     def _judge_topic(self, topic: int, head_seq: int, *, lossy: bool) -> Iterator[str]:
-        rows = self._found.get(topic, [])
+        rows = self._found_rows.get(topic, [])
         yield from _out_of_order(rows)
         yield from self._misplaced(topic, rows)
         batches = [batch for batch in self._batches.values() if batch.topic == topic]
         located = sorted((b for b in batches if b.first_seq), key=lambda batch: batch.first_seq)
         deletes = self._deletes.get(topic, _Deletes())
-        # What was lost below a deletion is not worth a word: nobody could read it anyway.
+        # Losses below a deletion do not count: those records were deleted anyway.
         gaps = [*self._gaps.get(topic, []), (0, deletes.floor - 1)] if lossy else []
         present = {row[0] for row in rows}
         yield from _overlapping(located)
@@ -265,20 +266,22 @@ class Oracle:
                 if seq in present:
                     if deletes.must_be_gone(seq, tag, batch.acked_at):
                         yield f"seq {seq} came back after it was deleted"
-                elif not (deletes.may_be_gone(seq, tag, batch.intended_at) or _within(seq, gaps)):
-                    known = "acked" if batch.acked_at < _FOREVER else "part of a recovered batch"
-                    yield f"seq {seq} is lost: it was {known}, head is {head_seq}"
-            batch.acked_at = min(batch.acked_at, self._now)  # what was found once must stay
+                elif not (
+                    deletes.may_be_gone(seq, tag, batch.intended_at) or _is_in_gap(seq, gaps)
+                ):
+                    state = "acked" if batch.acked_at < _FOREVER else "part of a recovered batch"
+                    yield f"seq {seq} is lost: it was {state}, head is {head_seq}"
+            batch.acked_at = min(batch.acked_at, self._time)  # a found record must stay
 
     def _misplaced(self, topic: int, rows: list[Row]) -> Iterator[str]:
         for seq, _, record in rows:
-            batch, place = self._by_hash.get(record, (None, 0))
+            batch, index = self._by_hash.get(record, (None, 0))
             if batch is None or batch.topic != topic:
-                yield f"seq {seq} holds what nobody wrote to this topic"
-            elif batch.first_seq and batch.first_seq != seq - place:
-                yield f"seq {seq} holds the record of seq {batch.first_seq + place}"
+                yield f"seq {seq} has a record that was not written to this topic"
+            elif batch.first_seq and batch.first_seq != seq - index:
+                yield f"seq {seq} has the record of seq {batch.first_seq + index}"
             else:
-                batch.first_seq = seq - place
+                batch.first_seq = seq - index
 
 
 def _out_of_order(rows: list[Row]) -> Iterator[str]:
@@ -302,19 +305,19 @@ def _not_dense(
     gaps: list[tuple[int, int]],
     head_seq: int,
 ) -> Iterator[str]:
-    """Seqs up to the head that belong to no batch; a deleted batch may be one nobody located."""
+    """Seqs up to the head that belong to no batch; deleted batches may have no known seqs."""
     unlocated = [batch for batch in batches if not batch.first_seq]
     spare = sum(len(b.hashes) for b in unlocated if _may_be_gone_unseen(b, deletes))
-    holes: list[range] = []
+    missing: list[range] = []
     expected = 1
     spans = [(batch.first_seq, batch.first_seq + len(batch.hashes)) for batch in located]
     spans += [(gap_from, gap_to + 1) for gap_from, gap_to in gaps]
     for first_seq, following in [*sorted(spans), (head_seq + 1, head_seq + 1)]:
         if expected < first_seq:
-            holes.append(range(expected, first_seq))
+            missing.append(range(expected, first_seq))
         expected = max(expected, following)
-    if sum(map(len, holes)) > spare:
-        yield f"seqs belong to nobody: {holes[:_SHOWN_MAX]}"
+    if sum(map(len, missing)) > spare:
+        yield f"seqs belong to no batch: {missing[:_SHOWN_MAX]}"
     if expected > head_seq + 1:
         yield f"the head is {head_seq}, but seq {expected - 1} was given out"
 
@@ -324,24 +327,24 @@ def _may_be_gone_unseen(batch: _Batch, deletes: _Deletes) -> bool:
     return all(deletes.may_be_gone(seq, tag, batch.intended_at) for tag in batch.tags)
 
 
-def _within(seq: int, gaps: list[tuple[int, int]]) -> bool:
+def _is_in_gap(seq: int, gaps: list[tuple[int, int]]) -> bool:
     return any(gap_from <= seq <= gap_to for gap_from, gap_to in gaps)
 
 
 def replay(journal: bytes) -> list[Verdict]:
-    """The verdicts of a journal, once more."""
+    """The verdicts of a journal."""
     return list(Oracle().feed(journal))
 
 
 def serve(pipe: str, journal: str) -> None:
-    """The oracle's process: take messages, keep the journal, answer with verdicts as JSON lines."""
+    """Run the oracle's process: read messages, write the journal, print verdicts as JSON lines."""
     oracle = Oracle()
-    source = os.open(pipe, os.O_RDWR)  # for writing, too: it never ends when a writer dies
-    kept = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    source = os.open(pipe, os.O_RDWR)  # also for writing: it has no end of file when a writer dies
+    journal_file = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     while not oracle.done:
         data = os.read(source, 1 << 20)
-        os.write(kept, data)
-        os.fdatasync(kept)
+        os.write(journal_file, data)
+        os.fdatasync(journal_file)
         for verdict in oracle.feed(data):
             sys.stdout.buffer.write(msgspec.json.encode(verdict) + b"\n")
             sys.stdout.buffer.flush()

@@ -1,8 +1,8 @@
-"""A clock that is moved by hand.
+"""A simulated clock that tests advance.
 
-Both times stand still until the test moves them. A thread in ``wait`` goes on when its event is
-set or when ``advance`` has carried the monotonic time past its deadline. The deadline counts from
-the moment at which the thread begins to wait, so a test looks at ``waiting`` before it advances.
+Both times stand still until the test changes them. A thread in ``wait`` continues when its event is
+set or when ``advance`` has moved the monotonic time past its deadline. The deadline counts from the
+start of the wait, so a test checks ``waiting`` before it advances.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 
 NANOSECONDS = 1_000_000_000
 WALL_US_START = 1_700_000_000_000_000
-LOOK_SECONDS = 0.001  # real time between two looks at the simulated time
+LOOK_SECONDS = 0.001  # real time between two checks of the simulated time
 
 
 class SimClock:
@@ -25,7 +25,7 @@ class SimClock:
 
     @property
     def waiting(self) -> int:
-        """How many threads are in ``wait`` right now."""
+        """The number of threads in ``wait``."""
         return self._waiting
 
     def advance(self, seconds: float) -> None:
@@ -61,7 +61,7 @@ class SimClock:
                 self._waiting -= 1
 
     def _wait_until(self, event: threading.Event, deadline_ns: int) -> bool:
-        # An Event cannot be waited for together with anything else, so this looks again and again.
+        # A thread cannot wait for an Event and the simulated time together, so this polls.
         while self._monotonic_ns < deadline_ns:
             if event.wait(LOOK_SECONDS):
                 return True

@@ -2,22 +2,21 @@
 
     disk = SimDisk()
     ...                                   # run the store on it
-    for after in disk.crash_states():     # every way a power loss now could go
-        ...                               # open the store on ``after`` and check what it promises
+    for after in disk.crash_states():     # every possible state after a power loss now
+        ...                               # open the store on ``after`` and check its guarantees
 
-``sim_sectors.py`` says what may happen to the bytes of a file, ``sim_tree.py`` to names,
-``fault_injection.py``
-how calls are watched and made to fail. The disk that crashed stays as it is, so that one moment
-can give any number of crash states; a new disk is clean: no locks, no faults, no hook, no counts.
+``sim_sectors.py`` defines what may happen to the bytes of a file, ``sim_tree.py`` to names,
+``fault_injection.py`` how calls are observed and made to fail. The crashed disk is unchanged, so
+that one time can give any number of crash states; a new disk has no locks, faults, hook or counts.
 
     crash(choices)   power loss: a new boot id, unsynced sectors and names by choice
-    remount(choices) the file system failed and was mounted again: loses what a power loss does,
-                     with the same boot id
-    kill()           SIGKILL: the same boot id, everything written is there and still unsynced
-    power_off()      the old world ends: every later call on it raises OSError. It comes first
-                     where threads are at work, or the new disk lacks what they are told
+    remount(choices) the file system failed and was mounted again: the same losses as at a power
+                     loss, with the same boot id
+    kill()           SIGKILL: the same boot id, all writes are present and still unsynced
+    power_off()      every later call on this disk raises OSError. Call it first when threads are
+                     running, or the new disk lacks writes that they see acknowledged
 
-A failed ``sync_dir`` leaves the names pending; only the sync of a file loses what it failed on.
+A failed ``sync_dir`` leaves the names pending; only a failed sync of a file loses its data.
 """
 
 from __future__ import annotations
@@ -73,12 +72,12 @@ class SimDisk:
 
     @property
     def calls_total(self) -> int:
-        """How many calls there were; inside ``on_call`` this call is counted."""
+        """The number of calls; inside ``on_call`` this call is included."""
         return self._calls.total
 
     @property
     def capacity(self) -> int | None:
-        """Bytes that all files together may have; None is no limit."""
+        """Most bytes of all files together; None is no limit."""
         return self._volume.capacity
 
     @capacity.setter
@@ -86,7 +85,7 @@ class SimDisk:
         self._volume.capacity = capacity
 
     def heal(self) -> None:
-        """Let no planned failure strike from now on."""
+        """Remove all planned failures."""
         self._calls.heal()
 
     def fail(
@@ -99,9 +98,9 @@ class SimDisk:
         path_contains: str = "",
         short: int | None = None,
     ) -> Fault:
-        """Make the nth matching call from now raise OSError, once or from then on.
+        """Make the nth matching call from now raise OSError, once or always.
 
-        ``"*"`` is any operation. With ``short`` so many bytes are written before the error.
+        ``"*"`` is any operation. With ``short`` this many bytes are written before the error.
         """
         if short is not None and operation in ("prepare", "durable_replace"):
             operation += ".write"
@@ -122,9 +121,9 @@ class SimDisk:
         sector: int = SECTOR,
         reorder_names: bool = False,
     ) -> SimDisk:
-        """A new disk in a state that a power loss at this moment may leave."""
-        volume = self._survivor(choices, sector=sector, reorder_names=reorder_names)
-        return self._restarted(volume, boot=self._boot + 1, mount=1)
+        """A new disk in a possible state after a power loss now."""
+        volume = self._volume_after_loss(choices, sector=sector, reorder_names=reorder_names)
+        return self._new_disk(volume, boot=self._boot + 1, mount=1)
 
     def remount(
         self,
@@ -133,15 +132,15 @@ class SimDisk:
         sector: int = SECTOR,
         reorder_names: bool = False,
     ) -> SimDisk:
-        """The same for a file system that went away and was mounted again without a restart."""
-        volume = self._survivor(choices, sector=sector, reorder_names=reorder_names)
-        return self._restarted(volume, boot=self._boot, mount=self._mount + 1)
+        """The same for a file system that failed and was mounted again without a restart."""
+        volume = self._volume_after_loss(choices, sector=sector, reorder_names=reorder_names)
+        return self._new_disk(volume, boot=self._boot, mount=self._mount + 1)
 
     def kill(self) -> SimDisk:
-        """A new disk as the next process finds it after SIGKILL."""
+        """A new disk in the state after SIGKILL."""
         with self._calls.lock:
             volume = self._volume.fork()
-        return self._restarted(volume, boot=self._boot, mount=self._mount)
+        return self._new_disk(volume, boot=self._boot, mount=self._mount)
 
     def crash_states(
         self,
@@ -151,16 +150,16 @@ class SimDisk:
         sector: int = SECTOR,
         reorder_names: bool = False,
     ) -> Iterator[SimDisk]:
-        """States after a power loss at this moment: all of them when there are at most ``limit``.
+        """Disks after a power loss now: in all states, if there are at most ``limit``.
 
-        Otherwise so many samples, of which the first two lose and keep everything unsynced.
+        Otherwise ``limit`` samples, of which the first two lose and keep everything unsynced.
         """
-        moment = self.kill()
-        ways = moment._volume.combinations(page=sector == PAGE, reorder_names=reorder_names)
+        frozen = self.kill()
+        ways = frozen._volume.combinations(page=sector == PAGE, reorder_names=reorder_names)
         chance = random.Random(self._seed) if rng is None else rng
         choosers = every() if ways <= limit else samples(limit, chance, ways)
         return (
-            moment.crash(chooser, sector=sector, reorder_names=reorder_names)
+            frozen.crash(chooser, sector=sector, reorder_names=reorder_names)
             for chooser in choosers
         )
 
@@ -173,7 +172,7 @@ class SimDisk:
         return f"boot {self._boot} mount {self._mount}"
 
     def random_id(self) -> bytes:
-        """Sixteen bytes that follow from the seed and never come twice in one line of disks."""
+        """Sixteen bytes, determined by the seed, and never repeated by a disk or its successors."""
         self._calls.enter("random_id", "")
         with self._calls.lock:
             self._ids += 1
@@ -193,13 +192,13 @@ class SimDisk:
         names = path.strip("/").split("/")
         paths = ["/".join(names[:count]) for count in range(1, len(names) + 1)]
         missing = [path for path in paths if self._find(path) is None]
-        # The last one that exists may be the work of a process killed before it could sync.
+        # The last existing one may have been created by a process that was killed before the sync.
         for each in paths[max(0, len(paths) - len(missing) - 1) :]:
             with self._calls.lock:
-                found = self._volume.find(each)
-                if isinstance(found, Sectors):
+                node = self._volume.find(each)
+                if isinstance(node, Sectors):
                     raise failure(codes.EEXIST, each)
-                if found is None:
+                if node is None:
                     self._volume.link(each, Folder())
             sync_parent(self._volume, self._calls, "make_dirs.sync_dir", each)
 
@@ -239,30 +238,30 @@ class SimDisk:
 
     def prepare(self, path: str, size: int) -> None:
         self._calls.enter("prepare", path)
-        made = Descriptor(path, Sectors(), self._volume, self._calls)
+        descriptor = Descriptor(path, Sectors(), self._volume, self._calls)
         with self._calls.lock:
             if self._volume.find(path) is not None:
                 raise failure(codes.EEXIST, path)
-            self._volume.link(path, made.file)
+            self._volume.link(path, descriptor.file)
         try:
-            made.fill("prepare.write", size)
-            made.sync("prepare.sync")
+            descriptor.fill("prepare.write", size)
+            descriptor.sync("prepare.sync")
             sync_parent(self._volume, self._calls, "prepare.sync_dir", path)
         except OSError:
-            made.discard()
+            descriptor.discard()
             raise
 
     def reserve(self, path: str, size: int) -> None:
         self._calls.enter("reserve", path)
-        made = Descriptor(path, Sectors(), self._volume, self._calls)
+        descriptor = Descriptor(path, Sectors(), self._volume, self._calls)
         with self._calls.lock:
             if self._volume.find(path) is not None:
                 raise failure(codes.EEXIST, path)
-            self._volume.link(path, made.file)
+            self._volume.link(path, descriptor.file)
         try:
-            made.fill("reserve.write", size)
+            descriptor.fill("reserve.write", size)
         except OSError:
-            made.discard()
+            descriptor.discard()
             raise
 
     def open_log(self, path: str) -> LogFile:
@@ -328,7 +327,7 @@ class SimDisk:
         with self._calls.lock:
             return self._volume.find(path)
 
-    def _survivor(
+    def _volume_after_loss(
         self, choices: random.Random | Choices, *, sector: int, reorder_names: bool
     ) -> Volume:
         if sector not in (SECTOR, PAGE):
@@ -339,7 +338,7 @@ class SimDisk:
                 chooser, page=sector == PAGE, reorder_names=reorder_names
             )
 
-    def _restarted(self, volume: Volume, *, boot: int, mount: int) -> SimDisk:
+    def _new_disk(self, volume: Volume, *, boot: int, mount: int) -> SimDisk:
         disk = SimDisk(seed=self._seed)
         disk._volume = volume
         disk._boot = boot

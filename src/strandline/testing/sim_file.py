@@ -1,6 +1,6 @@
-"""Open files of the simulated disk: the same promises as the ones in ``platform/disk.py``.
+"""Open files of the simulated disk, with the guarantees of those in ``platform/disk.py``.
 
-A handle holds the file, not its name: it goes on working after a rename or a removal.
+A handle refers to the file, not to its name: it works after a rename or a removal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from strandline.testing.sim_tree import Volume, failure
 
 
 class Descriptor:
-    """A file, where it lives and the gate before it: the steps that larger calls are made of."""
+    """A file with its path, its volume and its fault injection: the steps of larger calls."""
 
     def __init__(self, path: str, file: Sectors, volume: Volume, calls: Calls) -> None:
         self.path = path
@@ -25,50 +25,50 @@ class Descriptor:
         self.calls = calls
 
     def write(self, operation: str, offset: int, buffers: Sequence[Buffer]) -> int:
-        """Store all buffers, or the part that fits or that a fault leaves, and raise."""
+        """Store all buffers; or the part that fits or that a fault allows, then raise."""
         fault = self.calls.enter(operation, self.path)
         data = b"".join(buffers)
         with self.calls.effect:
-            kept = self._kept(offset, len(data), fault)
-            self.file.store(offset, data[:kept])
-        self._check_whole(kept, len(data), fault)
-        return kept
+            written = self._allowed_size(offset, len(data), fault)
+            self.file.store(offset, data[:written])
+        self._check_complete(written, len(data), fault)
+        return written
 
     def fill(self, operation: str, size: int) -> None:
         """Write zeros into an empty file."""
         fault = self.calls.enter(operation, self.path)
         with self.calls.effect:
-            kept = self._kept(0, size, fault)
-            self.file.resize(kept)
-        self._check_whole(kept, size, fault)
+            written = self._allowed_size(0, size, fault)
+            self.file.resize(written)
+        self._check_complete(written, size, fault)
 
     def sync(self, operation: str) -> None:
-        """Make durable what was stored before this call, and nothing that is stored meanwhile."""
+        """Make durable what was stored before this call, and nothing that is stored during it."""
         with self.calls.lock:
-            began = self.file.begin_sync()
+            begun_at = self.file.begin_sync()
         try:
             self.calls.enter(operation, self.path)
         except OSError:
             if self.calls.powered:
                 with self.calls.lock:
-                    self.file.end_sync(began, reached_disk=False)
+                    self.file.end_sync(begun_at, reached_disk=False)
             raise
         with self.calls.effect:
-            self.file.end_sync(began)
+            self.file.end_sync(begun_at)
 
     def discard(self) -> None:
-        """Clean up after a failed call, as long as there is power to do so."""
+        """Clean up after a failed call, if the power is on."""
         if self.calls.powered:
             with self.calls.lock:
                 self.volume.unlink(self.path)
 
-    def _kept(self, offset: int, size: int, fault: Fault | None) -> int:
+    def _allowed_size(self, offset: int, size: int, fault: Fault | None) -> int:
         size_max = size if fault is None or fault.short is None else fault.short
         room = self.volume.fitting_size(self.file, offset + size) - offset
         return max(0, min(size, size_max, room))
 
-    def _check_whole(self, kept: int, size: int, fault: Fault | None) -> None:
-        if fault is not None or kept < size:
+    def _check_complete(self, written: int, size: int, fault: Fault | None) -> None:
+        if fault is not None or written < size:
             raise failure(errno.ENOSPC if fault is None else fault.errno, self.path)
 
 
@@ -108,7 +108,7 @@ class SimReadFile:
 
 
 class SimMapping:
-    """Stores into a log file. A store is seen at once and durable after ``sync``."""
+    """Stores into a log file. A store is visible at once and durable after ``sync``."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self._path = descriptor.path
@@ -159,8 +159,8 @@ class SimLogFile(SimReadFile):
 class SimDurableFile:
     """Bytes under a temporary name until ``commit``. Owned by one thread.
 
-    ``durable_replace`` is the same work in one call: ``within`` names the call whose steps are
-    taken here.
+    ``durable_replace`` is the same work in one call: ``within`` is the name of the call whose steps
+    these are.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class SimDurableFile:
 
 
 class SimLock:
-    """A lock that is free again after ``release``, a kill or a power loss."""
+    """A lock that is free after ``release``, a kill or a power loss."""
 
     def __init__(self, free: Callable[[], None]) -> None:
         self._free: Callable[[], None] | None = free

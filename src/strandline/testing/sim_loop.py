@@ -2,14 +2,14 @@
 
     clock = SteppingClock()
     loop = SimLoop(clock)
-    loop.run_until_complete(main())       # hours of timers in the time of their callbacks
+    loop.run_until_complete(main())       # hours of timers take only the time of callbacks
 
-One thread runs everything, what is sent to threads included (``asyncio.to_thread``). The same
-program does the same each time. There are no sockets: ``sim_network.py`` connects protocols in
+One thread runs everything, including the work for threads (``asyncio.to_thread``). The same program
+runs in the same way each time. There are no sockets: ``sim_network.py`` connects protocols in
 memory.
 
-A ``Life`` is one process in that world: everything that is started inside ``life.run`` belongs to
-it, tasks and timers too. ``end`` is its death: what is scheduled of it never runs.
+A ``Life`` is one process of the simulation: everything that is started inside ``life.run`` belongs
+to it, including tasks and timers. ``end`` ends the process: its scheduled callbacks never run.
 """
 
 from __future__ import annotations
@@ -25,52 +25,54 @@ from strandline.testing.sim_clock import SimClock
 STEP_S_MIN = 1e-6
 _UNWINDING_S_MAX = 60.0
 
-Taken = ParamSpec("Taken")
-Given = TypeVar("Given")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class SteppingClock(SimClock):
-    """A clock for one thread: to wait lets the time pass."""
+    """A clock for one thread: a wait advances the time."""
 
     def wait(self, event: threading.Event, seconds: float | None) -> bool:
         if event.is_set():
             return True
         if seconds is None:
-            raise RuntimeError("the only thread waits for what no other can do")
+            raise RuntimeError("the only thread waits for an event that no thread can set")
         self.advance(seconds)
         return event.is_set()
 
 
-_alive: contextvars.ContextVar[Life | None] = contextvars.ContextVar("life", default=None)
+_current_life: contextvars.ContextVar[Life | None] = contextvars.ContextVar("life", default=None)
 
 
 class Life:
-    """One process of a simulated world. Owned by the loop's thread."""
+    """One process of a simulation. Owned by the loop's thread."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.is_over = False
         self._loop = loop
         self._context = contextvars.copy_context()
-        self._context.run(_alive.set, self)
+        self._context.run(_current_life.set, self)
         self.tasks: dict[asyncio.Task[Any], None] = {}
 
-    def run(self, work: Callable[Taken, Given], *args: Taken.args, **kwargs: Taken.kwargs) -> Given:
-        """Do something as this process."""
+    def run(
+        self, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Call a function as this process."""
         return self._context.copy().run(work, *args, **kwargs)
 
-    def task(self, work: Coroutine[Any, Any, Given]) -> asyncio.Task[Given]:
-        """A task of this process."""
+    def task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Create a task of this process."""
         return self.run(self._loop.create_task, work)
 
     def forget(self, task: asyncio.Task[Any]) -> None:
-        """A task has ended."""
+        """Remove a task that has ended."""
         self.tasks.pop(task, None)
 
     async def end(self) -> None:
-        """Let nothing of it run any more.
+        """End the process: none of its callbacks run any more.
 
-        Its tasks are cancelled first, so that they end in order: by now no disk, network or object
-        store of the world may listen to them.
+        Its tasks are cancelled first, so that they end in order: before this, disks, networks and
+        object stores of the simulation must have stopped serving them.
         """
         tasks = [each for each in self.tasks if not each.done()]
         for task in tasks:
@@ -81,7 +83,7 @@ class Life:
 
 
 class _Selector:
-    """Stands where a loop waits for its sockets."""
+    """Replaces the selector with which a loop waits for sockets."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
@@ -89,13 +91,13 @@ class _Selector:
     def select(self, timeout: float | None) -> list[object]:
         if timeout is not None and timeout <= 0:
             return []
-        for look in tuple(self._loop.before_waiting):
-            look()
+        for callback in tuple(self._loop.before_waiting):
+            callback()
         self._loop.pass_time()
         return []
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -108,21 +110,21 @@ class SimLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.clock = clock
         self.before_waiting: list[Callable[[], None]] = []
-        """Called whenever nothing is ready, before the time moves on. May schedule something."""
+        """Called when nothing is ready, before the time advances. May schedule callbacks."""
         self._selector = _Selector(self)
-        self.set_exception_handler(self._note)
+        self.set_exception_handler(self._record_error)
         self.complaints: list[dict[str, Any]] = []
-        """What callbacks and tasks have raised that nothing has taken."""
+        """Unhandled errors of callbacks and tasks."""
 
     def time(self) -> float:
         return self.clock.monotonic()
 
     def pass_time(self) -> None:
-        """Move the clock to the next timer, when nothing is ready."""
+        """Advance the clock to the next timer, if nothing is ready."""
         if self._ready:
             return
         if not self._scheduled:
-            raise RuntimeError("everything waits, and nothing will happen")
+            raise RuntimeError("every task waits, and no timer is scheduled")
         left_s = self._scheduled[0].when() - self.time()
         if left_s > 0:
             self.clock.advance(max(left_s, STEP_S_MIN))
@@ -134,7 +136,7 @@ class SimLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         handle = super().call_soon(callback, *args, context=context)
-        return _still_born(handle, context)
+        return _cancelled_if_over(handle, context)
 
     def call_at(  # type: ignore[override]  # as its base, with less overloading
         self,
@@ -144,31 +146,31 @@ class SimLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         handle = super().call_at(when, _unless_over(callback), *args, context=context)
-        return _still_born(handle, context)
+        return _cancelled_if_over(handle, context)
 
-    def run_in_executor(  # type: ignore[override]  # runs in this thread, as a future all the same
-        self, executor: Any, func: Callable[..., Given], *args: Any
-    ) -> asyncio.Future[Given]:
+    def run_in_executor(  # type: ignore[override]  # runs in this thread
+        self, executor: Any, func: Callable[..., Result], *args: Any
+    ) -> asyncio.Future[Result]:
         del executor
-        done: asyncio.Future[Given] = self.create_future()
-        self.call_soon(_settle, done, func, args)
-        return done
+        future: asyncio.Future[Result] = self.create_future()
+        self.call_soon(_run_into_future, future, func, args)
+        return future
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = super().create_task(coro, **options)
-        life = _alive.get()
+        life = _current_life.get()
         if life is not None:
             life.tasks[task] = None
             task.add_done_callback(life.forget)
         return task
 
     def _process_events(self, event_list: list[object]) -> None:
-        """There are none."""
+        """Does nothing: there are no sockets."""
 
     def _write_to_self(self) -> None:
-        """No thread sleeps that would have to be woken."""
+        """Does nothing: no thread waits in the selector."""
 
-    def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _record_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         del loop
         self.complaints.append(context)
 
@@ -176,28 +178,30 @@ class SimLoop(asyncio.BaseEventLoop):
 _Handle = TypeVar("_Handle", bound=asyncio.Handle)
 
 
-def _still_born(handle: _Handle, context: contextvars.Context | None) -> _Handle:
-    """Cancelled at once, when it belongs to a life that is over."""
-    life = _alive.get() if context is None else context.get(_alive)
+def _cancelled_if_over(handle: _Handle, context: contextvars.Context | None) -> _Handle:
+    """Cancel a handle at once if it belongs to a process that has ended."""
+    life = _current_life.get() if context is None else context.get(_current_life)
     if life is not None and life.is_over:
         handle.cancel()
     return handle
 
 
-def _settle(done: asyncio.Future[Given], func: Callable[..., Given], args: tuple[Any, ...]) -> None:
-    if done.cancelled():
+def _run_into_future(
+    future: asyncio.Future[Result], func: Callable[..., Result], args: tuple[Any, ...]
+) -> None:
+    if future.cancelled():
         return
     try:
-        done.set_result(func(*args))
-    except Exception as error:  # noqa: BLE001 - raised to what waits for it
-        done.set_exception(error)
+        future.set_result(func(*args))
+    except Exception as error:  # noqa: BLE001 - passed to the future
+        future.set_exception(error)
 
 
 def _unless_over(callback: Callable[..., object]) -> Callable[..., object]:
-    """A timer's callback, which does nothing once its life is over."""
+    """A callback that does nothing after the end of its process."""
 
     def run(*args: Any) -> None:
-        life = _alive.get()
+        life = _current_life.get()
         if life is None or not life.is_over:
             callback(*args)
 

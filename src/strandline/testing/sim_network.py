@@ -1,11 +1,12 @@
-"""Connections in memory: two protocols, what they write to each other, and how that can end.
+"""Simulated connections in memory between two protocols, with delays and broken connections.
 
     network = SimNetwork(loop, delays)
     transport = network.connect(client, server, life)
 
-What one side writes arrives at the other after a delay, in order. ``cut`` breaks a connection: of
-what is on its way each side still gets a first part, as long as the caller lets it, and then
-``connection_lost`` with an error. The server's side runs as a process of its own (``Life``).
+Data that one side writes arrives at the other after a delay, in order. ``cut`` breaks a connection:
+each side still receives a first part of the data in transit, of a length that the caller chooses,
+and then ``connection_lost`` with an error. The server's side runs as a process of its own
+(``Life``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from strandline.testing.sim_loop import Life, SimLoop
 
 HIGH_WATER = 64 * 1024
-_APART_S = 1e-7
+_SPACING_S = 1e-7
 
 
 class SimTransport(asyncio.Transport):
@@ -40,13 +41,13 @@ class SimTransport(asyncio.Transport):
         self._protocol = protocol
         self._delay_s = delay_s
         self._closing = False
-        self._ended = False
-        self._sent: deque[bytes] = deque()
-        self._sent_size = 0
+        self._is_lost = False
+        self._in_transit: deque[bytes] = deque()
+        self._in_transit_size = 0
         self._last_s = 0.0
         self._paused = False
-        self._held: list[bytes] = []
-        self._is_end_held = False
+        self._received: list[bytes] = []
+        self._is_end_received = False
         self._is_writing_paused = False
 
     def is_closing(self) -> bool:
@@ -55,10 +56,10 @@ class SimTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if self._closing or not data or self._is_dead:
             return
-        self._sent.append(bytes(data))
-        self._sent_size += len(data)
-        self._later(self._arrive)
-        if self._sent_size > HIGH_WATER and not self._is_writing_paused:
+        self._in_transit.append(bytes(data))
+        self._in_transit_size += len(data)
+        self._schedule(self._arrive)
+        if self._in_transit_size > HIGH_WATER and not self._is_writing_paused:
             self._is_writing_paused = True
             self._protocol.pause_writing()
 
@@ -66,7 +67,7 @@ class SimTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def get_write_buffer_size(self) -> int:
-        return self._sent_size
+        return self._in_transit_size
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Always ``HIGH_WATER``."""
@@ -74,13 +75,13 @@ class SimTransport(asyncio.Transport):
     def close(self) -> None:
         if not self._closing and not self._is_dead:
             self._closing = True
-            self._later(self._finish)
+            self._schedule(self._finish)
 
     def abort(self) -> None:
         if not self._is_dead:
             self._closing = True
-            self._sent.clear()
-            self._later(self._finish)
+            self._in_transit.clear()
+            self._schedule(self._finish)
 
     def is_reading(self) -> bool:
         return not self._paused
@@ -90,43 +91,43 @@ class SimTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._paused = False
-        held, self._held = self._held, []
-        for data in held:
-            self._tell(self._protocol.data_received, data)
-        if self._is_end_held:
+        received, self._received = self._received, []
+        for data in received:
+            self._call(self._protocol.data_received, data)
+        if self._is_end_received:
             self.lose(None)
 
     def lose(self, error: Exception | None) -> None:
-        """The other side is gone."""
-        if error is None and self._held:
-            self._is_end_held = True
+        """Close this end, because the other one has closed or is lost."""
+        if error is None and self._received:
+            self._is_end_received = True
             return
-        if not self._ended:
-            self._ended = self._closing = True
-            self._tell(self._protocol.connection_lost, error)
+        if not self._is_lost:
+            self._is_lost = self._closing = True
+            self._call(self._protocol.connection_lost, error)
 
     @property
     def _is_dead(self) -> bool:
         return self.life is not None and self.life.is_over
 
-    def _later(self, callback: Callable[[], None]) -> None:
-        # Timers of one time may run in any order, and these must not.
-        self._last_s = max(self._last_s + _APART_S, self._loop.time() + self._delay_s())
-        # In no process: what is on its way arrives though its sender may be gone.
+    def _schedule(self, callback: Callable[[], None]) -> None:
+        # Timers with equal times may run in any order; deliveries must stay in order.
+        self._last_s = max(self._last_s + _SPACING_S, self._loop.time() + self._delay_s())
+        # In no process: data in transit arrives although its sender may have ended.
         self._loop.call_at(self._last_s, callback, context=contextvars.Context())
 
     def _arrive(self) -> None:
-        if not self._sent or self.peer is None:
+        if not self._in_transit or self.peer is None:
             return
-        data = self._sent.popleft()
-        self._sent_size -= len(data)
-        if self._is_writing_paused and self._sent_size < HIGH_WATER // 4:
+        data = self._in_transit.popleft()
+        self._in_transit_size -= len(data)
+        if self._is_writing_paused and self._in_transit_size < HIGH_WATER // 4:
             self._is_writing_paused = False
-            self._tell(self._protocol.resume_writing)
+            self._call(self._protocol.resume_writing)
         if self.peer._paused:
-            self.peer._held.append(data)
-        elif not self.peer._ended:
-            self.peer._tell(self.peer._protocol.data_received, data)
+            self.peer._received.append(data)
+        elif not self.peer._is_lost:
+            self.peer._call(self.peer._protocol.data_received, data)
 
     def _finish(self) -> None:
         self.lose(None)
@@ -134,14 +135,14 @@ class SimTransport(asyncio.Transport):
             self.peer.lose(None)
 
     def cut(self, keep: Callable[[int], int]) -> None:
-        """This end is gone. Of its writes on their way the first ``keep(count)`` arrive."""
-        self._closing = self._ended = True
-        for _ in range(len(self._sent) - keep(len(self._sent) + 1)):
-            self._sent.pop()
+        """Break this end. Of its ``count`` writes in transit the first ``keep(count)`` arrive."""
+        self._closing = self._is_lost = True
+        for _ in range(len(self._in_transit) - keep(len(self._in_transit) + 1)):
+            self._in_transit.pop()
         if self.peer is not None:
-            self._later(lambda: self.peer.lose(ConnectionResetError()) if self.peer else None)
+            self._schedule(lambda: self.peer.lose(ConnectionResetError()) if self.peer else None)
 
-    def _tell(self, callback: Callable[..., object], *args: object) -> None:
+    def _call(self, callback: Callable[..., object], *args: object) -> None:
         if self.life is None:
             callback(*args)
         elif not self.life.is_over:
@@ -149,22 +150,22 @@ class SimTransport(asyncio.Transport):
 
 
 class SimNetwork:
-    """Connects. Owned by the loop's thread."""
+    """Creates connections. Owned by the loop's thread."""
 
     def __init__(self, loop: SimLoop, delays: Callable[[], Callable[[], float]]) -> None:
-        """``delays`` is called for each connection: those of one do not depend on the others, which
-        a server may close in any order."""
+        """``delays`` is called for each connection, so that its delays are independent of the
+        others, which a server may close in any order."""
         self._loop = loop
         self._delays = delays
 
     def connect(
         self, client: asyncio.Protocol, server: asyncio.Protocol, life: Life
     ) -> tuple[SimTransport, SimTransport]:
-        """The client's end and the server's, both told that they are connected."""
+        """Connect two protocols; returns the client's and the server's transport."""
         delay_s = self._delays()
-        near = SimTransport(self._loop, client, delay_s, None)
-        far = SimTransport(self._loop, server, delay_s, life)
-        near.peer, far.peer = far, near
-        life.run(server.connection_made, far)
-        client.connection_made(near)
-        return near, far
+        client_end = SimTransport(self._loop, client, delay_s, None)
+        server_end = SimTransport(self._loop, server, delay_s, life)
+        client_end.peer, server_end.peer = server_end, client_end
+        life.run(server.connection_made, server_end)
+        client.connection_made(client_end)
+        return client_end, server_end

@@ -1,16 +1,16 @@
-"""The names of a simulated file system: folders, and the changes to them that are not yet synced.
+"""The names of a simulated file system: folders, and their changes that are not synced yet.
 
-Making, renaming and removing a name is one ``Change`` of one or two entries, seen at once and
-durable when its folder is synced. Until then a power loss keeps, for each folder by itself, any
+Creating, renaming and removing a name is one ``Change`` of one or two entries, visible at once and
+durable when its folder is synced. Until then a power loss keeps, independently for each folder, any
 first part of its changes, in the order of the journal. Three rules:
 
 - A rename is whole or absent, also between two folders: the file is never in both or in neither.
 - A kept change keeps every earlier change of the folders that it touches.
-- A folder's own name belongs to its parent. What was synced inside a folder is gone when the name
-  of the folder is.
+- A folder's own name belongs to its parent. The synced content of a folder is lost when the name of
+  the folder is.
 
-With ``reorder_names`` each change is kept or lost by itself: harsher than the journals of ext4 and
-XFS, allowed by POSIX.
+With ``reorder_names`` each change is kept or lost independently: harsher than the journals of ext4
+and XFS, allowed by POSIX.
 
 Paths are split at "/"; a relative path begins at the root. Not safe from many threads: the disk's
 lock is held around every call.
@@ -29,7 +29,7 @@ from strandline.testing.sim_sectors import Sectors
 
 
 class Folder:
-    """Names, as they are now and as they were when last synced."""
+    """The names in a folder, now and after the last sync."""
 
     __slots__ = ("durable", "entries")
 
@@ -39,7 +39,7 @@ class Folder:
 
 
 Node: TypeAlias = Folder | Sectors
-Edit: TypeAlias = tuple[Folder, str, Node | None]  # None: the name goes
+Edit: TypeAlias = tuple[Folder, str, Node | None]  # None: the name is removed
 Change: TypeAlias = tuple[Edit, ...]
 
 
@@ -102,7 +102,7 @@ class Volume:
         node, target = self._node(old), new_folder.entries.get(new_name)
         if node is target:
             return
-        code = _rename_refusal(old, new, node, target)
+        code = _rename_error(old, new, node, target)
         if code:
             raise failure(code, old, new)
         self._change((old_folder, old_name, None), (new_folder, new_name, node))
@@ -118,28 +118,28 @@ class Volume:
     def used(self) -> int:
         return sum(file.size for file in set(_files(self.root)))
 
-    def fitting_size(self, file: Sectors, wanted: int) -> int:
-        """How large the file can become, up to what is wanted."""
-        if self.capacity is None or wanted <= file.size:
-            return wanted
-        return min(wanted, file.size + max(0, self.capacity - self.used()))
+    def fitting_size(self, file: Sectors, size: int) -> int:
+        """The size to which the file can grow, up to ``size``."""
+        if self.capacity is None or size <= file.size:
+            return size
+        return min(size, file.size + max(0, self.capacity - self.used()))
 
     def fork(self) -> Volume:
-        """The same file system once more, with everything that is not yet synced."""
-        twins: dict[Node, Node] = {}
-        twin = Volume(self.capacity)
-        twin.root = _fork_folder(self.root, twins)
-        twin.pending = [
+        """A copy of the file system, including everything that is not synced yet."""
+        copies: dict[Node, Node] = {}
+        copy = Volume(self.capacity)
+        copy.root = _fork_folder(self.root, copies)
+        copy.pending = [
             tuple(
-                (_fork_folder(folder, twins), name, None if node is None else _fork(node, twins))
+                (_fork_folder(folder, copies), name, None if node is None else _fork(node, copies))
                 for folder, name, node in change
             )
             for change in self.pending
         ]
-        return twin
+        return copy
 
     def after_power_loss(self, choices: Choices, *, page: bool, reorder_names: bool) -> Volume:
-        """The file system as it comes back, all of it durable."""
+        """The file system after a power loss, all of it durable."""
         kept = self._any_changes(choices) if reorder_names else self._first_changes(choices)
         names: dict[Folder, dict[str, Node]] = {}
         for index in sorted(kept):
@@ -152,11 +152,11 @@ class Volume:
         return after
 
     def combinations(self, *, page: bool, reorder_names: bool) -> int:
-        """How many ways a power loss can go, at most."""
+        """The number of possible states after a power loss, at most."""
         if reorder_names:
             ways = 2 ** len(self.pending)
         else:
-            ways = math.prod(len(places) + 1 for places in self._places().values())
+            ways = math.prod(len(positions) + 1 for positions in self._positions().values())
         return math.prod((file.combinations(page=page) for file in self._every_file()), start=ways)
 
     def _node(self, path: str) -> Node:
@@ -174,27 +174,27 @@ class Volume:
             _apply(edit, edit[0].entries)
         self.pending.append(edits)
 
-    def _places(self) -> dict[Folder, list[int]]:
-        """For each folder where its changes stand in the journal."""
-        places: dict[Folder, list[int]] = {}
+    def _positions(self) -> dict[Folder, list[int]]:
+        """For each folder the positions of its changes in the journal."""
+        positions: dict[Folder, list[int]] = {}
         for index, change in enumerate(self.pending):
             for folder in {folder: None for folder, _, _ in change}:
-                places.setdefault(folder, []).append(index)
-        return places
+                positions.setdefault(folder, []).append(index)
+        return positions
 
     def _first_changes(self, choices: Choices) -> set[int]:
         last_kept = set()
-        for places in self._places().values():
-            count = choices.pick(len(places) + 1)
+        for positions in self._positions().values():
+            count = choices.pick(len(positions) + 1)
             if count:
-                last_kept.add(places[count - 1])
+                last_kept.add(positions[count - 1])
         return self._with_earlier(last_kept, set())
 
     def _any_changes(self, choices: Choices) -> set[int]:
         return {index for index in range(len(self.pending)) if choices.pick(2)}
 
     def _with_earlier(self, changes: set[int], folders: set[Folder]) -> set[int]:
-        """The changes, those of the folders, and all that came before them in the same folders."""
+        """The changes, those of the folders, and all earlier ones in the same folders."""
         kept, folders = set(), set(folders)
         for index in reversed(range(len(self.pending))):
             touched = {folder for folder, _, _ in self.pending[index]}
@@ -205,20 +205,20 @@ class Volume:
 
     def _every_file(self) -> set[Sectors]:
         """Files that have a name now or may have one after a power loss."""
-        found: set[Sectors] = set()
+        files: set[Sectors] = set()
         nodes: list[Node] = [self.root]
         nodes += [node for change in self.pending for _, _, node in change if node is not None]
         while nodes:
             node = nodes.pop()
             if isinstance(node, Sectors):
-                found.add(node)
+                files.add(node)
             else:
                 nodes += [*node.entries.values(), *node.durable.values()]
-        return found
+        return files
 
 
 class _Survival:
-    """Builds the tree that comes back after one power loss."""
+    """Builds the tree after one power loss."""
 
     def __init__(
         self, choices: Choices, names: dict[Folder, dict[str, Node]], *, page: bool
@@ -245,8 +245,8 @@ def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name and name != "."]
 
 
-def _rename_refusal(old: str, new: str, node: Node, target: Node | None) -> int:
-    """Why this rename cannot be, in the order in which Linux looks; 0 when it can."""
+def _rename_error(old: str, new: str, node: Node, target: Node | None) -> int:
+    """The error code of an invalid rename, in the order of Linux's checks; 0 if it is valid."""
     old_names, new_names = _names(old), _names(new)
     if new_names[: len(old_names)] == old_names:
         return errno.EINVAL
@@ -275,19 +275,19 @@ def _files(folder: Folder) -> Iterator[Sectors]:
             yield node
 
 
-def _fork(node: Node, twins: dict[Node, Node]) -> Node:
+def _fork(node: Node, copies: dict[Node, Node]) -> Node:
     if isinstance(node, Folder):
-        return _fork_folder(node, twins)
-    if node not in twins:
-        twins[node] = node.fork()
-    return twins[node]
+        return _fork_folder(node, copies)
+    if node not in copies:
+        copies[node] = node.fork()
+    return copies[node]
 
 
-def _fork_folder(folder: Folder, twins: dict[Node, Node]) -> Folder:
-    known = twins.get(folder)
-    if isinstance(known, Folder):
-        return known
-    twin = twins[folder] = Folder()
-    twin.entries = {name: _fork(node, twins) for name, node in folder.entries.items()}
-    twin.durable = {name: _fork(node, twins) for name, node in folder.durable.items()}
-    return twin
+def _fork_folder(folder: Folder, copies: dict[Node, Node]) -> Folder:
+    existing = copies.get(folder)
+    if isinstance(existing, Folder):
+        return existing
+    copy = copies[folder] = Folder()
+    copy.entries = {name: _fork(node, copies) for name, node in folder.entries.items()}
+    copy.durable = {name: _fork(node, copies) for name, node in folder.durable.items()}
+    return copy

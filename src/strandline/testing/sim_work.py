@@ -1,11 +1,11 @@
-"""Work that has threads elsewhere, done in the one thread of a simulation.
+"""Runs the work of threads in the single thread of a simulation.
 
-    SimPool      tasks of a server's pool: each runs whole, after a delay
+    SimPool      tasks of a server's pool: each runs completely, after a delay
     SimExecutor  work that its submitter waits for: it runs at once
     SimJobs      the jobs of a store that was opened with ``start_jobs=False``
 
-So work is never interrupted by other work, but for what a disk's or object store's hook does: two
-threads inside one operation of the store are for the tests with threads (``tests/history``).
+So work is not interrupted by other work, except by hooks of a disk or an object store: tests with
+real threads cover two threads inside one operation of the store (``tests/history``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from strandline.platform.background_jobs import Job
 from strandline.testing.sim_loop import Life, SimLoop
 
-Taken = ParamSpec("Taken")
-Given = TypeVar("Given")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class Runnable(Protocol):
@@ -39,28 +39,32 @@ class SimPool:
         self._loop.call_later(self._delay_s(), task.run)
 
     def close(self) -> None:
-        """Nothing is held: what was submitted runs."""
+        """Does nothing: submitted tasks run."""
 
 
 class SimExecutor(Executor):
-    """Runs what is submitted before it returns."""
+    """Runs submitted work before ``submit`` returns."""
 
     def __init__(self, threads: int, name: str) -> None:
-        """As ``platform/thread_pool.py`` makes an executor."""
+        """With the parameters that ``platform/thread_pool.py`` passes."""
 
     def submit(
-        self, work: Callable[Taken, Given], /, *args: Taken.args, **kwargs: Taken.kwargs
-    ) -> Future[Given]:
-        done: Future[Given] = Future()
+        self,
+        work: Callable[Arguments, Result],
+        /,
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Future[Result]:
+        future: Future[Result] = Future()
         try:
-            done.set_result(work(*args, **kwargs))
+            future.set_result(work(*args, **kwargs))
         except BaseException as error:  # noqa: BLE001 - raised to the caller, not here
-            done.set_exception(error)
-        return done
+            future.set_exception(error)
+        return future
 
 
 class SimJobs:
-    """Runs jobs when they are due or kicked, until one dies or their process does."""
+    """Runs jobs when they are due or kicked, until one dies or their process ends."""
 
     def __init__(
         self, loop: SimLoop, life: Life, jobs: Iterable[Job], delay_s: Callable[[], float]
@@ -75,28 +79,28 @@ class SimJobs:
         """Names of jobs that died."""
         for job in jobs:
             self._schedule(job, job.pause_s() + delay_s())
-        loop.before_waiting.append(self._look_for_kicks)
+        loop.before_waiting.append(self._schedule_kicked)
 
     def stop(self) -> None:
-        """No job begins any more."""
+        """Start no more jobs."""
         self._is_stopped = True
         for timer in self._timers.values():
             timer.cancel()
-        if self._look_for_kicks in self._loop.before_waiting:
-            self._loop.before_waiting.remove(self._look_for_kicks)
+        if self._schedule_kicked in self._loop.before_waiting:
+            self._loop.before_waiting.remove(self._schedule_kicked)
 
     def _schedule(self, job: Job, seconds: float) -> None:
         if job in self._timers:
             self._timers[job].cancel()
-        self._timers[job] = self._life.run(self._loop.call_later, seconds, self._turn, job)
+        self._timers[job] = self._life.run(self._loop.call_later, seconds, self._run_job, job)
 
-    def _look_for_kicks(self) -> None:
+    def _schedule_kicked(self) -> None:
         for job in self._timers:
             if job.kick.is_set() and job.name not in self._kicked:
                 self._kicked.add(job.name)
                 self._schedule(job, self._delay_s())
 
-    def _turn(self, job: Job) -> None:
+    def _run_job(self, job: Job) -> None:
         self._kicked.discard(job.name)
         if self._is_stopped or self._life.is_over:
             return

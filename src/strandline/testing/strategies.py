@@ -1,7 +1,7 @@
-"""Hypothesis strategies for what a caller can give to a topic, and for what a disk can give back.
+"""Hypothesis strategies for the input of a topic, and for the content of a damaged disk.
 
-Few distinct tags, nodes and keys, so that deletes, filters and repeated keys meet each other.
-Payloads like zeros: a sector of them is what the log must be able to tell from a torn write.
+Few distinct tags, nodes and keys, so that deletes, filters and repeated keys interact. Payloads are
+often zeros, because the log has to distinguish a sector of zeros from a torn write.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def batches(
 
 
 def idempotency_keys() -> st.SearchStrategy[bytes]:
-    """Few keys, so that they come again."""
+    """Few keys, so that they repeat."""
     return st.sampled_from((b"k1", b"k2", b"\0" * 256))
 
 
 def numbers() -> st.SearchStrategy[Numbered]:
-    """Few producers with low numbers, so that they come again and out of order."""
+    """Few producers with low numbers, so that they repeat and come out of order."""
     return st.builds(Numbered, st.sampled_from(("p", "q")), st.integers(0, 6))
 
 
 def limits() -> st.SearchStrategy[dict[str, object]]:
-    """Topic options that make records go, or refuse them; 0 takes a limit off."""
+    """Topic options that remove or reject records; 0 is no limit."""
     return st.fixed_dictionaries(
         {},
         optional={
@@ -87,11 +87,11 @@ def configs() -> st.SearchStrategy[TopicConfig]:
 
 @st.composite
 def garbled(draw: st.DrawFn, whole: bytes) -> bytes:
-    """Bytes that were once whole: cut short, some bits flipped, or some bytes behind them."""
+    """Damaged bytes: truncated, with flipped bits, or with bytes appended."""
     data = bytearray(whole)
     for _ in range(draw(st.integers(0, 3))):
-        place = draw(st.integers(0, max(0, len(data) * 8 - 1)))
+        bit = draw(st.integers(0, max(0, len(data) * 8 - 1)))
         if data:
-            data[place // 8] ^= 1 << place % 8
-    kept = draw(st.integers(0, len(data)) | st.just(len(data)))
-    return bytes(data[:kept]) + draw(st.binary(max_size=16))
+            data[bit // 8] ^= 1 << bit % 8
+    size = draw(st.integers(0, len(data)) | st.just(len(data)))
+    return bytes(data[:size]) + draw(st.binary(max_size=16))

@@ -1,6 +1,6 @@
-"""Loads the kinds of views when the first view is asked for.
+"""Loads the kinds of views when a view is opened for the first time.
 
-They are a third of all code, and most processes never use one: the workers of Spark, most commands.
+They are a third of all code, and most processes never use one: Spark workers, most commands.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from strandline.api.struct_warmup import learn
 @functools.cache
 def load_kinds() -> dict[str, Any]:
     """The kinds of views by name."""
-    found: dict[str, Any] = import_module("strandline.views.view_types").KINDS
+    kinds: dict[str, Any] = import_module("strandline.views.view_types").KINDS
     learn()  # views are used by many threads
-    return found
+    return kinds
 
 
 def load_groups() -> Any:
@@ -26,5 +26,6 @@ def load_groups() -> Any:
 
 
 def load_questions() -> Any:
-    """The class of a store's questions. It is above views, so nothing here may know its type."""
+    """The class of a store's queries. Returns `Any`: the query package is a higher layer, so its
+    types cannot be imported here."""
     return import_module("strandline.query.query_service").Questions

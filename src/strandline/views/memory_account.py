@@ -1,4 +1,4 @@
-"""Tells a share of the memory budget how much of it a fold really takes."""
+"""Charges a share of the memory budget with the actual memory use of a fold."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from strandline.config.memory_budget import Share
 
 
 class Account:
-    """What one fold has charged. Owned by one thread.
+    """The memory that one fold has charged. Owned by one thread.
 
-    It gives back what it charged when it goes: a fold that failed is dropped by its host without a
-    word.
+    Its destructor releases the charge: a runner drops a failed fold without an explicit close.
     """
 
     def __init__(self, share: Share) -> None:
@@ -17,7 +16,7 @@ class Account:
         self.charged = 0
 
     def settle(self, size: int) -> None:
-        """The fold takes so much now."""
+        """Set the charge to ``size`` bytes."""
         difference, self.charged = size - self.charged, size
         if difference > 0:
             self._share.charge(difference)

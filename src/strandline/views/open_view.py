@@ -1,8 +1,8 @@
-"""Opens views by name: sees to their topics and options, then takes them from the shelf.
+"""Opens views by name: creates or checks their topics and options, then opens them in the registry.
 
-A view has the name of its topic. Opening it makes the topic if there is none, and gives the topic
-the view if it has none of the kind. Options are those of the view (``config/view_config.py``) and
-those of a new topic, such as its durability.
+A view has the name of its topic. Opening a view creates the topic if it is missing, and adds the
+view to the topic if the topic has none of that kind. Options are those of the view
+(``config/view_config.py``) and those of a new topic, such as its durability.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ def _whole(config: msgspec.Struct) -> object:
 
 
 class Kind(NamedTuple, Generic[V]):
-    """One sort of view."""
+    """A kind of view: how it is folded and opened."""
 
     name: str
     config: type[msgspec.Struct]
     share: str
     suffixes: tuple[str, ...]
-    """Its topics by what is behind the view's name, the topic of that name first."""
+    """Suffixes of its topics' names after the view's name, the topic of that name first."""
     fold: Callable[[Any, World], Fold]
     facade: Callable[[Host[Any], Callable[[str], Topic], Callable[[str], Topic]], V]
-    """Gets topics of the view's name and a suffix, and plain topics by their names; made when there
-    is none."""
+    """Gets two functions: one for topics named by the view's name and a suffix, one for plain
+    topics by name. Both create a missing topic."""
     essence: Callable[[Any], object] = _whole
-    """What of its options decides what records fold into: with others it is folded again."""
+    """The options that decide what records fold into. If they change, the view is folded again."""
 
 
 class Topics(Protocol):
@@ -70,13 +70,13 @@ class Views:
         self._topics = topics
 
     def open(self, kind: str | Kind[Any], name: str, options: dict[str, object]) -> Any:
-        """The view of this name, made with these options if there is none."""
+        """The view of this name, created with these options if it is missing."""
         kind = self._kind(kind)
         topic = self._topic(kind, name, options)
         return self.shelf.facade(self._maker(kind, topic), self._facade(kind, topic))
 
     def alter(self, kind: str | Kind[Any], name: str, **options: object) -> None:
-        """Change a view's options; it is folded again if they change what records mean to it."""
+        """Change a view's options. It is folded again if they change what records fold into."""
         kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
         config = getattr(topic.config.views, kind.name)
@@ -91,7 +91,7 @@ class Views:
             self.shelf.rebuild(self._maker(kind, topic))
 
     def rebuild(self, kind: str | Kind[Any], name: str) -> None:
-        """Throw a view's state away, and fold the log again."""
+        """Discard a view's state and fold the log again."""
         kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
         try:
@@ -103,7 +103,7 @@ class Views:
         self.shelf.rebuild(self._maker(kind, topic))
 
     def maker(self, kind: str | Kind[Any], name: str) -> ViewMaker:
-        """What a view that there is, is made of; it need not be in use."""
+        """What an existing view is made of. The view need not be open."""
         kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
         if getattr(topic.config.views, kind.name) is None:
@@ -111,11 +111,11 @@ class Views:
         return self._maker(kind, topic)
 
     def saved_position(self, kind: str | Kind[Any], name: str) -> int:
-        """How far of its topic the saved state of a view goes, 0 when there is none."""
+        """The seq of its topic that the saved state of a view goes up to, 0 without one."""
         return self.shelf.saved_position(self.maker(kind, name))
 
     def digest(self, kind: str | Kind[Any], name: str) -> str:
-        """A checksum of all that can be seen of a view: the same before and after a rebuild."""
+        """A checksum of everything visible in a view: the same before and after a rebuild."""
         kind = self._kind(kind)
         self.open(kind, name, {})
         return self.shelf.host(kind.name, self._topics.existing_topic(name)).digest()
@@ -127,61 +127,62 @@ class Views:
             return []
         if topic.config.views.owner:
             raise Invalid(
-                f"topic {name!r} belongs to a view of {topic.config.views.owner!r}: delete that one"
+                f"topic {name!r} belongs to a view of {topic.config.views.owner!r}: delete that "
+                "topic instead"
             )
         if if_empty and topic.statistics().count:
-            return []  # it will be refused
+            return []  # the delete will be rejected
         if topic.config.views.table is not None:
-            self.open("table", name, {})  # it has files, and knows which
+            self.open("table", name, {})  # open it: only the open view can list its files
         names = self._topics.topics(f"{name}:")
         owners = {each: self._topics.existing_topic(each).config.views.owner for each in names}
         return [each for each, owner in owners.items() if owner == name]
 
     def memory(self) -> dict[str, ShareUse]:
-        """How much of each share of the memory budget is used."""
+        """The use of each share of the memory budget."""
         return self.shelf.budget.use()
 
     def names(self) -> list[tuple[str, str]]:
-        """Every view of the store: kind and name."""
-        found = []
+        """Every view of the store as (kind, name)."""
+        names = []
         for name in self._topics.topics():
             views = self._topics.existing_topic(name).config.views
-            found += [(kind, name) for kind in KINDS if getattr(views, kind) is not None]
-        return sorted(found)
+            names += [(kind, name) for kind in KINDS if getattr(views, kind) is not None]
+        return sorted(names)
 
     def _kind(self, kind: str | Kind[Any]) -> Kind[Any]:
         if isinstance(kind, Kind):
             return kind
         if kind not in KINDS:
-            raise Invalid(f"there is no view {kind!r}: known are {', '.join(KINDS)}")
-        found: Kind[Any] = load_kinds()[kind]
-        return found
+            raise Invalid(f"unknown kind of view {kind!r}: use one of {', '.join(KINDS)}")
+        loaded: Kind[Any] = load_kinds()[kind]
+        return loaded
 
     def _topic(self, kind: Kind[Any], name: str, options: dict[str, object]) -> Topic:
         own = {key: value for key, value in options.items() if key in _fields(kind)}
         others = {key: value for key, value in options.items() if key not in own}
-        _refuse_unknown(kind, others)
+        _reject_unknown(kind, others)
         if self._topics.readonly:
             topic = self._topics.existing_topic(name)
             if getattr(topic.config.views, kind.name) is None:
                 raise NotFound(f"topic {name!r} has no {kind.name} view: open it for writing first")
             return topic
         config = _config(kind, kind.config(), own)
-        made = {kind.name: config}
+        own_views = {kind.name: config}
         if isinstance(config, QueueConfig):
             self.check_letters(name, config)
         if self._find(name) is None:
-            views = msgspec.structs.replace(ViewConfigs(), **made)
+            views = msgspec.structs.replace(ViewConfigs(), **own_views)
             return self._topics.topic(name, views=views, **others)
         topic = self._topics.topic(name, **others)
         if topic.config.views.owner:
             raise Invalid(
-                f"topic {name!r} belongs to a view of {topic.config.views.owner!r} and has none of "
-                "its own: name another"
+                f"topic {name!r} belongs to a view of {topic.config.views.owner!r} and cannot have "
+                "a view of its own: use another topic"
             )
         present = getattr(topic.config.views, kind.name)
         if present is None:
-            topic.alter(views=msgspec.structs.replace(topic.config.views, **made))
+            topic.alter(views=msgspec.structs.replace(topic.config.views, **own_views))
         elif own and _config(kind, present, own) != present:
             raise Invalid(
                 f"the {kind.name} view of {name!r} has other options than given: use "
@@ -190,15 +191,15 @@ class Views:
         return topic
 
     def check_letters(self, name: str, config: QueueConfig | None) -> None:
-        """Raise when dead letters cannot go where they are to go."""
+        """Raise when the topic for dead letters cannot be used."""
         if config is None or config.dead_letter is None:
             return
         if check_topic_name(config.dead_letter) == name:
             raise Invalid("dead_letter cannot be the queue itself")
-        found = self._find(config.dead_letter)
-        if found is not None and found.config.views:
+        topic = self._find(config.dead_letter)
+        if topic is not None and topic.config.views:
             raise Invalid(
-                f"topic {config.dead_letter!r} has or belongs to a view: name a plain one"
+                f"topic {config.dead_letter!r} has or belongs to a view: use a plain topic"
             )
 
     def _maker(self, kind: Kind[Any], topic: Topic) -> ViewMaker:
@@ -213,28 +214,28 @@ class Views:
         )
 
     def _facade(self, kind: Kind[Any], topic: Topic) -> Callable[[Host[Any]], Any]:
-        def made(host: Host[Any]) -> Any:
+        def facade(host: Host[Any]) -> Any:
             return kind.facade(host, partial(self._companion, topic), partial(self._plain, topic))
 
-        return made
+        return facade
 
     def _companion(self, topic: Topic, suffix: str) -> Topic:
         """A topic that belongs to the view of another."""
         name = topic.name + suffix
-        found = self._topics.existing_topic(name) if self._topics.readonly else self._find(name)
-        if found is not None:
-            return found
+        companion = self._topics.existing_topic(name) if self._topics.readonly else self._find(name)
+        if companion is not None:
+            return companion
         views = ViewConfigs(owner=topic.name)
         return self._topics.topic(name, durability=topic.config.durability, views=views)
 
     def _plain(self, topic: Topic, name: str) -> Topic:
-        """A topic of its own, to which the view of another appends."""
-        found = self._topics.existing_topic(name) if self._topics.readonly else self._find(name)
-        if found is None:
+        """An independent topic that the view of another appends to."""
+        plain = self._topics.existing_topic(name) if self._topics.readonly else self._find(name)
+        if plain is None:
             return self._topics.topic(name, durability=topic.config.durability)
-        if found.config.views:
-            raise Invalid(f"topic {name!r} has or belongs to a view: name a plain one")
-        return found
+        if plain.config.views:
+            raise Invalid(f"topic {name!r} has or belongs to a view: use a plain topic")
+        return plain
 
     def _find(self, name: str) -> Topic | None:
         try:
@@ -254,11 +255,11 @@ def _config(kind: Kind[Any], base: msgspec.Struct, options: dict[str, object]) -
         raise Invalid(f"bad {kind.name} option: {error}") from error
 
 
-def _refuse_unknown(kind: Kind[Any], others: dict[str, object]) -> None:
-    topical = [name for name in TopicConfig.__struct_fields__ if name not in ("views",)]
+def _reject_unknown(kind: Kind[Any], others: dict[str, object]) -> None:
+    topic_options = [name for name in TopicConfig.__struct_fields__ if name not in ("views",)]
     for name in others:
-        if name not in topical:
+        if name not in topic_options:
             raise Invalid(
-                f"unknown {kind.name} option {name!r}: known are {', '.join(_fields(kind))}, and "
-                f"for its topic {', '.join(topical)}"
+                f"unknown {kind.name} option {name!r}: options of the view are "
+                f"{', '.join(_fields(kind))}; options of its topic are {', '.join(topic_options)}"
             )

@@ -1,6 +1,6 @@
-"""Windows of a rule of a metrics view that were made elsewhere: which ones, and by what they hold.
+"""Identifies windows of a rule of a metrics view that another process computed.
 
-Apart from the view itself, so that a store need not load all views to be handed some.
+A module of its own, so that a store can accept such windows without loading all views.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class MadeWindows(NamedTuple):
     version: int
     """The seq of the rule."""
     after: int | None
-    """How far the rule was."""
+    """The position of the rule before these windows."""
     first: int
     until: int
     position: int
-    """The log up to this seq was looked at."""
+    """The log was read up to this seq."""

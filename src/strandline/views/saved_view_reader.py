@@ -1,11 +1,12 @@
-"""Views as they were saved, without the store: read out of the reservoir by somebody else.
+"""Reads saved views out of their reservoir without opening the store, for other processes.
 
-A saved state is whole and of one moment, that of its checkpoint; what the caller's topics have
-behind it is folded in. Views let go only of records that a checkpoint has seen. So whoever looks at
-the topics first, and opens this afterwards, finds every record either there or in the state.
+A saved state is consistent: it is that of one checkpoint. Records that the caller's topics have
+after the checkpoint are folded in. Views release only records that a checkpoint covers. So a caller
+that lists the topics first and opens this afterwards finds every record either there or in the
+state.
 
-The topics are the caller's own kind of thing: all that a host asks of them to follow is their
-identity, head, options, ``read`` and ``pick``.
+The topics are objects of the caller. A view runner uses only their identity, head, options,
+``read`` and ``pick``.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class SavedViews:
         except NotFound:
             objects.close()
             raise NotFound(
-                f"no views are saved in {url}: name the place that the setting views.url of the "
-                "store names, and look whether the store has saved them there"
+                f"no views are saved in {url}: use the location in the setting views.url of the "
+                "store, and check that the store has saved its views there"
             ) from None
         except BaseException:
             objects.close()
@@ -60,7 +61,7 @@ class SavedViews:
         self._reservoir.close()
 
     def find(self, kind: str, name: str, topic_id: int | None) -> Saved:
-        """The view of a topic by its name, or by its id, where somebody knows it."""
+        """The view of a topic by its name, or by its id if the caller has one."""
         keys = [
             key
             for key, saved in self._views.items()
@@ -68,40 +69,41 @@ class SavedViews:
         ]
         if topic_id is not None:
             keys.append(saved_views_index.key_of(kind, topic_id))
-        lives = [self._views[key] for key in keys if key in self._views]
-        found = max(lives, key=lambda saved: saved.topics[0], default=None)
-        if found is None:
+        candidates = [self._views[key] for key in keys if key in self._views]
+        # An earlier topic of the same name has a smaller id.
+        newest = max(candidates, key=lambda saved: saved.topics[0], default=None)
+        if newest is None:
             raise NotFound(
-                f"no {kind} view of topic {name!r} is saved in {self.url}: views are saved within "
-                "a minute when they are in use; name the folder of the store or a server (url)"
+                f"no {kind} view of topic {name!r} is saved in {self.url}: views in use are saved "
+                "within a minute; otherwise use the folder of the store or the url of a server"
             )
-        return found
+        return newest
 
     def configs(self, kind: str, saved: Saved) -> ViewConfigs:
-        """The views that are saved of the topic of one of them."""
+        """The configurations of all saved views of the topic of one of them."""
         kinds = load_kinds()
-        found: dict[str, Any] = {}
+        configs: dict[str, Any] = {}
         for each in KINDS:
             other = self._views.get(saved_views_index.key_of(each, saved.topics[0][0]))
             if other is not None:
-                found[each] = kinds[each].config()
-        found[kind] = msgspec.msgpack.decode(saved.config, type=kinds[kind].config)
-        return ViewConfigs(**found)
+                configs[each] = kinds[each].config()
+        configs[kind] = msgspec.msgpack.decode(saved.config, type=kinds[kind].config)
+        return ViewConfigs(**configs)
 
     def host(self, kind: str, saved: Saved, topics: Sequence[Any]) -> Host[Any]:
-        """A view, with what its topics have behind the checkpoint."""
-        made = load_kinds()[kind]
+        """A view, with the records that its topics have after the checkpoint."""
+        view_kind = load_kinds()[kind]
         config = getattr(self.configs(kind, saved), kind)
 
         def fetch(source: int, seqs: Sequence[int]) -> list[Record]:
             by_seq = {record.seq: record for record in topics[source].pick(seqs).records}
             return [by_seq[seq] for seq in seqs if seq in by_seq]
 
-        world = World(self._clock, self._budget.share(made.share), fetch, None, 1 << 62)
+        world = World(self._clock, self._budget.share(view_kind.share), fetch, None, 1 << 62)
         return Host(
             kind,
             cast("Sequence[Topic]", topics),
-            partial(made.fold, config, world),
+            partial(view_kind.fold, config, world),
             self._reservoir.session(),
             world,
             saved,
@@ -112,8 +114,9 @@ class SavedViews:
         if passed_over:
             raise Corrupt(
                 f"the newest state of views cannot be read ({passed_over[0]}), and an older one "
-                "may lack what has left the log: name the folder of the store or a server (url)",
+                "may lack records that have left the log: use the folder of the store or the url "
+                "of a server",
                 path=self.url,
             )
-        found = saved_views_index.read(self._reservoir, store_id, self.url)
-        return {} if found is None else found.views
+        index = saved_views_index.read(self._reservoir, store_id, self.url)
+        return {} if index is None else index.views

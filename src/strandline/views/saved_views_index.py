@@ -1,4 +1,4 @@
-"""Page 1 of the reservoir of views: whose views these are, where each is, and how far."""
+"""Page 1 of the reservoir of views: their store, and the space and position of each view."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PAGE = 1
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
-    """Every view that is saved, by ``key_of``."""
+    """Every saved view by ``key_of``."""
 
     store_id: str
     next_space: int
@@ -20,26 +20,26 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_of(kind: str, topic_id: int) -> str:
-    """What a view is called in the catalogue."""
+    """The key of a view in the index."""
     return f"{kind}-{topic_id}"
 
 
-def read(reservoir: Reservoir, store_id: str, place: str) -> Catalogue | None:
-    """What was saved there, None for nothing; ``Conflict`` when it is of another store."""
+def read(reservoir: Reservoir, store_id: str, location: str) -> Catalogue | None:
+    """The saved index, None when there is none. ``Conflict`` when it belongs to another store."""
     page = reservoir.read(_PAGE)
     if page is None:
         return None
-    found = msgspec.msgpack.decode(page, type=Catalogue)
-    if found.store_id != store_id:
+    index = msgspec.msgpack.decode(page, type=Catalogue)
+    if index.store_id != store_id:
         raise Conflict(
-            f"the views in {place} are of store {found.store_id}, not of {store_id}: name another "
-            "place in views.url"
+            f"the views in {location} belong to store {index.store_id}, not to {store_id}: set "
+            "views.url to another location"
         )
-    return found
+    return index
 
 
 def write(reservoir: Reservoir, catalogue: Catalogue) -> None:
-    """Commit it; it counts with the next checkpoint."""
+    """Commit the index. It becomes durable with the next checkpoint."""
     with reservoir.session() as session:
         session.write(_PAGE, msgspec.msgpack.encode(catalogue))
         session.commit()

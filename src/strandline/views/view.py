@@ -1,9 +1,9 @@
-"""What a view is: a fold over the records of topics.
+"""Defines a view: a fold over the records of topics, and what a fold may use.
 
-A fold looks at nothing but the records: no clock, no chance. The same records in the same order
-give the same state, so it may be thrown away at any time and folded again. Decisions that need more
-(is the key still there? which job is next?) are made before something is appended, and the record
-tells the outcome.
+A fold depends on records only: no clock, no randomness. The same records in the same order give the
+same state, so a state may be discarded at any time and folded again. Decisions that need more (does
+the key still exist? which job is next?) are made before records are appended, and the record holds
+the outcome.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from strandline.reservoir.btree.spill import Spill
 from strandline.reservoir.session import Session
 
 SPACES = 16
-"""Spaces of pages that every view has, from its own on."""
+"""Spaces of pages reserved for each view, starting with its own."""
 
 MARKS = {
     "kv": b"\xc1kv",
@@ -31,12 +31,13 @@ MARKS = {
     "metrics": b"\0mx",
     "table": b"\0tb",
 }
-"""With what the meta of a record begins that was written through a view and says more than key and
-data. It is for that view alone; a record without any of these is for every view of its topic."""
+"""The first bytes of the meta of a record that was written through a view and has more content
+than key and data. Only that view reads it. A record with none of these marks is for every view of
+its topic."""
 
 
 class Rows(NamedTuple):
-    """Records of one topic as columns, in order. Seqs rise and may have holes."""
+    """Records of one topic as columns, in order. Seqs ascend and may have holes."""
 
     seqs: Sequence[int]
     stamps: Sequence[int]
@@ -57,84 +58,85 @@ class Draft(NamedTuple):
 
 
 class Depot(NamedTuple):
-    """Where a view may keep files: the lake of its store."""
+    """The place where a view may store files: the lake of its store."""
 
     name: str
-    """Of the view's first topic."""
+    """The name of the view's first topic."""
     identity: tuple[int, int]
-    """Which topic that is, and which life of it."""
+    """The id and the epoch of that topic."""
     objects: Objects
     disk: Disk
     settings: LakeSettings
     store_id: bytes
     spool: str
     term: Callable[[], int] | None
-    """The store's term in the lake, which this asks for when it is first needed; None to a store
-    that is open read-only."""
+    """Returns the store's term in the lake, which is acquired on first use. None in a store that is
+    open read-only."""
     trash: Callable[[int], object]
-    """Takes the id of files that nobody needs any more: they leave the lake after its grace."""
+    """Accepts the id of files that are not referenced any more: they are deleted after the grace
+    period of the lake."""
     confirm: Callable[[], None]
-    """Raises when the lake is not the store's."""
+    """Raises when the lake does not belong to the store."""
     cache: Share
-    """Where memory is counted that may be given back at any time."""
+    """The share that counts memory which can be released at any time."""
 
 
 class FilesLost(Corrupt):
     """The lake does not have the files of a view that its saved state needs.
 
-    The view is not folded again on its own: the log may lack what only those files have. Bring back
-    what was in the lake, or rebuild the view.
+    The view is not folded again automatically: the log may lack records that only those files hold.
+    Restore the files in the lake, or rebuild the view.
     """
 
 
 class World(NamedTuple):
-    """What a view may use besides the records it is given."""
+    """What a fold may use besides the records that it receives."""
 
     clock: Clock
-    """For deciding, never for folding."""
+    """For decisions, never for folding."""
     share: Share
-    """Where its memory is counted."""
+    """The share of the budget that counts its memory."""
     fetch: Callable[[int, Sequence[int]], list[Record]]
-    """Records of a topic by their seqs, in that order; those that are gone are left out."""
+    """Records of a topic by their seqs, in that order, without those that have left the log."""
     spill: Spill | None
-    """Where a map may put pages when memory is short."""
+    """Where a map writes pages when memory is short."""
     ram_bytes: int
-    """What the pages of a map may take of memory."""
+    """The memory limit for the pages of a map."""
     depot: Depot | None = None
-    """For those that keep files."""
+    """For views that store files."""
 
 
 class Seen(NamedTuple):
-    """A part of what a user can see: a key, a job, a source, a column of points."""
+    """An item that a user can see: a key, a job, a source, a column of points."""
 
     name: bytes
-    """Its place among the others: they come in the order of their names."""
+    """Its sort key: items are enumerated in the order of their names."""
     content: bytes
 
 
 class Fold(Protocol):
-    """The state of a view. Owned by one thread: whoever holds its host's lock."""
+    """The state of a view. Owned by one thread: the one that holds the lock of its runner."""
 
     def apply(self, source: int, rows: Rows) -> None:
-        """Fold records in. They come once and in order; ``source`` says of which topic."""
+        """Fold records in. Each comes once and in order; ``source`` is the index of its topic."""
         ...
 
     def load(self, session: Session, space: int, state: bytes) -> None:
-        """Begin with what was saved; with nothing when the state is empty."""
+        """Start from a saved state, or from nothing when ``state`` is empty."""
         ...
 
     def save(self, session: Session) -> bytes:
-        """Hand over the pages that have changed; what else must be known to load them."""
+        """Write the changed pages; return what else is needed to load them."""
         ...
 
     def digest(self) -> bytes:
-        """A checksum of all that a user can see, however it came about."""
+        """A checksum of everything that a user can see, independent of how it came about."""
         ...
 
 
 class Told(Fold, Protocol):
-    """A fold that can be compared with another one, part by part."""
+    """A fold that can be compared with another one, item by item."""
 
     def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
-        """All that a user can see, in order of names, from one on and before another."""
+        """Everything that a user can see, in order of names, in the range ``[first, next)``."""
         ...

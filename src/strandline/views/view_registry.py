@@ -1,24 +1,24 @@
-"""All views of a store: found or made, saved together, thrown away and folded again.
+"""Holds all views of a store: opens or creates them, saves them together, and rebuilds them.
 
-They share one reservoir, in the folder ``views`` of the store or under ``views.url``. It is opened
-when the first view is asked for. Pages:
+The views share one reservoir, in the folder ``views`` of the store or under ``views.url``. It is
+opened with the first view. Pages:
 
-    1                        the catalogue: every view with its space and position
-                             (saved_views_index.py)
-    space << 32 | n          pages of a view, which has the spaces from its own on (views/view.py)
+    1                        the index (`views/saved_views_index.py`): spaces and positions of views
+    space << 32 | n          pages of a view, which has the spaces from its own on (`views/view.py`)
 
-A save hands over the changed pages of each view, one view after the other, then the catalogue, and
-makes all of it durable as one version. What it says of a view is what its pages are: both are
+A save writes the changed pages of each view, one view after the other, then the index, and makes
+all of it durable as one version. The index entry of a view always matches its pages: both are
 committed under one lock.
 
-A state that was folded elsewhere comes in the same way, into spaces of its own; the view is pointed
-at it when all of it is there (``adopt``).
+A state that another process folded is installed in the same way, into spaces of its own; the view
+is switched to it when all of its pages are written (``adopt``).
 
-Saved state is only ever a shortcut. It is not used, and the view folded again from the log, when
+Saved state is only a shortcut. In these cases it is not used, and the view is folded again from the
+log:
 
 - the topic is another one, or has lost records that were folded in;
-- the reservoir had to fall back to an older version: records may have been let go since then;
-- its pages cannot be read. When no version of the reservoir can, it is set aside.
+- the reservoir had to fall back to an older version: records may have been released since then;
+- its pages cannot be read. If no version of the reservoir can be read, it is quarantined.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from strandline.views.view import SPACES, Depot, FilesLost, Fold, World
 from strandline.views.view_runner import Host, Saved, fits, strangers_of
 
 Pages = tuple[Sequence[int], Sequence[bytes]]
-"""Some pages: their numbers, and their bytes."""
+"""Some pages: their numbers and their bytes."""
 
 
 class Facade(Protocol):
-    """What users see of a view."""
+    """The public object of a view."""
 
     def maintain(self) -> None:
-        """Work that nobody waits for, such as letting records go; after every save."""
+        """Background work, such as releasing records. Runs after every save."""
         ...
 
 
@@ -74,11 +74,11 @@ class ViewMaker(NamedTuple):
         return key_of(self.kind, self.topics[0])
 
     def strangers(self, source: int) -> tuple[bytes, ...]:
-        """How records begin that another view of the same topic has written."""
+        """First bytes of the metas of records that other views of the same topic have written."""
         return strangers_of(self.kind, self.topics[source].config.views)
 
     def empty(self, space: int) -> Saved:
-        """A view that has seen nothing."""
+        """The state of a view before its first record."""
         return Saved(
             space=space,
             config=self.config,
@@ -108,9 +108,9 @@ class Shelf:
         depot: Callable[..., Depot],
     ) -> None:
         self.budget = Budget(settings.memory_bytes)
-        self._complaints: list[str] = []
+        self._problems: list[str] = []
         self._lost: dict[str, str] = {}
-        """Views whose files are not in the lake, by key, and what is wrong."""
+        """Errors of views whose files are not in the lake, by key."""
         self._folder = folder
         self._damaged = damaged
         self._disk = disk
@@ -120,8 +120,8 @@ class Shelf:
         self._readonly = readonly
         self._is_alive = is_alive
         self._depot = depot
-        self._saving = threading.RLock()
-        self._adopting = threading.Lock()
+        self._save_lock = threading.RLock()
+        self._adopt_lock = threading.Lock()
         self._reservoir: Reservoir | None = None
         self._saved: dict[str, Saved] = {}
         self._next_space = SPACES
@@ -129,43 +129,43 @@ class Shelf:
         self._facades: dict[str, Any] = {}
         self._saved_at = clock.monotonic()
         self._unsaved = False
-        """Whether something is committed that no version has: after a failure for one."""
+        """Whether something is committed that is not in any version: after a failed save."""
 
     @property
     def complaints(self) -> list[str]:
-        """What health reports of the views."""
-        return [*self._complaints, *self._lost.values()]
+        """Problems of the views for the health report."""
+        return [*self._problems, *self._lost.values()]
 
     def facade(self, view: ViewMaker, make_facade: Callable[[Host[Any]], Any]) -> Any:
-        """The view of these topics: the one that is in use, or as it was saved, or a new one."""
-        found = self._facades.get(view.key)  # without the lock, which a save may hold for long
-        if found is not None:
-            return found
-        with self._saving:
-            found = self._facades.get(view.key)
-            if found is None:
+        """The view of these topics: the open one, one loaded from its saved state, or a new one."""
+        facade = self._facades.get(view.key)  # without the lock, which a save may hold for long
+        if facade is not None:
+            return facade
+        with self._save_lock:
+            facade = self._facades.get(view.key)
+            if facade is None:
                 host = self._host(view)
                 self._hosts[view.key] = host
-                found = self._facades[view.key] = make_facade(host)
-            return found
+                facade = self._facades[view.key] = make_facade(host)
+            return facade
 
     def host(self, kind: str, topic: Topic) -> Host[Any]:
-        """The view of a kind that a topic has; NotFound when it is not in use."""
-        found = self._hosts.get(key_of(kind, topic))
-        if found is None:
+        """The open view of a kind on a topic. NotFound when it is not open."""
+        host = self._hosts.get(key_of(kind, topic))
+        if host is None:
             raise NotFound(f"topic {topic.name!r} has no {kind} view in use: open it first")
-        return found
+        return host
 
     def saved_position(self, view: ViewMaker) -> int:
-        """How far of its first topic what was saved goes, 0 when nothing was or it does not fit."""
-        with self._saving:
+        """The seq of its first topic that the saved state goes up to; 0 without a valid one."""
+        with self._save_lock:
             self._open()
             saved = self._saved.get(view.key)
             return saved.applied[0] if saved and fits(saved, view.config, view.topics) else 0
 
     def rebuild(self, view: ViewMaker) -> None:
-        """Throw a view's state away, and fold the log again, with the options that it has now."""
-        with self._saving:
+        """Discard a view's state and fold the log again, with its current options."""
+        with self._save_lock:
             host = self._hosts[view.key]
             space = host.saved.space
             make = partial(view.fold, host.world)
@@ -174,45 +174,45 @@ class Shelf:
             self._unsaved = True
 
     def discard_saved(self, view: ViewMaker) -> None:
-        """Delete the saved state of a view that is not in use: its next use folds the log again."""
-        with self._saving:
+        """Delete the saved state of a view that is not open: its opening folds the log again."""
+        with self._save_lock:
             saved = self._saved.pop(view.key, None)
             if saved is not None:
                 self._delete_pages(saved.space)
             self._lost.pop(view.key, None)
 
     def reload(self, view: ViewMaker) -> None:
-        """Load a view as it was saved, with the options that it has now."""
-        with self._saving:
+        """Load a view from its saved state, with its current options."""
+        with self._save_lock:
             host = self._hosts[view.key]
             host.begin_again(host.saved, (), partial(view.fold, host.world))
 
-    def adopt(self, view: ViewMaker, found: Saved, pages: Iterable[Pages]) -> None:
-        """Put a state that was folded elsewhere in the place of a view's own, for good.
+    def adopt(self, view: ViewMaker, state: Saved, pages: Iterable[Pages]) -> None:
+        """Replace a view's state durably by one that another process folded.
 
-        Its pages are numbered as in the space 0 of a view. The view can be used while they are
-        written; then it waits until the records that came since are folded in. When anything is
-        amiss the view stays as it was.
+        Its pages are numbered as in the space 0 of a view. The view stays usable while they are
+        written; then it blocks until newer records are folded in. After a failure it is unchanged.
         """
-        with self._adopting:
-            if not fits(found, view.config, view.topics):
+        with self._adopt_lock:
+            if not fits(state, view.config, view.topics):
                 raise Conflict(
-                    f"what was folded for the {view.kind} view of {view.topics[0].name!r} is of "
-                    "another topic, of other options, or of records that are lost: rebuild again"
+                    f"the state that was folded for the {view.kind} view of "
+                    f"{view.topics[0].name!r} is of another topic, of other options, or of "
+                    "records that are lost: rebuild again"
                 )
             space, reservoir = self._new_space()
             with reservoir.session() as session:
                 for page_ids, data in pages:
                     session.write_many([page_id + (space << 32) for page_id in page_ids], data)
                 session.commit()
-            with self._saving:
+            with self._save_lock:
                 name = view.topics[0].name
-                self._take_over(view, msgspec.structs.replace(found, space=space, name=name))
+                self._take_over(view, msgspec.structs.replace(state, space=space, name=name))
                 self.save()
 
     def save(self) -> None:
-        """Make the views durable as they are now: the log before is not needed to open them."""
-        with self._saving:
+        """Make the current state of all views durable: opening then reads only the log after it."""
+        with self._save_lock:
             if self._reservoir is None or self._readonly:
                 return
             self._delete_dropped()
@@ -222,7 +222,7 @@ class Shelf:
                     self._saved[key] = saved
                     self._unsaved = True
             if self._unsaved:
-                self._write_catalogue()
+                self._write_index()
                 self._reservoir.checkpoint()
                 self._unsaved = False
             for host in self._hosts.values():
@@ -230,7 +230,7 @@ class Shelf:
             self._saved_at = self._clock.monotonic()
 
     def run_once(self) -> None:
-        """Save when it is due, then let views do their own work: the job's turn."""
+        """Save if a save is due, then run the periodic work of views. One step of the job."""
         self.budget.run_once()
         hosts = list(self._hosts.values())
         for host in hosts:
@@ -250,15 +250,15 @@ class Shelf:
         _each(facade.maintain for facade in list(self._facades.values()))
 
     def close(self) -> None:
-        """Save what is in use, and let go of everything."""
-        with self._saving:
+        """Save the open views and release all resources."""
+        with self._save_lock:
             # What cannot be saved now is folded from the log at the next opening.
             with contextlib.suppress(StrandlineError, OSError):
                 self.save()
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of everything without saving."""
+        """Release all resources without saving."""
         for host in self._hosts.values():
             self._end(host)
         self._hosts.clear()
@@ -274,16 +274,16 @@ class Shelf:
             saved = view.empty(self._next_space)
             self._next_space += SPACES
         elif not fits(saved, view.config, view.topics):
-            self._complain(view, "its topic or its options are not what was folded in")
-            saved = self._emptied(view, saved.space)
+            self._report_problem(view, "its topic or its options are not what was folded in")
+            saved = self._reset(view, saved.space)
         world = self._world(view)
         try:
-            return self._loaded(view, world, reservoir.session(), saved)
+            return self._load(view, world, reservoir.session(), saved)
         except BaseException:
             _close_spill(world)
             raise
 
-    def _loaded(self, view: ViewMaker, world: World, session: Session, saved: Saved) -> Host[Any]:
+    def _load(self, view: ViewMaker, world: World, session: Session, saved: Saved) -> Host[Any]:
         make = partial(view.fold, world)
         try:
             return Host(view.kind, view.topics, make, session, world, saved)
@@ -292,28 +292,28 @@ class Shelf:
             self._lost[view.key] = str(error)
             raise
         except (Corrupt, NotFound) as error:
-            self._complain(view, str(error))
+            self._report_problem(view, str(error))
             session.rollback()
-            saved = self._emptied(view, saved.space)
+            saved = self._reset(view, saved.space)
             return Host(view.kind, view.topics, make, session, world, saved)
 
     def _world(self, view: ViewMaker) -> World:
         share = self.budget.share(view.share)
-        alike = sum(1 for host in self._hosts.values() if host.kind == view.kind)
+        same_kind = sum(1 for host in self._hosts.values() if host.kind == view.kind)
 
         def fetch(source: int, seqs: Sequence[int]) -> list[Record]:
-            found = view.topics[source].pick(seqs).records
-            if len(found) < 2 or all(a < b for a, b in pairwise(seqs)):
-                return found
-            by_seq = {record.seq: record for record in found}
+            records = view.topics[source].pick(seqs).records
+            if len(records) < 2 or all(a < b for a, b in pairwise(seqs)):
+                return records
+            by_seq = {record.seq: record for record in records}
             return [by_seq[seq] for seq in seqs if seq in by_seq]
 
         topic, cache = view.topics[0], self.budget.share("cache")
         depot = self._depot(topic.name, topic.identity, cache=cache)
-        if self._readonly:  # there is no place where pages could go
+        if self._readonly:  # pages cannot be written anywhere
             return World(self._clock, share, fetch, None, 1 << 62, depot)
         spill = Spill(f"{self._folder}-spill/{view.key}", disk=self._disk)
-        ram_bytes = max(MIB, share.limit // 4 // (alike + 1))
+        ram_bytes = max(MIB, share.limit // 4 // (same_kind + 1))
         return World(self._clock, share, fetch, spill, ram_bytes, depot)
 
     def _open(self) -> Reservoir:
@@ -326,7 +326,7 @@ class Shelf:
         )
         reservoir = self._open_saved(settings)
         try:
-            self._read_catalogue(reservoir)
+            self._read_index(reservoir)
         except BaseException:
             reservoir.close()
             raise
@@ -342,21 +342,21 @@ class Shelf:
             return self._reservoir_at("memory://", settings)
         except Corrupt as error:
             if url and not self._readonly:
-                raise  # others may know how to mend it; here it is not deleted
-            self._complaints.append(f"views are folded again: {error}")
+                raise  # an operator may be able to repair it; it is not deleted here
+            self._problems.append(f"views are folded again: {error}")
             if self._readonly:
                 return self._reservoir_at("memory://", settings)
-        aside = f"{self._damaged}/views-{self._clock.now_us()}"
+        quarantine = f"{self._damaged}/views-{self._clock.now_us()}"
         self._disk.make_dirs(self._damaged)
-        self._disk.rename(self._folder, aside)
+        self._disk.rename(self._folder, quarantine)
         self._disk.sync_dir(self._damaged)
         return self._reservoir_at(self._folder, settings)
 
-    def _reservoir_at(self, place: str, settings: ReservoirSettings) -> Reservoir:
-        in_memory = place == "memory://"
-        # The cache is its writer's alone: who only reads would keep the writer out, or be kept out.
+    def _reservoir_at(self, location: str, settings: ReservoirSettings) -> Reservoir:
+        in_memory = location == "memory://"
+        # Only the writer uses the cache: a reader would lock the writer out, or be locked out.
         cached = bool(self._settings.url) and not self._readonly
-        objects = open_objects(place, settings=settings.objects, disk=self._disk)
+        objects = open_objects(location, settings=settings.objects, disk=self._disk)
         try:
             return Reservoir(
                 objects,
@@ -370,23 +370,23 @@ class Shelf:
             objects.close()
             raise
 
-    def _read_catalogue(self, reservoir: Reservoir) -> None:
-        place = self._settings.url or self._folder
-        found = saved_views_index.read(reservoir, self._store_id, place)
-        if found is None:
+    def _read_index(self, reservoir: Reservoir) -> None:
+        location = self._settings.url or self._folder
+        index = saved_views_index.read(reservoir, self._store_id, location)
+        if index is None:
             return
-        self._next_space = found.next_space
+        self._next_space = index.next_space
         recovered = reservoir.recovered
         if recovered.passed_over and not self._readonly:
-            self._complaints.append(
+            self._problems.append(
                 f"views are folded again: {recovered.passed_over[0]}, and older state may lack "
-                "what has left the log"
+                "records that have left the log"
             )
             reservoir.reset()
         elif not recovered.passed_over:
-            self._saved = found.views
+            self._saved = index.views
 
-    def _write_catalogue(self) -> None:
+    def _write_index(self) -> None:
         assert self._reservoir is not None
         saved_views_index.write(
             self._reservoir,
@@ -394,7 +394,7 @@ class Shelf:
         )
 
     def forget_dropped(self) -> None:
-        """End views whose topic was deleted."""
+        """Close views whose topic was deleted."""
         for key, host in list(self._hosts.items()):
             if not all(self._is_alive(topic.identity[0]) for topic in host.topics):
                 self._facades.pop(key, None)
@@ -419,15 +419,15 @@ class Shelf:
             self._delete_pages(self._saved.pop(key).space)
 
     def _new_space(self) -> tuple[int, Reservoir]:
-        """A space that no version of the reservoir gives to another view."""
-        with self._saving:
+        """A space that is not assigned to another view in any version of the reservoir."""
+        with self._save_lock:
             reservoir = self._open()
             used = {host.saved.space for host in self._hosts.values()}
             used.update(saved.space for saved in self._saved.values())
             for space in range(SPACES, self._next_space, SPACES):
                 if space not in used and self._pages(space):
-                    self._delete_pages(space)  # of an adoption that a crash has ended
-            # A version that has the pages has this number, too: ``save`` writes the catalogue.
+                    self._delete_pages(space)  # of an adoption that a crash interrupted
+            # Every version with these pages also has this number: ``save`` writes the index.
             space, self._next_space = self._next_space, self._next_space + SPACES
             return space, reservoir
 
@@ -441,8 +441,8 @@ class Shelf:
                 self._delete_pages(adopted.space)
                 if isinstance(error, Corrupt):
                     raise Conflict(
-                        f"what came since the {view.kind} view of {host.name!r} was folded cannot "
-                        f"be folded in any more ({error}): rebuild it again"
+                        f"records after the folded state of the {view.kind} view of "
+                        f"{host.name!r} cannot be folded in any more ({error}): rebuild it again"
                     ) from error
                 raise
         self._saved[view.key] = adopted
@@ -450,11 +450,11 @@ class Shelf:
             self._delete_pages(before.space)
         self._unsaved = True
 
-    def _emptied(self, view: ViewMaker, space: int) -> Saved:
+    def _reset(self, view: ViewMaker, space: int) -> Saved:
         if not self._readonly:
             self._delete_pages(space)
             return view.empty(space)
-        self._next_space += SPACES  # pages that nobody has written
+        self._next_space += SPACES  # an unused space: its pages were never written
         return view.empty(self._next_space - SPACES)
 
     def _delete_pages(self, space: int) -> None:
@@ -469,9 +469,9 @@ class Shelf:
         assert self._reservoir is not None
         return self._reservoir.page_ids(space << 32, (space + SPACES) << 32)
 
-    def _complain(self, view: ViewMaker, reason: str) -> None:
+    def _report_problem(self, view: ViewMaker, reason: str) -> None:
         name = view.topics[0].name
-        self._complaints.append(f"the {view.kind} view of {name!r} is folded again: {reason}")
+        self._problems.append(f"the {view.kind} view of {name!r} is folded again: {reason}")
 
 
 def _close_spill(world: World) -> None:
@@ -481,7 +481,7 @@ def _close_spill(world: World) -> None:
 
 
 def _each(works: Iterable[Callable[[], None]]) -> None:
-    """Do all of it, though one part may fail: what fails first is told at the end."""
+    """Run all of them even if one fails, then raise the first failure."""
     failures: list[StrandlineError | OSError] = []
     for work in works:
         try:

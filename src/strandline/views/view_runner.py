@@ -1,24 +1,25 @@
-"""One fold beside its topics: catches up with the log, lets others decide and append.
+"""Runs one fold over its topics: catches up with the log, makes decisions, appends their records.
 
-Whoever asks a view something first brings it up to date, so it shows every record that was
-published before: its own writes, and plain appends to the topic. What was appended through the view
-waits in memory to be folded in when its turn comes; other records are read from the log.
+A view is caught up before each read, so a read sees every record that was published before it: the
+view's own writes, and plain appends to the topic. Records that were appended through the view wait
+in memory until they are folded in; other records are read from the log.
 
-A decision is made under the lock, when all that was placed is folded in, and its records are
-appended only if nothing came between; else it is made again. So a decision and its records are one
-step, whoever else writes.
+A decision is made under the lock, when all placed records are folded in, and its records are
+appended only if no other record was appended in between; otherwise it is made again. So a decision
+and its records are one step, even with other writers.
 
-Lock order: a view's lock comes before all locks of topics. Nothing below calls a view.
+Lock order: the lock of a view is acquired before all locks of topics. Lower layers never call a
+view.
 
-A topic may have several views. Plain records are for all of them; what one view has written with
-more than key and data (``MARKS``) is kept from the others. Such a topic keeps all its records: what
-one view no longer needs another may.
+A topic may have several views. All of them fold plain records; records that one view has written
+with more content than key and data (``MARKS``) are hidden from the others. Such a topic keeps all
+its records: one view may need what another does not.
 
-What was let go of the log is let go for good. So only records that the saved state has seen are:
-a crash must not bring back a state that still needs them.
+A record that was released cannot be restored. So only records that the saved state covers are
+released: after a crash the loaded state must not need them.
 
-When a fold fails in the middle (its pages cannot be read), it is thrown away and loaded as it was
-saved; the log has the rest.
+When a fold fails in the middle (its pages cannot be read), it is discarded and loaded again from
+its saved state; the log has the rest.
 """
 
 from __future__ import annotations
@@ -46,19 +47,19 @@ _ROWS_AT_ONCE = 10_000
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """A view as it was handed to the reservoir."""
+    """The saved state of a view, with its pages in the reservoir."""
 
     space: int
     config: bytes
-    """Its options: with others the same records fold into something else."""
+    """Its options: with other options the same records fold into another state."""
     topics: list[tuple[int, int]]
-    """Identity of its topics: id, and when this life of it began."""
+    """Identity of its topics: id, and the start of the epoch."""
     applied: list[int]
     name: str = ""
-    """Of its first topic, for those who have nothing but this; empty when it was saved before names
-    were."""
+    """The name of its first topic, for readers that have only this struct; empty in states from
+    before names were saved."""
     gaps: bytes = b""
-    """The gaps below that: a repair may give up what a fold has seen."""
+    """The gaps up to ``applied``: a repair may give up records that were folded in."""
     state: bytes = b""
 
 
@@ -71,7 +72,7 @@ class _Own(NamedTuple):
 
 
 class Host(Generic[F]):
-    """One view. Safe from many threads."""
+    """Runs one view. Safe from many threads."""
 
     def __init__(
         self,
@@ -89,22 +90,22 @@ class Host(Generic[F]):
         self.lock = threading.RLock()
         self.session = session
         self.saved = saved
-        """What the reservoir's committed pages are."""
+        """The state that matches the committed pages of the reservoir."""
         self.secured = list(saved.applied)
-        """How far of each topic what is folded in is saved for good."""
+        """Per topic: the seq up to which the folded state is durable."""
         self.folded = 0
         """Records that were folded in since the last save."""
         self.turn: Callable[[], None] | None = None
-        """What the view wants done again and again, by whoever has the time."""
+        """Periodic work of the view; the registry runs it between saves."""
         self.when_loaded: Callable[[F], None] | None = None
-        """What is to be done with a fold that takes the place of another."""
+        """Called with each fold that replaces another."""
         self.when_dropped: Callable[[], None] | None = None
-        """What is to be done when its topic was deleted."""
+        """Called when its topic was deleted."""
         self._make = make
         self._own: list[deque[_Own]] = [deque() for _ in topics]
         self._views_seen: object = None
-        self._others: tuple[bytes, ...] = ()
-        self._ended = False
+        self._other_marks: tuple[bytes, ...] = ()
+        self._closed = False
         self._broken = True
         self.applied = [0 for _ in topics]
         self.fold = make()
@@ -114,10 +115,10 @@ class Host(Generic[F]):
         return f"{type(self).__name__}({self.kind} {self.name!r}, applied={self.applied})"
 
     def catch_up(self) -> None:
-        """Fold in every record that is published."""
+        """Fold in every published record."""
         with self.lock:
-            if self._ended:
-                raise Closed("this view is closed: its store is, or its topic was deleted")
+            if self._closed:
+                raise Closed("this view is closed: its store was closed or its topic was deleted")
             if self._broken:
                 self._load()
             for source, topic in enumerate(self.topics):
@@ -129,9 +130,10 @@ class Host(Generic[F]):
         return _Reading(self)
 
     def decide(self, decision: Callable[[F], Draft | None]) -> Appended | None:
-        """Append what the decision says when it sees the fold; None when it says nothing.
+        """Append what the decision returns for the current fold; None when it returns None.
 
-        The decision may be made several times. What it raises travels, and nothing is appended.
+        The decision may be made several times. If it raises, the error propagates and nothing is
+        appended.
         """
         while True:
             with self.lock:
@@ -146,13 +148,13 @@ class Host(Generic[F]):
                 except TopicFull:
                     raise
                 except Conflict:
-                    continue  # a plain append came between
+                    continue  # another append came in between
                 appended = pending.wait()
                 self.catch_up()
                 return appended
 
     def append(self, draft: Draft) -> Appended:
-        """Append without a decision. Others go on while this waits for its sync."""
+        """Append without a decision. The lock is not held while this waits for its sync."""
         with self.lock:
             pending = self._place(draft, None)
             if self.topics[draft.source].head_seq >= pending.appended.last_seq:
@@ -163,10 +165,11 @@ class Host(Generic[F]):
         return appended
 
     def release(self, source: int, seqs: BitMap64 | None = None, *, before: int = 0) -> int:
-        """Let records go that no longer matter, as far as the saved state has seen that; how many.
+        """Delete records that are not needed any more, as far as the saved state covers them;
+        return how many.
 
-        Those behind it stay for now: ask again after the next save. Of a topic with several views
-        none is let go.
+        Later ones stay for now: call again after the next save. In a topic with several views
+        nothing is deleted.
         """
         if self.strangers(source):
             return 0
@@ -178,30 +181,30 @@ class Host(Generic[F]):
         return self.topics[source].let_go(gone, before=before).deleted
 
     def strangers(self, source: int = 0) -> tuple[bytes, ...]:
-        """How records begin that another view of the same topic has written."""
+        """First bytes of the metas of records that other views of the same topic have written."""
         views = self.topics[source].config.views
         if views is not self._views_seen:
-            self._others = strangers_of(self.kind, views)
+            self._other_marks = strangers_of(self.kind, views)
             self._views_seen = views
-        return self._others
+        return self._other_marks
 
     def record(self, source: int, seq: int) -> Record | None:
-        """One record of the log, None when it is gone."""
-        found = self.topics[source].pick((seq,)).records
-        return found[0] if found else None
+        """One record of the log, None when it has left the log."""
+        records = self.topics[source].pick((seq,)).records
+        return records[0] if records else None
 
     def records(self, source: int, seqs: Sequence[int]) -> list[Record]:
-        """Records of the log, in the order of their seqs; those that are gone are left out."""
+        """Records of the log, in the order of their seqs, without those that have left the log."""
         return self.world.fetch(source, seqs)
 
     def save(self) -> Saved | None:
-        """Hand what has changed to the reservoir and commit it; None when nothing has.
+        """Write the changes to the reservoir and commit them; None when nothing has changed.
 
-        Only what is durable in the log is folded in by then: a power loss must not leave a view
-        that is ahead of its topic.
+        Only durable records are in the state that is saved: after a power loss a view must not be
+        ahead of its topic.
         """
         for topic in self.topics:
-            topic.secure()  # most of the waiting, without the lock
+            topic.secure()  # most of the wait happens here, without the lock
         with self.lock:
             self.catch_up()
             if self.applied == self.saved.applied and self.saved.state:
@@ -227,7 +230,7 @@ class Host(Generic[F]):
     def begin_again(
         self, saved: Saved, page_ids: Sequence[int], make: Callable[[], F] | None = None
     ) -> None:
-        """Throw everything away, its pages too, and fold all records in again."""
+        """Discard the state and its pages, and fold all records in again."""
         with self.lock:
             self._make = make or self._make
             self.session.rollback()
@@ -239,9 +242,10 @@ class Host(Generic[F]):
             self.catch_up()
 
     def adopt(self, saved: Saved) -> Saved:
-        """Go on from a state that was folded elsewhere, and has committed pages; the one before.
+        """Continue from a state that another process folded and whose pages are committed; return
+        the previous one.
 
-        What came since is folded in from the log. When that cannot be, all is as it was.
+        Newer records are folded in from the log. If that fails, the previous state is restored.
         """
         with self.lock:
             before, secured = self.saved, self.secured
@@ -256,13 +260,14 @@ class Host(Generic[F]):
             return before
 
     def end(self) -> None:
-        """Nobody may use the view any more: without the lock, too, it is behind its topic."""
+        """Close the view. Lock-free readers notice it too: the position never equals the head
+        again."""
         with self.lock:
-            self._ended = True
+            self._closed = True
             self.applied = [-1 for _ in self.topics]
 
     def digest(self) -> str:
-        """A checksum of all that a user can see of the view."""
+        """A checksum of everything that a user can see in the view."""
         with self.reading() as fold:
             return fold.digest().hex()
 
@@ -279,7 +284,7 @@ class Host(Generic[F]):
         self._broken = False
 
     def _place(self, draft: Draft, expected_head: int | None) -> Pending:
-        """Place records and remember them for folding. The lock is held."""
+        """Place records and keep them for folding. The lock is held."""
         source, data, keys, metas, tags = draft
         pending = self.topics[source].place_many(
             data, keys=keys, metas=metas, tags=tags, expected_head=expected_head
@@ -305,12 +310,12 @@ class Host(Generic[F]):
                 first_seq, last_seq, rows = own.popleft()
                 if first_seq == applied + 1:
                     self._apply(source, rows, last_seq)
-                continue  # else it was read from the log with records of others
+                continue  # otherwise it was read from the log with other records
             page = topic.read(applied, _ROWS_AT_ONCE)
-            found = page.columns()
-            rows = Rows(found.seqs, found.stamps, found.keys, found.tags, found.metas, found.data)
-            if strangers := self.strangers(source):
-                rows = _without(rows, strangers)
+            cols = page.columns()
+            rows = Rows(cols.seqs, cols.stamps, cols.keys, cols.tags, cols.metas, cols.data)
+            if marks := self.strangers(source):
+                rows = _without(rows, marks)
             self._apply(source, rows, page.next)
 
     def _apply(self, source: int, rows: Rows, last_seq: int) -> None:
@@ -326,7 +331,7 @@ class Host(Generic[F]):
 
 
 def _without(rows: Rows, marks: tuple[bytes, ...]) -> Rows:
-    """The rows whose meta begins with none of these."""
+    """The rows whose meta starts with none of these marks."""
     keep = [meta is None or not meta.startswith(marks) for meta in rows.metas]
     if all(keep):
         return rows
@@ -341,13 +346,13 @@ def _without(rows: Rows, marks: tuple[bytes, ...]) -> Rows:
 
 
 def strangers_of(kind: str, views: ViewConfigs) -> tuple[bytes, ...]:
-    """How records begin that other views than this one write to a topic with these views."""
-    others = [other for other in MARKS if other != kind]
-    return tuple(MARKS[other] for other in others if getattr(views, other) is not None)
+    """First bytes of the metas that the other views of a topic with these views write."""
+    other_kinds = [other for other in MARKS if other != kind]
+    return tuple(MARKS[other] for other in other_kinds if getattr(views, other) is not None)
 
 
 def fits(saved: Saved, config: bytes, topics: Sequence[Topic]) -> bool:
-    """Whether what was saved is of these topics, and of records that are still the same."""
+    """Whether a saved state is of these topics, and its records are still the same."""
     if saved.topics != [topic.identity for topic in topics] or saved.config != config:
         return False
     heads = [topic.head_seq for topic in topics]
@@ -356,19 +361,19 @@ def fits(saved: Saved, config: bytes, topics: Sequence[Topic]) -> bool:
 
 
 def gaps_of(topics: Sequence[Topic], applied: Sequence[int]) -> bytes:
-    """What is lost of the records up to these, as bytes to compare.
+    """The gaps among the records up to these seqs, as bytes to compare.
 
-    A gap that has grown since is cut: a view that has passed it is right nevertheless.
+    A gap that has grown since is cut at the position: a view that has passed it is still correct.
     """
-    found = [
+    gaps = [
         [(first, min(last, seq)) for first, last in topic.gaps_below(seq + 1)]
         for topic, seq in zip(topics, applied, strict=True)
     ]
-    return msgspec.msgpack.encode(found) if any(found) else b""
+    return msgspec.msgpack.encode(gaps) if any(gaps) else b""
 
 
 class _Reading(Generic[F]):
-    """A moment in which nobody else changes the fold."""
+    """A context manager that holds the lock, so that the fold does not change."""
 
     __slots__ = ("_host",)
 

@@ -32,8 +32,8 @@ from strandline.views.view_runner import Host
 def _queue(
     host: Host[QueueFold], companion: Callable[[str], Topic], plain: Callable[[str], Topic]
 ) -> Queue:
-    named = dead_letter_of(host)
-    return Queue(host, dead=partial(companion, ":dead") if named is None else partial(plain, named))
+    name = dead_letter_of(host)
+    return Queue(host, dead=partial(companion, ":dead") if name is None else partial(plain, name))
 
 
 KV = Kind("kv", KvConfig, "kv", ("",), KvFold, lambda host, *_: Kv(host))
@@ -45,7 +45,7 @@ SERIES = Kind(
     ("",),
     SeriesFold,
     lambda host, *_: Series(host),
-    # Others decide what is appended. These are all that there were when the first were saved.
+    # Other options decide what is appended. These four existed when the first views were saved.
     essence=lambda config: {
         name: getattr(config, name) for name in ("unit", "jitter", "retention", "inline_bytes")
     },
@@ -62,7 +62,7 @@ TABLE = Kind(
     ("",),
     TableFold,
     lambda host, *_: Table(host),
-    essence=lambda _: "",  # how rows are kept, not what they are
+    essence=lambda _: "",  # the configuration changes how rows are stored, not what they are
 )
 
 KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (KV, QUEUE, SERIES, METRICS, TABLE)}

@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 DUMP_S = 0.5  # for a process that hangs to say where
 _PR_SET_PTRACER = 0x59616D61
 _PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
-_PRELOADED = ("pyarrow", "tests.crash.real.workers")
+_PRELOADED = ("pyarrow", "strandline.store", "tests.crash.real.workers")
 
 
 class Nursery:

@@ -42,7 +42,7 @@ def test_pages_that_a_crash_left_behind_are_not_those_of_the_next_view():
     adoption = threading.Thread(target=lambda: shelf.adopt(maker, saved, pages()), daemon=True)
     adoption.start()
     assert begun.wait(JOIN_S)
-    with shelf._saving:  # the adoption waits behind us when its pages are committed
+    with shelf._save_lock:  # the adoption waits behind us when its pages are committed
         may_end.set()
         left_behind = shelf._next_space - SPACES
         while not shelf._pages(left_behind):

@@ -96,7 +96,7 @@ def _router(store: Store) -> object:
 
 
 def _group(store: Store) -> object:
-    options = store.groups._kept(store.existing_topic("from"), "g").load()
+    options = store.groups._stored_options(store.existing_topic("from"), "g").load()
     is_listed = "g" in store.groups.names("from")
     return (options, is_listed) if options is not None or is_listed else None
 

@@ -58,7 +58,7 @@ CLIENTS = {
         "test_a_member_that_is_shut_out_is_told_at_once",
     ),
     "client: a repeated ack is guessed to be late": Mutant(
-        "client.blocking.queue:RemoteQueue._settle",
+        "client.blocking.queue:RemoteQueue._finish",
         Replace("If 1", "if _ and _ and (_ != ''):", "BoolOp 1", "False and {Compare 1}"),
         RETRIES,
         "test_an_ack_that_is_repeated_in_vain_is_not_guessed",
@@ -70,13 +70,13 @@ CLIENTS = {
         "test_an_append_is_made_again_with_the_same_key[trouble0]",
     ),
     "client: a follower forgets which life of the topic it reads": Mutant(
-        "client.blocking.follow:RemoteFollowing._look",
+        "client.blocking.follow:RemoteFollowing._read_page",
         Set("Assign 6", "_, _, _ = (_, _, _(_) >= _)", "Attribute 5", None),
         FOLLOWING,
         "test_a_topic_that_was_made_anew_meanwhile_is_told",
     ),
     "client: a follower jumps to the head": Mutant(
-        "client.blocking.follow:RemoteFollowing._look",
+        "client.blocking.follow:RemoteFollowing._read_page",
         Replace(
             "Assign 6",
             "_, _, _ = (_, _, _(_) >= _)",
@@ -88,13 +88,13 @@ CLIENTS = {
         "test_few_and_many_records_come_in_order[2500]",
     ),
     "client: a follower asks again and again": Mutant(
-        "client.blocking.follow:RemoteFollowing._listen",
+        "client.blocking.follow:RemoteFollowing._read_event",
         Force("If 1", "if _() <= 0:", True),
         FOLLOWING,
         "test_new_records_are_told_and_not_asked_for",
     ),
     "client: a follower takes what SSE has changed": Mutant(
-        "client.blocking.follow:RemoteFollowing._taken",
+        "client.blocking.follow:RemoteFollowing._apply",
         Drop("If 1", "if _ or not _:", "UnaryOp 1"),
         FOLLOWING,
         'test_bytes_are_told_as_they_were_appended[{"a":1,\\r\\n"b":2}]',

@@ -65,7 +65,7 @@ CONSUMERS = {
         "test_a_queue_that_discards_ends_its_oldest_waiting_jobs[bytes-put]",
     ),
     "queue: end a job that is exactly as old as it may be": Mutant(
-        "views.queue.expiry:_advanced",
+        "views.queue.expiry:_advance_age_limit",
         Swap("If 1", "if _ >= _:", "Compare 1", ">"),
         BOUNDS,
         "test_a_job_ends_when_it_is_older_than_the_ttl_and_not_before",

@@ -11,7 +11,7 @@ EXPORTS = "unit/pipelines/test_export"
 
 DELIVERIES = {
     "forget a delivery before its rows are synced": Mutant(
-        "ingest.delivery_job:Inbox._take",
+        "ingest.delivery_job:Inbox._process",
         Remove("Expr 5", "_()"),
         "test_delivery_crash",
         "test_a_crash_at_any_step_of_a_delivery_appends_it_exactly_once[disk-power loss-folder]",
@@ -47,7 +47,7 @@ DELIVERIES = {
         "test_a_later_number_does_not_pass_one_that_waits",
     ),
     "append before all rows are checked": Mutant(
-        "ingest.delivery_job:Inbox._take",
+        "ingest.delivery_job:Inbox._process",
         Remove("Expr 2", "_(_, _) (2 of 3)"),
         "unit/ingest/test_delivery_job",
         "test_what_cannot_be_appended_is_refused_whole_and_holds_up_nobody",
@@ -97,13 +97,13 @@ DELIVERIES = {
         "test_delivering_the_same_files_again_does_no_harm[another]",
     ),
     "take a number twice": Mutant(
-        "log.append.append:_taken",
+        "log.append.append:_find_numbered",
         Swap("If 1", "if _ is None or _ > _[0]:", "Compare 2", ">="),
         "unit/log/state/test_producer_seq",
         "test_a_number_is_taken_once",
     ),
     "acknowledge an older number before its sync": Mutant(
-        "log.append.append:_known",
+        "log.append.append:_find_duplicate",
         Drop("Assign 4", "_ = _ or _", "Attribute 1"),
         "unit/log/state/test_producer_seq",
         "test_a_repeated_number_is_acknowledged_only_after_its_sync",
@@ -144,7 +144,7 @@ DELIVERIES = {
         "test_show_and_deliveries_take_turns_and_leave_no_frames_behind",
     ),
     "give Spark rows of the past": Mutant(
-        "views.table.files.row_reader:_named",
+        "views.table.files.row_reader:_file_rows",
         Set("Assign 2", "_ = _ < _ or _ > _", "BoolOp 1", False),
         "unit/views/table/test_external_scan",
         "test_a_file_with_rows_that_are_not_wanted_is_cut",
@@ -156,7 +156,7 @@ DELIVERIES = {
         "test_an_import_that_died_goes_on_and_repeats_nothing[3]",
     ),
     "forget what an import has delivered": Mutant(
-        "pipelines.transfer.import_files:_Import._name",
+        "pipelines.transfer.import_files:_Import._identify",
         Replace(
             "Assign 5",
             "_ = f(_, _) if _ else f(_)",
@@ -168,7 +168,7 @@ DELIVERIES = {
         "test_an_import_that_is_complete_appends_nothing",
     ),
     "let an id stand for any files": Mutant(
-        "pipelines.transfer.import_files:_Import._taken",
+        "pipelines.transfer.import_files:_Import._delivered_number",
         Force("If 3", "if _((_ != _ for _ in _)):", False),
         IMPORTS,
         "test_a_file_that_changed_under_an_id_is_refused",
@@ -198,7 +198,7 @@ DELIVERIES = {
         "test_an_export_that_died_goes_on_with_the_same_records[-3]",
     ),
     "export what was done once more": Mutant(
-        "pipelines.transfer.export_files:_Export._done",
+        "pipelines.transfer.export_files:_Export._finished_ranges",
         Set("For 1", "for _ in _(_(_)):", "Call 1", []),
         EXPORTS,
         "test_an_export_that_died_goes_on_with_the_same_records[-3]",
@@ -210,7 +210,7 @@ DELIVERIES = {
         "test_what_is_evicted_after_the_plan_is_told",
     ),
     "export into whatever is there": Mutant(
-        "pipelines.transfer.export_files:_Export._found",
+        "pipelines.transfer.export_files:_Export._load_manifest",
         Force("If 1", "if _:", False),
         EXPORTS,
         "test_a_folder_that_is_not_empty_is_refused",

@@ -66,13 +66,13 @@ IDENTITY = {
         "test_a_sealed_segment_of_another_store_is_told_to_whoever_reads_it",
     ),
     "call another store's log another shard's": Mutant(
-        "log.wal.recovery:ShardLog._whose",
+        "log.wal.recovery:ShardLog._owner_mismatch",
         Force("If 1", "if _ == _:", True),
         _STRANGERS,
         "test_the_refusal_names_both_stores_and_what_to_do[/wal/-False]",
     ),
     "call another store's manifest damaged": Mutant(
-        "lake.manifest.manifest_history:History._explained",
+        "lake.manifest.manifest_history:History._with_cause",
         Force("If 1", "if _ is None or _ == _:", True),
         "unit/log/topic/test_relocation",
         "test_a_lake_url_that_was_mixed_up_is_told_apart_from_damage",

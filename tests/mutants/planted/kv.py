@@ -63,7 +63,7 @@ KV = {
         "test_a_key_with_a_newer_end_does_not_expire_by_an_older_one",
     ),
     "kv: drop hot keys without putting them into the maps": Mutant(
-        "views.kv.fold:KvFold._turn",
+        "views.kv.fold:KvFold._drop_warm",
         Remove("Expr 1", "_() (1 of 3)"),
         FOLD,
         "test_shrinking_gives_memory_back_and_loses_nothing",

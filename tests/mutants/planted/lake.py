@@ -70,7 +70,7 @@ LAKE = {
         "test_a_pinned_version_keeps_its_files",
     ),
     "tell the lake of a delete that may be undone": Mutant(
-        "log.checkpoint.relocator:Relocator._keep_up",
+        "log.checkpoint.relocator:Relocator._update_manifest",
         Remove("Expr 1", "_(_) (1 of 3)"),
         "unit/log/topic/test_relocation_order",
         "test_the_lake_is_not_told_of_a_delete_that_a_power_loss_undoes",
@@ -82,7 +82,7 @@ LAKE = {
         "test_a_copy_of_a_store_that_went_another_way_does_not_mix_with_it",
     ),
     "count what was deleted while its copy was let go": Mutant(
-        "log.checkpoint.relocator:Relocator._let_go",
+        "log.checkpoint.relocator:Relocator._release_local",
         Use("Assign 8", "_ = {_: _ - _(_, _, _) for _, _, _, _ in _}", "BinOp 1", "Name 3"),
         "unit/log/topic/test_two_copies",
         "test_a_delete_while_the_local_copy_is_let_go_is_not_counted_twice",
@@ -94,13 +94,13 @@ LAKE = {
         "test_a_bad_lake_file_is_written_anew_from_the_segments[flipped]",
     ),
     "trust what a failed backup left": Mutant(
-        "backup.uploader:Copier._is_rest",
+        "backup.uploader:Copier._is_leftover",
         Set("Return 2", "return _(_(_, _)) == _", "Compare 1", True),
         "test_backup_crash",
         "test_what_a_failed_attempt_left_is_read_before_it_is_used",
     ),
     "forget to tell the lake of a schema": Mutant(
-        "log.checkpoint.relocator:Relocator._tell_schema",
+        "log.checkpoint.relocator:Relocator._commit_schema",
         Replace(
             "If 1",
             "if _(_) is not _:",

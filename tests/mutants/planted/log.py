@@ -190,7 +190,7 @@ LOG = {
         "test_any_request_may_fail_once_and_nothing_that_is_seen_changes[after]",
     ),
     "swallow a bug in a job": Mutant(
-        "platform.background_jobs:Job._survives",
+        "platform.background_jobs:Job._run_step",
         Replace("Return 2", "return _(_(_)) (2 of 2)", "Attribute 1", "bool"),
         "test_job_death",
         "test_a_bug_in_the_sync_job_turns_the_store_red_and_ends_all_appends",

@@ -64,7 +64,7 @@ MEASUREMENTS = {
         "test_the_log_lets_go_of_all_that_is_below_the_floor_and_of_nothing_else",
     ),
     "series: show a block twice that a failed batch has written": Mutant(
-        "views.series.index:Index._in_map",
+        "views.series.index:Index._map_blocks",
         Remove("Assign 3", "_ = _(_, _[0][0])"),
         QUEUE,
         "test_a_batch_that_fails_in_the_middle_is_neither_lost_nor_seen_twice[15-True]",
@@ -76,13 +76,13 @@ MEASUREMENTS = {
         "test_windows_begin_at_multiples_of_their_width",
     ),
     "metrics: the last is the first": Mutant(
-        "views.metrics.query.windows:_together",
+        "views.metrics.query.windows:_combine",
         Use("Return 2", "return _(_, _, _[_(_[1:], _(_)) - 1])", "BinOp 1", "Name 6"),
         QUERIES,
         "test_aggregates_put_the_points_of_a_group_together",
     ),
     "metrics: be further than the windows that were made": Mutant(
-        "views.metrics.rule_runner:_due",
+        "views.metrics.rule_runner:_draft_due",
         Replace(
             "Return 2",
             "return _(_, _(_, _, _[1]))",
@@ -100,13 +100,13 @@ MEASUREMENTS = {
         "test_a_late_point_makes_its_window_again",
     ),
     "metrics: raise the floor above windows that are not made": Mutant(
-        "views.metrics.rule_runner:_floor",
+        "views.metrics.rule_runner:_highest_floor",
         Remove("Assign 4", "_ = _(_, *_, _ if _ is None else _)"),
         DOWNSAMPLING,
         "test_the_floor_waits_for_windows_that_are_not_made",
     ),
     "metrics: empty the tail before its run is written": Mutant(
-        "views.metrics.fold:MetricsFold._empty_tail",
+        "views.metrics.fold:MetricsFold._flush_tail",
         Insert("Assign 2", "_ = _ >= _()[_ >> _]", "{Expr 2}", others=("_()",)),
         MEMORY,
         "test_memory_that_cannot_be_freed_is_nobody_elses_failure_and_nothing_is_lost",

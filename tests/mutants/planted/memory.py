@@ -12,7 +12,7 @@ _THREADS = "unit/platform/test_thread_pool"
 
 MEMORY = {
     "end a job for one failed allocation": Mutant(
-        "platform.background_jobs:Job._survives",
+        "platform.background_jobs:Job._run_step",
         Replace(
             "ExceptHandler 2",
             "except _ as _: (2 of 3)",
@@ -54,19 +54,19 @@ MEMORY = {
         "test_two_threads_that_charge_at_once_are_both_counted",
     ),
     "evict for what fits": Mutant(
-        "config.memory_budget:Share._climb",
+        "config.memory_budget:Share._admit_under_pressure",
         Replace(
             "Expr 2",
             "_(_(0, _ - _), _=_(_ * _))",
             "Attribute 2",
             "{Name 1}.{name 1}",
-            names=("config.memory_budget:Share._calm",),
+            names=("config.memory_budget:Share._high_bytes",),
         ),
         _SHARES,
         "test_what_fits_into_the_share_is_admitted_and_nobody_is_asked",
     ),
     "evict without headroom": Mutant(
-        "config.memory_budget:Share._climb",
+        "config.memory_budget:Share._admit_under_pressure",
         Set("Expr 2", "_(_(0, _ - _), _=_(_ * _))", "Call 3", 0),
         _SHARES,
         "test_what_does_not_fit_is_asked_of_evictors_with_a_tenth_of_headroom",
@@ -90,7 +90,7 @@ MEMORY = {
         "test_shares_borrow_from_one_reserve",
     ),
     "borrow before evicting": Mutant(
-        "config.memory_budget:Share._climb",
+        "config.memory_budget:Share._admit_under_pressure",
         Replace(
             "Expr 2",
             "_(_(0, _ - _), _=_(_ * _))",
@@ -102,7 +102,7 @@ MEMORY = {
         "test_the_reserve_lends_only_what_evictors_could_not_free",
     ),
     "retry for ever what can never fit": Mutant(
-        "config.memory_budget:Share._climb",
+        "config.memory_budget:Share._admit_under_pressure",
         Force("If 1", "if _ > _ + _:", False),
         _SHARES,
         "test_a_request_that_can_never_fit_is_refused_for_good_and_evicts_nothing",
@@ -113,7 +113,7 @@ MEMORY = {
             "Assign 4",
             "_ = _(_(_ + _, _))",
             "with {Name 6}.{name 1}:\n    {it}",
-            names=("config.memory_budget:Share._counting",),
+            names=("config.memory_budget:Share._lock",),
         ),
         _SHARES,
         "test_others_are_counted_while_an_evictor_runs",
@@ -151,7 +151,7 @@ MEMORY = {
         "test_room_for_a_column_is_not_made_by_closing_the_files_of_its_table",
     ),
     "make room of one's own alone": Mutant(
-        "views.table.files.cache:ColumnCache._make_room",
+        "views.table.files.cache:ColumnCache._reserve",
         Replace(
             "Return 2",
             "return _(_)",

@@ -48,19 +48,19 @@ PIPELINES = {
         "test_ttl_takes_local_records_to_the_record_though_their_file_goes_on",
     ),
     "let a merge end the turn of the store": Mutant(
-        "log.checkpoint.relocator:Relocator._keep_up",
+        "log.checkpoint.relocator:Relocator._update_manifest",
         Replace("ExceptHandler 2", "except _: (2 of 2)", "Name 1", "KeyError"),
         "unit/log/topic/test_compacted_by_others",
         "test_a_rewrite_that_meets_a_merge_gives_way_and_leaves_nothing",
     ),
     "leave what a refused merge wrote": Mutant(
-        "pipelines.compaction.compact:_Compaction._settle",
+        "pipelines.compaction.compact:_Compaction._commit",
         Remove("Expr 4", "_(_(_, _))"),
         "unit/log/topic/test_compacted_by_others",
         "test_a_merge_that_meets_a_rewrite_gives_way_and_leaves_nothing",
     ),
     "merge rows that are gone": Mutant(
-        "pipelines.compaction.compaction_task:_Reading._live",
+        "pipelines.compaction.compaction_task:_GroupReader._live",
         Rewrite(
             "Return 2",
             "return _(_(_))",
@@ -71,7 +71,7 @@ PIPELINES = {
         "test_rows_that_are_gone_are_dropped_and_no_longer_hidden",
     ),
     "believe a second answer like the first": Mutant(
-        "pipelines.compaction.compaction_task:_Source._twice",
+        "pipelines.compaction.compaction_task:_FileReader._retry_once",
         Remove("Assign 1", "_ = None"),
         "crash/sim/test_compact_crash",
         "test_an_answer_that_is_bad_once_damages_no_group[truncated]",
@@ -83,13 +83,13 @@ PIPELINES = {
         "test_a_shard_that_came_and_went_without_a_checkpoint_is_replayed_after_a_relocation",
     ),
     "call what has left the lake damaged": Mutant(
-        "pipelines.scrub:_still_bad",
+        "pipelines.scrub:_still_in_use",
         Use("If 2", "if _(_()) is not None:", "Compare 1", "Name 1"),
         "unit/pipelines/test_scrub",
         "test_a_file_that_is_merged_and_swept_meanwhile_is_no_finding",
     ),
     "let ranges of keys hear nothing that is about all": Mutant(
-        "pipelines.view_rebuild.shuffle_task:_leave",
+        "pipelines.view_rebuild.shuffle_task:_write_run",
         Replace("Assign 9", "_ = _(_(_)) (2 of 3)", "Call 1", "{Name 2}.slice(0, 0)"),
         "unit/pipelines/view_rebuild/test_rebuild_view",
         "test_a_view_is_the_same_as_what_its_log_is_folded_into_in_pieces[series]",
@@ -101,7 +101,7 @@ PIPELINES = {
         "test_a_key_that_is_not_what_the_log_says_is_named",
     ),
     "go on with runs that are gone": Mutant(
-        "pipelines.view_rebuild.task_checkpoint:Kept._find",
+        "pipelines.view_rebuild.task_checkpoint:Kept._load",
         Use("If 3", "if _((_(_)._ >= _ for _, _ in _())):", "Call 1", "Name 7"),
         "unit/pipelines/test_rebuild_killed",
         "test_what_a_killed_rebuild_has_left_is_not_trusted[gone--run-]",
@@ -113,7 +113,7 @@ PIPELINES = {
         "test_another_view_other_options_and_a_topic_made_anew_take_nothing_over",
     ),
     "note no task that is done": Mutant(
-        "pipelines.view_rebuild.task_checkpoint:Kept._note",
+        "pipelines.view_rebuild.task_checkpoint:Kept._save",
         Remove("Expr 2", "_(_, _(_) + _)"),
         "unit/pipelines/test_rebuild_killed",
         "test_a_rebuild_that_was_killed_goes_on_where_it_was[kv-True]",
@@ -155,7 +155,7 @@ PIPELINES = {
         "test_a_view_that_is_far_behind_is_folded_by_tasks_first",
     ),
     "merge before keys have let go": Mutant(
-        "ingest.view_handoff_job:Adopting._tend",
+        "ingest.view_handoff_job:Adopting._maintain",
         Set("For 1", "for _ in _(2):", "Constant 1", 0),
         "unit/pipelines/test_compact_keyed",
         "test_only_the_versions_that_the_history_allows_stay_in_the_lake[False]",

@@ -72,7 +72,7 @@ RESERVOIR = {
         FLIPPED,
     ),
     "take another reservoir's snapshot": Mutant(
-        "reservoir.recovery:_check_kin",
+        "reservoir.recovery:_check_neighbors",
         Force("If 2", "if _:", False),
         DAMAGE,
         "test_an_object_of_another_reservoir_in_its_place_is_noticed[a snapshot is]",
@@ -98,13 +98,13 @@ RESERVOIR = {
         "test_damage_is_never_copied_into_a_new_file[some]",
     ),
     "pass a store that does not answer for a damaged one": Mutant(
-        "reservoir.recovery:_newest_whole",
+        "reservoir.recovery:_newest_readable",
         Replace("ExceptHandler 1", "except (_, _) as _:", "Tuple 1", "Exception"),
         FALLBACK,
         "test_a_store_that_does_not_answer_is_no_damage",
     ),
     "believe the first damaged answer": Mutant(
-        "reservoir.recovery:_again",
+        "reservoir.recovery:_retry_damaged",
         Leave("Return 2", "return _() (2 of 2)", "raise"),
         FALLBACK,
         "test_a_bit_that_flips_on_the_way_is_no_damage",
@@ -160,7 +160,7 @@ RESERVOIR = {
         "test_a_fenced_writer_can_do_nothing_any_more",
     ),
     "go on after being fenced": Mutant(
-        "reservoir.reservoir:Reservoir._settle",
+        "reservoir.reservoir:Reservoir._create_pending",
         Remove("Assign 1", "_ = _"),
         WRITERS,
         "test_a_fenced_writer_can_do_nothing_any_more",
@@ -279,7 +279,7 @@ RESERVOIR = {
         "test_a_version_that_is_too_old_says_so_and_changes_nothing",
     ),
     "leave a bad page of a copy as it is": Mutant(
-        "reservoir.page_reader:PageReader._repaired",
+        "reservoir.page_reader:PageReader._read_repaired",
         Remove("Expr 1", "_(_, _, _, _)"),
         "unit/reservoir/test_page_reader",
         "test_a_repaired_copy_is_good_for_the_next_process",

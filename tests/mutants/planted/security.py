@@ -24,7 +24,7 @@ WEB = "server/test_web_pages"
 
 SECURITY = {
     "security: decode a body of any number of objects": Mutant(
-        "server.app:App._take_body",
+        "server.app:App._receive_body",
         Force("If 3", "if _ in _:", False),
         BUDGET,
         "test_objects_in_a_body_are_counted_before_it_is_decoded[json-plain]",
@@ -95,7 +95,7 @@ SECURITY = {
         "test_a_token_is_refused_before_its_time_and_after_it",
     ),
     "security: keep the secret": Mutant(
-        "security.token_store:Registry._made",
+        "security.token_store:Registry._new_token",
         Use(
             "Assign 4",
             "_ = _(_=_, _=_(_ or _), _=_(_), _=_(_), _=_(_), ... 83063cda",
@@ -130,13 +130,13 @@ SECURITY = {
         "test_the_first_token_closes_the_server_at_once_and_for_ever",
     ),
     "security: take anybody without tokens for local": Mutant(
-        "server.auth.auth:Auth._nobody",
+        "server.auth.auth:Auth._without_header",
         Drop("If 1", "if _ and _(_):", "Call 1"),
         AUTH,
         "test_somebody_from_elsewhere_is_not_local_however_he_got_here",
     ),
     "security: remember a header for ever": Mutant(
-        "server.auth.auth:Auth._look",
+        "server.auth.auth:Auth._refresh",
         All(
             Remove("Expr 4", "_() (4 of 7)"),
             Remove("Expr 5", "_() (5 of 7)"),
@@ -146,13 +146,13 @@ SECURITY = {
         "test_a_revoked_token_is_refused_from_the_next_request_on",
     ),
     "security: let in when tokens cannot be trusted": Mutant(
-        "server.auth.auth:Auth._look",
+        "server.auth.auth:Auth._refresh",
         Rewrite("Raise 1", "raise _(503, '', '') from _", "del {Name 2}\nreturn"),
         AUTH,
         "test_a_store_of_tokens_that_is_damaged_denies_all_and_keeps_a_server_from_starting",
     ),
     "security: tell nobody of a revocation": Mutant(
-        "server.auth.auth:Auth._end",
+        "server.auth.auth:Auth._report_revoked",
         Remove("Expr 3", "_(_) (2 of 2)"),
         STREAMS,
         "test_revoking_ends_a_stream[watch]",
@@ -207,19 +207,19 @@ SECURITY = {
         "test_a_token_changes_only_tokens_that_its_own_scopes_cover[tokens-all-revoke]",
     ),
     "security: do not ask what a route needs": Mutant(
-        "server.app:App._admitted",
+        "server.app:App._authorise",
         Remove("Expr 1", "_(_, _, _)"),
         MATRIX,
         "test_a_token_of_another_prefix_is_refused[GET /v0/topics/{topic}]",
     ),
     "security: ask about the first need alone": Mutant(
-        "server.app:App._admitted",
+        "server.app:App._authorise",
         Replace("For 1", "for _ in _:", "Attribute 1", "{it}[:1]"),
         MATRIX,
         "test_each_need_is_needed[POST /v0/kv/{topic}/commit]",
     ),
     "security: read the body of a request without a token": Mutant(
-        "server.app:App._who",
+        "server.app:App._authenticate",
         Replace(
             "Assign 4",
             "_ = _ if _ else _",
@@ -243,7 +243,7 @@ SECURITY = {
         "test_the_hot_path_refuses_by_the_head_too[none-24]",
     ),
     "security: discard a refused body of any size": Mutant(
-        "server.app:App._answer",
+        "server.app:App._respond",
         Force("If 1", "if _(_):", False),
         ADMISSION,
         "test_a_body_is_refused_by_its_head[POST /v0/sql-none]",
@@ -273,7 +273,7 @@ SECURITY = {
         "test_unfinished_bodies_count_and_the_next_one_is_refused[hot]",
     ),
     "security: unpack without counting": Mutant(
-        "server.app:App._take_body",
+        "server.app:App._receive_body",
         All(Remove("Expr 3", "_(_(_) + _(_, _, _))"), Remove("Expr 4", "_(_(_))")),
         BUDGET,
         "test_unpacked_bytes_count",

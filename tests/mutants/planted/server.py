@@ -27,7 +27,7 @@ SERVER = {
         "test_an_endless_query_ends_at_its_deadline[application/json]",
     ),
     "served: a query goes on without its client": Mutant(
-        "server.handlers.query_request:_stop_when_gone",
+        "server.handlers.query_request:_stop_on_disconnect",
         Remove("Expr 1", "_(_(''))"),
         "server/test_running_queries",
         "test_a_query_ends_when_its_client_goes[application/json]",
@@ -63,19 +63,19 @@ SERVER = {
         "test_what_is_known_to_be_cold_is_read_by_threads_of_the_lake[diff]",
     ),
     "served: acknowledge what a failed sync has lost": Mutant(
-        "server.commit_waiters:_Line._tell",
+        "server.commit_waiters:_ShardQueue._notify",
         Set("Expr 1", "_(_, None if _ <= _ else _)", "IfExp 1", None),
         FAILED,
         "test_everybody_who_waits_for_a_sync_that_fails_is_told_and_nobody_gets_an_ack",
     ),
     "served: a failed disk takes back what was synced": Mutant(
-        "server.commit_waiters:_Line._tell",
+        "server.commit_waiters:_ShardQueue._notify",
         Use("Expr 1", "_(_, None if _ <= _ else _)", "IfExp 1", "Name 5"),
         DURABLE,
         "test_what_was_synced_before_the_disk_failed_is_acknowledged_all_the_same",
     ),
     "served: tell only the first who waits": Mutant(
-        "server.commit_waiters:_Line._tell",
+        "server.commit_waiters:_ShardQueue._notify",
         Once("While 1", "while _ and (_ is not None or _[0][0] <= _):"),
         DURABLE,
         "test_all_who_came_in_one_turn_of_the_loop_are_told_by_one_sync",
@@ -123,7 +123,7 @@ SERVER = {
         "test_where_bytes_or_requests_are_counted_nothing_passes_by",
     ),
     "served: bytes of an answer are free": Mutant(
-        "server.app:App._answer",
+        "server.app:App._respond",
         Remove("Expr 4", "_(_, _(_), _(_))"),
         HOT,
         "test_what_is_read_counts_in_bytes_too",
@@ -224,7 +224,7 @@ SERVER = {
         "test_an_append_at_another_head_conflicts_and_leaves_nothing",
     ),
     "served: no look at the head that a table expects": Mutant(
-        "server.handlers.append:_place_asked",
+        "server.handlers.append:_place_request",
         Set("Assign 3", "_ = _(_, _=_, _=_)", "Attribute 2", None),
         BODIES,
         "test_whatever_the_body_an_append_at_another_head_leaves_nothing"
@@ -272,13 +272,13 @@ SERVER = {
         "test_an_extended_delivery_is_kept_for_a_whole_lease_from_then[90.0]",
     ),
     "served: a queue counts the letters of all": Mutant(
-        "views.queue.dead_letter_count:OwnLetters._look",
+        "views.queue.dead_letter_count:OwnLetters._read_new",
         Drop("Assign 2", "_ = [_ for _ in _ if _ == _]", "Compare 1"),
         "unit/views/queue/test_dead_letters",
         "test_each_queue_counts_its_own_letters_of_a_topic_that_they_share",
     ),
     "served: a client leaves its session behind": Mutant(
-        "client.blocking.follow:RemoteFollowing._forget",
+        "client.blocking.follow:RemoteFollowing._delete_session",
         Remove("Expr 1", "_(_('', _))"),
         FOLLOWING,
         "test_who_stops_following_leaves_no_session_behind",

@@ -55,7 +55,7 @@ TOPICS = {
         "test_a_delete_by_seq_of_records_in_memory_survives",
     ),
     "return from a delete before it is durable": Mutant(
-        "log.topic.delete:Deleting._durable",
+        "log.topic.delete:Deleting._wait_durable",
         Force("If 1", "if _ == '':", False),
         "test_deletes_survive",
         "test_a_delete_in_an_fsync_topic_is_durable_when_it_returns",
@@ -85,7 +85,7 @@ TOPICS = {
         "test_a_cap_by_bytes_that_is_set_later_counts_exactly",
     ),
     "keep an index that no delete uses": Mutant(
-        "log.append.append:_published",
+        "log.append.append:_advance_head",
         Remove("Assign 2", "_ = None"),
         "unit/log/topic/test_tag_deletes",
         "test_an_index_that_no_delete_uses_is_dropped",

@@ -94,7 +94,7 @@ VIEWS = {
         "test_saved_state_of_records_that_are_lost_since_is_not_used",
     ),
     "use an older version of the views": Mutant(
-        "views.view_registry:Shelf._read_catalogue",
+        "views.view_registry:Shelf._read_index",
         Force("If 2", "if _ and (not _):", False),
         SHELF,
         "test_a_damaged_version_folds_views_again_though_records_were_let_go",

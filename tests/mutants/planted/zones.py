@@ -39,7 +39,7 @@ ZONES = {
         "test_not_keeps_the_zones_that_may_have_a_row_for_which_it_is_false",
     ),
     "zones: the opposite of smaller is larger": Mutant(
-        "views.table.index.predicate:_closed",
+        "views.table.index.predicate:_closed_bounds",
         Replace("Return 4", "return (_, None)", "Name 1", "{it} + 1"),
         FENCE,
         "test_not_keeps_the_zones_that_may_have_a_row_for_which_it_is_false",
@@ -57,19 +57,19 @@ ZONES = {
         "test_texts_that_end_with_nul_are_not_lost",
     ),
     "zones: a range of two bounds forgets missing values": Mutant(
-        "views.table.index.zone_filter:_both",
+        "views.table.index.zone_filter:_intersect",
         Set("Return 2", "return _(_(_, _), _ and _)", "BoolOp 1", False),
         PRUNING,
         "test_a_missing_value_is_on_no_side_of_two_bounds",
     ),
     "zones: the last hour of a range is left out": Mutant(
-        "views.table.index.calendar:Calendar._within",
+        "views.table.index.calendar:Calendar._zones_within",
         Use("Assign 2", "_ = _ if _ is None else _(_) + 1", "BinOp 1", "Call 1"),
         KINDS,
         "test_a_moment_on_the_hour_is_in_the_hour_that_it_begins",
     ),
     "zones: a bin does not reach its greatest value": Mutant(
-        "views.table.index.imprint:Imprint._range",
+        "views.table.index.imprint:Imprint._bins_within",
         Set("Assign 3", "_ = _(_(_, _, '' if _ else '')) (1 of 2)", "IfExp 1", "right"),
         KINDS,
         "test_an_imprint_is_right_at_the_edges_of_its_bins[i64]",
@@ -87,13 +87,13 @@ ZONES = {
         "test_an_imprint_is_right_at_the_edges_of_its_bins[i64]",
     ),
     "zones: a filter loses a key": Mutant(
-        "views.table.index.binary_fuse:_table",
+        "views.table.index.binary_fuse:_build_table",
         Use("For 1", "for _, _ in _(_):", "Call 1", "Name 4"),
         FUSE,
         "test_every_key_is_found[1000]",
     ),
     "zones: a filter that could not be made is used": Mutant(
-        "views.table.index.binary_fuse:_table",
+        "views.table.index.binary_fuse:_build_table",
         Set("If 1", "if _((_(_) for _, _ in _)) < _(_):", "Call 3", 0),
         FUSE,
         "test_every_key_is_found_whatever_the_seed_meets",
@@ -126,13 +126,13 @@ ZONES = {
         "test_contexts_are_found_by_their_range",
     ),
     "zones: a float asks for whole numbers that it cannot hold": Mutant(
-        "views.table.index.predicate:_whole",
+        "views.table.index.predicate:_neighbours",
         Replace("If 2", "if _ in ('', '') and _ == '' and (_(_) < _):", "Name 5", "2 ** 63"),
         OLDER,
         "test_whole_numbers_that_no_float_holds_are_never_lost",
     ),
     "zones: rows that may not be wanted count for the first": Mutant(
-        "views.table.index.index_reader:_runners",
+        "views.table.index.index_reader:_top_input",
         Force("If 1", "if _ is not None:", False),
         LADDER,
         "test_rows_that_may_not_fulfil_the_condition_do_not_count",

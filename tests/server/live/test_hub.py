@@ -99,7 +99,7 @@ def test_nobody_who_waits_leaves_nothing_behind(store):
         await hub.wait_for(topic, 0, 0.001)
         topic.append(b"x")
         await asyncio.sleep(0.01)
-        assert hub._stands == {}
+        assert hub._watchers == {}
 
     asyncio.run(poll())
     assert len(topic._state.waiters) == 0
@@ -171,13 +171,13 @@ def test_under_pressure_turns_wait_for_more_and_the_lowest_band_waits_for_calm(s
         hub = hub_of(store)
         hub.start()
         left = []
-        hub._mark(topic)
-        assert hub._made_to_wait_s == 0
+        hub._schedule(topic)
+        assert hub._coalesced_s == 0
         hub._serve()
         for _ in range(50):
             hub.governor.sample(FULL)
-        hub._mark(topic)
-        assert hub._made_to_wait_s == hub.governor.coalesce_s > 0
+        hub._schedule(topic)
+        assert hub._coalesced_s == hub.governor.coalesce_s > 0
         hub._serve()
         for is_deferring in (True, False):
             hub.governor.is_deferring = is_deferring

@@ -72,7 +72,7 @@ def _reported(reason: str) -> Callable[[Store, str], dict[str, int]]:
     def prepare(store: Store, name: str) -> dict[str, int]:
         topic = store.topic(name)
         topic.append_many([b"1"] * 2)
-        catalog = store._found.catalog
+        catalog = store._state.catalog
         state = catalog.find(name)
         report_loss(state, catalog.shard_of(state), 3, reason)
         topic.append_many([b"1"] * 2)

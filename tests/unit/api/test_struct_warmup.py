@@ -13,10 +13,10 @@ sys.setswitchinterval(1e-6)
 import msgspec
 import strandline.client.connect
 import strandline.client.blocking.store
-from strandline.api import learning
+from strandline.api import struct_warmup
 if "learn" in sys.argv:
-    learning.learn()
-structs = [each for each in learning._structs(msgspec.Struct) if each.__struct_fields__]
+    struct_warmup.learn()
+structs = [each for each in struct_warmup._structs(msgspec.Struct) if each.__struct_fields__]
 structs.reverse()  # those that hold others come first
 fields = {each: each.__struct_encode_fields__[-1].encode() for each in structs}
 gate = threading.Barrier(4)

@@ -39,7 +39,7 @@ def test_a_moment_is_read_as_it_is_written(text, moment):
     "text", ["", "yesterday", "orders=", "=3", "orders=0", "0:", "0:1,", "a:1"]
 )
 def test_what_is_no_moment_is_refused(text):
-    with pytest.raises(Invalid, match="is no moment"):
+    with pytest.raises(Invalid, match="is not a restore point"):
         parse(text)
 
 

@@ -130,7 +130,7 @@ def test_a_moment_before_the_first_backup_is_refused_with_the_next_one_that_can_
     _workload(world, 10, seed=1)
     made = world.backup()
 
-    with pytest.raises(Invalid, match=r"no backup has the moment.*the nearest are"):
+    with pytest.raises(Invalid, match=r"no backup covers.*the nearest times are"):
         world.restored("/restored", at=world.seen[2].at_us)
 
     assert world.restored("/restored", at=made.from_us) == world.seen[-1].topics
@@ -141,7 +141,7 @@ def test_a_moment_behind_the_newest_backup_is_refused():
     _workload(world, 5, seed=1)
     made = world.backup()
 
-    with pytest.raises(Invalid, match="no backup has the moment"):
+    with pytest.raises(Invalid, match="no backup covers"):
         world.restored("/restored", at=made.until_us + 1)
 
 

@@ -194,14 +194,14 @@ def test_lake_files_that_had_to_go_are_forgotten_with_the_lake():
     world.store.delete_topic("u")
     world.store.relocate()
     world.backup()
-    assert world.store._found.catalog.lake_trash
+    assert world.store._state.catalog.lake_trash
     world.backups.restore(TARGET)
 
     with world.open(TARGET) as store:
         store.relocate()
 
         assert store.topics() == ["t"]
-        assert not store._found.catalog.lake_trash
+        assert not store._state.catalog.lake_trash
 
 
 def test_the_lake_may_be_restored_elsewhere():
@@ -218,7 +218,7 @@ def test_the_lake_may_be_restored_elsewhere():
 def test_a_lake_is_not_restored_into_another_one():
     world = _filled(lake=True)
 
-    with pytest.raises(Invalid, match="is not empty: give the restored lake its own place"):
+    with pytest.raises(Invalid, match="is not empty: give the restored lake a location of its own"):
         world.backups.restore(TARGET, lake=world.lake)
 
 

@@ -170,7 +170,7 @@ def _too_long_a_name(post: Post) -> str:
     ("deliver", "code", "reason"),
     [
         (_other_store, "invalid", "deliver it there"),
-        (_other_name, "invalid", "calls itself"),
+        (_other_name, "invalid", "contains the name"),
         (_damaged, "corrupt", "cannot be read"),
         (_missing_file, "corrupt", "gone"),
         (_miscounted, "corrupt", "1 rows in 1 chunks, not 2 in 1"),

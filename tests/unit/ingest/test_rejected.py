@@ -37,8 +37,8 @@ def test_what_was_refused_is_told_and_goes_after_a_week():
     world.store.take_deliveries()
 
     assert taken == 1
-    assert "what a pipeline made for view 'nobody' was refused" in first
-    assert "refused" not in told(world)
+    assert "the handoff for view 'nobody' was rejected" in first
+    assert "rejected" not in told(world)
     assert world.disk.list_dir(f"{PATH}/incoming/{handovers.REFUSED}") == []
     assert "nobody" not in world.store.topics(), "nothing is made for it"
 

@@ -192,12 +192,12 @@ def test_a_store_that_does_not_answer_is_no_damage():
 
 def test_bytes_that_are_no_rows_are_noticed_though_they_are_what_was_delivered():
     objects = SimObjects()
-    objects.put(KEY, b"no Arrow stream")
+    objects.put(KEY, b"not an Arrow stream")
     staged = msgspec.structs.replace(
         _staged(SimObjects()),
         size=15,
-        checksum=staged_files.xxh3_128(b"no Arrow stream").hexdigest(),
+        checksum=staged_files.xxh3_128(b"not an Arrow stream").hexdigest(),
     )
 
-    with pytest.raises(Corrupt, match="no Arrow stream"):
+    with pytest.raises(Corrupt, match="not an Arrow stream"):
         list(read_chunks(objects, staged))

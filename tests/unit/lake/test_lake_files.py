@@ -216,7 +216,7 @@ def test_rows_out_of_order_are_refused():
     for rows in (plain_rows([2, 1]), plain_rows([1, 1])):
         with pytest.raises(AssertionError, match="order"):
             write(rows)
-    with pytest.raises(AssertionError, match="behind"):
+    with pytest.raises(AssertionError, match="rows follow"):
         write(plain_rows([5, 6]) + plain_rows([6, 7]), pieces=2)
 
 

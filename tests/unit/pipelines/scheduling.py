@@ -93,4 +93,4 @@ class World:
         schedule = self.schedule(declared)
         due_us = schedule._due(declared, state)
         assert due_us is not None
-        schedule._noted(declared, msgspec.structs.replace(state), due_us)
+        schedule._record_start(declared, msgspec.structs.replace(state), due_us)

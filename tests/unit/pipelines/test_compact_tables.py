@@ -136,7 +136,7 @@ def test_whoever_is_overtaken_gives_way_and_leaves_nothing(store):
     summary = compact(store, ["pay:table"], engine=Overtaken(lambda: compact(store, ["pay:table"])))
 
     (skipped,) = summary.skipped
-    assert "somebody else was first" in skipped.reason
+    assert "another writer was first" in skipped.reason
     assert not skipped.damaged
     assert answers(store) == before
     listed = {Path(url).name for url in map(path_of, files_of(store))}

@@ -205,7 +205,7 @@ def _bad_name(path: str) -> None:
     [
         (_unknown_topic, UnknownTopic, "ordres"),
         (_too_large, TooLarge, "record_bytes_max"),
-        (_missing_file, Corrupt, "gone"),
+        (_missing_file, Corrupt, "is missing"),
         (_bad_name, Invalid, "name"),
     ],
 )

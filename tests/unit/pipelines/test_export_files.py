@@ -130,9 +130,9 @@ def test_json_in_lines_of_json_is_itself(data_dir: str, tmp_path: Path):
     [
         (b"\xff", "text", "parquet", "data of record 2 is not text"),
         (b"\xff", "text", "csv", "data of record 2 is not text"),
-        (b"{", "json", "parquet", "record 2 is no JSON object"),
-        (b"[1]", "json", "csv", "record 2 is no JSON object"),
-        (b"nothing", "json", "jsonl", "record 2 is no JSON"),
+        (b"{", "json", "parquet", "record 2 is not a JSON object"),
+        (b"[1]", "json", "csv", "record 2 is not a JSON object"),
+        (b"nothing", "json", "jsonl", "record 2 is not JSON"),
     ],
 )
 def test_data_that_is_not_what_was_said_is_named(

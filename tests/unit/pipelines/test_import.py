@@ -113,7 +113,7 @@ def test_a_file_that_changed_under_an_id_is_refused(data_dir: str, tmp_path: Pat
     import_files(data_dir, "t", path, id="nightly")
     write(tmp_path, "rows.jsonl", lines(0, 12))
 
-    with pytest.raises(Invalid, match="'nightly' was begun with other files"):
+    with pytest.raises(Invalid, match="'nightly' was started with other files"):
         import_files(data_dir, "t", path, id="nightly")
 
     assert datas(data_dir) == numbers(10)
@@ -274,7 +274,7 @@ def test_a_file_without_a_known_ending_needs_a_format(data_dir: str, tmp_path: P
     make_store(data_dir)
     path = write(tmp_path, "rows.txt", lines(0, 2))
 
-    with pytest.raises(Invalid, match="does not tell its format"):
+    with pytest.raises(Invalid, match="is not known from its name"):
         import_files(data_dir, "t", path)
     import_files(data_dir, "t", path, format="jsonl")
 

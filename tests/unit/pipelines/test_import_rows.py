@@ -120,8 +120,8 @@ def test_csv_without_rows_is_nothing(data_dir: str, tmp_path: Path, content: str
 
 
 BAD = {
-    "broken.jsonl": ('{"n":0}\n{"n":\n', 2, "not the JSON"),
-    "latin.jsonl": (b'{"n":0}\n{"n":"\xe9"}\n', 2, "not the JSON"),
+    "broken.jsonl": ('{"n":0}\n{"n":\n', 2, "not valid JSON"),
+    "latin.jsonl": (b'{"n":0}\n{"n":"\xe9"}\n', 2, "not valid JSON"),
     "missing.jsonl": ('{"n":0}\n\n{"m":1}\n', 3, "no data"),
     "null.csv": ("n,m\n0,1\n,2\n", 3, "no data"),
     "short.csv": ("n,m\n0,1\n2\n", 3, "1 values, not 2"),
@@ -182,7 +182,7 @@ def test_a_file_of_another_format_is_told_of(data_dir: str, tmp_path: Path):
 
     with pytest.raises(Invalid, match=r"a\.parquet cannot be read as Parquet"):
         import_files(data_dir, "t", write(tmp_path, "a.parquet", "a,b\n"), part_bytes=1)
-    with pytest.raises(Invalid, match="no array of JSON"):
+    with pytest.raises(Invalid, match="not a JSON array"):
         import_files(data_dir, "t", write(tmp_path, "a.json", "[1, 2"))
 
 

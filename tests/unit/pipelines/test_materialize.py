@@ -258,7 +258,7 @@ def test_progress_is_told(data_dir):
 
     materialize(data_dir, progress=lambda *step: told.append(step))
 
-    assert ("remembered queries", 2, 2) in told
+    assert ("materialized queries", 2, 2) in told
     assert any(what == "reading pay" for what, _, _ in told)
 
 

@@ -195,7 +195,7 @@ def test_what_kills_its_scheduler_again_and_again_waits_for_its_next_time(world:
     world.clock.advance(HOUR)
     for _ in range(ATTEMPTS_MAX - 1):
         world.begin_and_die(HOURLY)
-        state = world.schedule(HOURLY)._settled(HOURLY)
+        state = world.schedule(HOURLY)._recovered_state(HOURLY)
         assert state.run.outcome == "lost"
     world.begin_and_die(HOURLY)
 
@@ -317,16 +317,19 @@ def test_a_state_that_cannot_be_read_is_told_and_not_guessed(world: World):
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"name": "Über"}, "number 1 cannot be called 'Über'"),
-        ({"name": "../x"}, "cannot be called"),
-        ({"pipeline": "compress"}, "'nightly': there is no pipeline 'compress': there are compact"),
-        ({"arguments": {"topic": "x"}}, "'nightly': there is no argument 'topic': there are top"),
+        ({"name": "Über"}, "name 'Über' of declared pipeline 1 is not valid"),
+        ({"name": "../x"}, "is not valid"),
+        (
+            {"pipeline": "compress"},
+            "'nightly': there is no pipeline 'compress': use one of compact",
+        ),
+        ({"arguments": {"topic": "x"}}, "'nightly': there is no argument 'topic': use one of top"),
         ({"arguments": {"topics": "x"}}, r"arguments: Expected `array`, got `str` - at `\$.topics"),
         ({"every": ""}, "either every or at"),
         ({"at": "0 0 * * *"}, "either every or at"),
         ({"every": "soon"}, "every is a duration"),
         ({"every": "", "at": "0 0"}, "does not have five fields: minute 0-59"),
-        ({"timezone": "Europe/Zurich"}, "a timezone is for at"),
+        ({"timezone": "Europe/Zurich"}, "timezone is only for at"),
         ({"timeout": "0s"}, "timeout is a duration"),
         ({"master": "local; rm -rf"}, "master is"),
     ],
@@ -342,5 +345,5 @@ def test_a_declaration_that_is_not_good_is_refused_with_its_name(data_dir, wrong
 def test_two_declarations_of_one_name_are_refused(data_dir):
     declared = Declared(name="twice", pipeline="scrub", every="1d")
 
-    with pytest.raises(Invalid, match="two declared pipelines are called 'twice'"):
+    with pytest.raises(Invalid, match="two declared pipelines have the name 'twice'"):
         Schedule(data_dir, PipelineSettings(declared=(declared, declared)))

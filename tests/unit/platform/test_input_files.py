@@ -87,5 +87,5 @@ def test_a_file_that_went_or_grew_since_is_told(tmp_path: Path):
     with pytest.raises(Invalid, match="has changed since"):
         open_source(file)
     os.remove(path)
-    with pytest.raises(NotFound, match="is gone"):
+    with pytest.raises(NotFound, match="no longer exists"):
         open_source(file)

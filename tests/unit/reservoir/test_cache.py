@@ -179,7 +179,7 @@ def test_adopting_again_keeps_what_is_still_listed():
 def test_a_second_process_is_told_what_to_do():
     world = World()
 
-    with pytest.raises(Locked, match="close it there, or name another folder"):
+    with pytest.raises(Locked, match="close it there, or use another folder"):
         world.opened()
 
     world.cache.close()

@@ -254,9 +254,9 @@ def test_a_file_that_is_gone_is_told_with_its_page():
         world = World()
         reader = PageReader(world.objects, world.cache if with_cache else None)
 
-        with pytest.raises(Corrupt, match="page 1004 cannot be read: a data file is gone") as one:
+        with pytest.raises(Corrupt, match="page 1004 cannot be read: a data file") as one:
             reader.read(*made(1).page(4))
-        with pytest.raises(Corrupt, match="a data file is gone"):
+        with pytest.raises(Corrupt, match="a data file is missing"):
             reader.read_many([made(1).page(4)])
 
         assert isinstance(one.value.__cause__, NotFound)
@@ -346,7 +346,7 @@ def test_damage_in_a_folder_of_this_machine_is_told_or_read_anew(data_dir: str):
     path.rename(path.with_name("before"))
     path.with_name("before").write_bytes(flipped(file.data, 0))
 
-    with pytest.raises(Corrupt, match="a data file is gone"):
+    with pytest.raises(Corrupt, match="a data file is missing"):
         reader.read(*file.page(0))
     path.write_bytes(flipped(file.data, PAGE_SIZE))
     page = reader.read(*file.page(0))

@@ -31,7 +31,7 @@ def test_what_is_no_page_id_is_refused(world, page_id):
             lambda: session.write_many([1, page_id], [b"one", b"data"]),
             lambda: session.delete(page_id),
         ):
-            with pytest.raises(Invalid, match="no page id"):
+            with pytest.raises(Invalid, match="not a page id"):
                 change()
 
         session.commit()

@@ -129,7 +129,7 @@ def test_bytes_of_dead_pages_are_checked_by_the_files_own_checksum(objects: SimO
     (found,) = verify.verify(objects).damage
 
     assert (found.object, found.page) == (file.key, None)
-    assert "where no live page lies" in found.reason
+    assert "outside of live pages" in found.reason
 
 
 def test_a_file_that_is_gone_is_one_damage_with_its_pages_counted(objects: SimObjects):
@@ -139,7 +139,7 @@ def test_a_file_that_is_gone_is_one_damage_with_its_pages_counted(objects: SimOb
     (found,) = verify.verify(objects).damage
 
     assert found.object == file.key
-    assert found.reason == f"a data file is gone, with {file.live_pages} live pages"
+    assert found.reason == f"a data file is missing, with {file.live_pages} live pages"
 
 
 def test_a_file_that_is_cut_short_tells_where_and_which_pages_are_lost(objects: SimObjects):
@@ -191,9 +191,9 @@ def test_what_only_a_mistake_of_the_writer_can_make_is_noticed(monkeypatch: pyte
         told.append({each.reason for each in verify.verify(objects).damage})
 
     assert told == [
-        {"a page is not where the index of its file has it"},
+        {"a page is not at the offset in the index of its file"},
         {"a data file is another one"},
-        {"0 pages are alive, and 0 of 1 dead"},
+        {"0 pages are live, and 0 of 1 dead"},
     ]
 
 
@@ -209,7 +209,7 @@ def test_a_checkpoint_that_only_older_versions_need_is_missed(objects: SimObject
     found = verify.verify(objects).damage
 
     assert {each.object for each in found} == {object_keys.checkpoint_key(oldest.version)}
-    assert "a checkpoint is gone: older versions cannot be recovered" in {
+    assert "a checkpoint is missing: older versions cannot be recovered" in {
         each.reason for each in found
     }
 

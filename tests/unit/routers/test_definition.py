@@ -127,5 +127,5 @@ def test_the_stores_own_topics_are_no_dest():
     world = RouterWorld()
     world.store.topic("a")
 
-    with pytest.raises(Invalid, match=r"store's own"):
+    with pytest.raises(Invalid, match=r"reserved for the store"):
         world.store.routers.put("r", source="a", dest="strandline.users")

@@ -43,7 +43,7 @@ def _missed(world: RouterWorld, after: int) -> tuple[int, list[tuple[int, str]]]
 
 def _lose(world: RouterWorld, count: int, reason: str) -> None:
     """Make the source lose records for a reason that retention does not give."""
-    catalog = world.store._found.catalog
+    catalog = world.store._state.catalog
     state = catalog.find("a")
     report_loss(state, catalog.shard_of(state), count, reason)
 

@@ -83,7 +83,7 @@ def test_a_router_that_is_made_again_under_its_name_is_another():
 
 
 def test_the_ledger_does_not_grow_for_ever(monkeypatch):
-    monkeypatch.setattr(router_store, "_OLD_NEWS_MIN", 10)
+    monkeypatch.setattr(router_store, "_OUTDATED_MIN", 10)
     world = _world("at_least_once")
     for _ in range(100):
         world.store.topic("a").append(b"1", tag="x")
@@ -125,7 +125,7 @@ def test_a_read_only_store_shows_routers_and_changes_none():
 
 def test_routers_whose_topic_went_in_a_crash_go_at_the_next_opening():
     world = _world("at_least_once")
-    world.store._found.catalog.drop("b", if_empty=False)  # as far as a delete came
+    world.store._state.catalog.drop("b", if_empty=False)  # as far as a delete came
 
     world.kill()
 

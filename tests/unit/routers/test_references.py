@@ -118,7 +118,7 @@ def test_a_checkpoint_writes_the_copies_to_segments():
 
     world.store.checkpoint()
 
-    state = world.store._found.catalog.get("b")
+    state = world.store._state.catalog.get("b")
     assert state.memory is None
     assert world.data("b") == DATA
     world.kill()
@@ -375,7 +375,7 @@ def test_a_topic_is_dropped_only_when_its_copies_in_other_logs_are_durable():
 def test_a_reference_to_records_that_went_since_they_were_read_is_refused():
     world = _world()
     _append(world)
-    catalog = world.store._found.catalog
+    catalog = world.store._state.catalog
     source, dest = catalog.get("a"), catalog.get("b")
     batch = of_many([DATA[0]], {}, None, world.settings.limits)
     batch.origin = Origin(source, source.losses, 1, BitMap64([1]).serialize(), 0)

@@ -77,16 +77,16 @@ def test_text_is_the_same_after_a_way_there_and_back(text: str):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "say what"),
-        (" ; ", "say what"),
-        ("reed:orders", "'reed' is no action"),
-        ("read:orders*eu", "is no pattern"),
-        ("read:*.eu", "is no pattern"),
-        ("read:", "is no pattern"),
-        ("read:or ders", "is no pattern"),
-        ("refuse read:orders", "is no action"),
-        ("read,,write", "is no action"),
-        (";".join(["read"] * 101), "100 scopes at most"),
+        ("", "scopes are empty"),
+        (" ; ", "scopes are empty"),
+        ("reed:orders", "'reed' is not an action"),
+        ("read:orders*eu", "is not a pattern"),
+        ("read:*.eu", "is not a pattern"),
+        ("read:", "is not a pattern"),
+        ("read:or ders", "is not a pattern"),
+        ("refuse read:orders", "is not an action"),
+        ("read,,write", "is not an action"),
+        (";".join(["read"] * 101), "at most 100 scopes"),
     ],
 )
 def test_what_is_mistyped_is_told(text: str, words: str):

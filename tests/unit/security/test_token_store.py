@@ -86,7 +86,7 @@ def test_everybody_may_have_two_tokens_that_are_valid(tokens: Registry):
     tokens.create(scopes=READ, principal="ci", creator="local")
     tokens.create(scopes=READ, principal="other", creator="local")
 
-    with pytest.raises(Conflict, match="2 tokens"):
+    with pytest.raises(Conflict, match="2 valid tokens"):
         tokens.create(scopes=READ, principal="ci", creator="local")
     tokens.revoke(first.token.id)
     tokens.create(scopes=READ, principal="ci", creator="local")

@@ -57,7 +57,7 @@ def test_a_loop_in_which_nothing_can_happen_says_so(loop):
     async def wait() -> None:
         await loop.create_future()
 
-    with pytest.raises(RuntimeError, match="nothing will happen"):
+    with pytest.raises(RuntimeError, match="no timer is scheduled"):
         loop.run_until_complete(wait())
 
 

@@ -294,7 +294,7 @@ def test_views_in_a_place_of_another_store_are_refused():
     other = strandline.open(
         "/other", disk=world.disk, clock=world.clock, settings=world.settings, start_jobs=False
     )
-    with pytest.raises(Conflict, match=r"name another place in views\.url"):
+    with pytest.raises(Conflict, match=r"set views\.url to another location"):
         tally(other)
 
 

@@ -226,7 +226,7 @@ def test_options_that_are_wrong_are_told_by_name():
     store = World().store
     tally(store, history=3)
 
-    with pytest.raises(Invalid, match="unknown kv option 'histroy': known are history"):
+    with pytest.raises(Invalid, match="'histroy': options of the view are history"):
         tally(store, histroy=3)
     with pytest.raises(Invalid, match="bad kv option"):
         views_of(store).open(TALLY, "other", {"history": "many"})

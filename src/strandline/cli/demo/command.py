@@ -1,8 +1,8 @@
-"""``strandline demo``: a server with a small shop in it, live until somebody stops it.
+"""``strandline demo``: a server with live example data of a small shop.
 
 data       orders, page views, profiles, a queue of mails, couriers on a map, checkouts
-feed       goes on a few times a second; two workers send the mails
-pipeline   once, with Spark, where there is Java
+feed       new records a few times a second; two workers send the mails
+pipeline   once, with Spark, if Java is installed
 server     on a free port of this machine, in a folder that is removed at the end
 """
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _START_S_MAX = 60.0
 _END_S_MAX = 30.0
-_LOOK_S = 0.2
-_TELL_S = 10.0
+_POLL_S = 0.2
+_REPORT_S = 10.0
 
 
 def demo(
@@ -49,39 +49,39 @@ def demo(
 ) -> None:
     """Start a server with example data.
 
-    The data is that of a small shop. The server runs until Ctrl-C, and prints what to try.
+    The data is that of a small shop. The server runs until Ctrl-C and prints commands to try.
 
     Parameters
     ----------
     data
-        Keep the store here. Default: a temporary folder, which is removed at the end.
+        Directory of the store. Default: a temporary one, which is removed at the end.
     bind
-        Where to listen. Default: a free port of this machine.
+        Address to listen on. Default: a free port of this machine.
     duration
-        End by itself after so long: 30s, 15m.
+        Stop after this time: 30s, 15m.
     no_pipeline
-        Leave out the Spark pipeline.
+        Skip the Spark pipeline.
     """
     seconds = None if duration is None else milliseconds(duration) / 1000
     if seconds is not None and seconds <= 0:
         raise Invalid("--for is more than 0 seconds")
     console = Console(highlight=False, soft_wrap=True)
-    with contextlib.ExitStack() as undo, _terminable():
-        root = None if data else undo.enter_context(_temporary())
+    with contextlib.ExitStack() as stack, _terminable():
+        root = None if data else stack.enter_context(_temporary())
         folder = os.path.abspath(data or f"{root}/store")
-        serving = undo.enter_context(_served(folder, bind))
+        serving = stack.enter_context(_served(folder, bind))
         clock = SystemClock()
         with connect(serving.url) as store:
             count = fill(cast("Store", store), clock)
         feed = Feed(lambda: cast("Store", connect(serving.url)), clock)
         feed.start()
-        undo.callback(feed.stop)
+        stack.callback(feed.stop)
         _introduce(console, serving.url, folder, count)
         pipeline = None if no_pipeline else _pipeline(console, folder)
         if pipeline is not None:
-            undo.callback(_end, pipeline)
+            stack.callback(_end, pipeline)
         with contextlib.suppress(KeyboardInterrupt):
-            _go_on(console, feed, pipeline, seconds)
+            _watch(console, feed, pipeline, seconds)
         console.print("stopping: everything acknowledged is on disk", style="dim")
 
 
@@ -96,7 +96,7 @@ def _temporary() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """A polite end also when somebody sends SIGTERM."""
+    """Turn SIGTERM into KeyboardInterrupt, for an orderly end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -113,26 +113,26 @@ def _terminable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _served(folder: str, bind: str) -> Iterator[Serving]:
-    """A server on a thread of its own, once it is ready."""
-    from strandline.server.serve import Serving  # noqa: PLC0415 - slow to import, for one command
+    """Start a server on a thread of its own, and wait until it is ready."""
+    from strandline.server.serve import Serving  # noqa: PLC0415 - slow to import, only used here
     from strandline.server.settings import ServerSettings  # noqa: PLC0415 - as above
 
-    begun = threading.Event()
+    ready = threading.Event()
     failed: list[BaseException] = []
-    serving = Serving(ServerSettings(data=folder, bind=bind), on_ready=lambda _: begun.set())
+    serving = Serving(ServerSettings(data=folder, bind=bind), on_ready=lambda _: ready.set())
 
     def run() -> None:
         try:
             serving.run()
-        except BaseException as error:  # noqa: BLE001 - told by the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised by the waiting thread
             failed.append(error)
         finally:
-            begun.set()
+            ready.set()
 
     thread = threading.Thread(target=run, name="server", daemon=True)
     thread.start()
     try:
-        if not begun.wait(_START_S_MAX):
+        if not ready.wait(_START_S_MAX):
             raise Unavailable(f"the server was not ready within {_START_S_MAX:.0f} s")
         if failed:
             raise failed[0]
@@ -146,8 +146,8 @@ def _introduce(console: Console, url: str, folder: str, count: int) -> None:
     console.print("[bold]Strandline[/]: one durable log, every view of it.")
     console.print(f"A small shop is open at [bold]{url}[/], its store is in {folder}")
     if count:
-        console.print(f"{count:,} records to begin with, and new ones all the time.")
-    console.print(f"Look at it in a browser: [bold]{url}/[/] (OpenAPI: {url}/v0/openapi.json)")
+        console.print(f"{count:,} records at the start, and new ones all the time.")
+    console.print(f"Open it in a browser: [bold]{url}/[/] (OpenAPI: {url}/v0/openapi.json)")
     console.print("Or try, in another terminal:\n")
     diff = '\'{"from_seq": 0, "limit": 2, "include_tags": true}\''
     for line in (
@@ -167,24 +167,33 @@ def _introduce(console: Console, url: str, folder: str, count: int) -> None:
 
 
 def _pipeline(console: Console, folder: str) -> subprocess.Popen[bytes] | None:
-    """The orders as Parquet files, by country, made by Spark beside the server."""
-    reason = _why_no_spark()
+    """Start a Spark export of the orders to Parquet files by country."""
+    reason = _spark_missing()
     if reason:
         console.print(f"The Spark pipeline is skipped: {reason}", markup=False)
         return None
     to = f"{folder}-exported-{time.time_ns() // 1_000_000}"
     console.print(f"Spark exports the orders to {to} …", markup=False)
-    words = ["pipeline", "run", "export", "--store", folder, "--topic", "orders", "--to", to]
-    words += ["--engine", "spark", "--partition-by", "tag", "--data", "json", "--output", "jsonl"]
-    program = [sys.executable, "-c", "from strandline.cli.main import main; main()", *words]
-    return subprocess.Popen(  # noqa: S603 - ourselves
+    arguments = ["pipeline", "run", "export", "--store", folder, "--topic", "orders", "--to", to]
+    arguments += [
+        "--engine",
+        "spark",
+        "--partition-by",
+        "tag",
+        "--data",
+        "json",
+        "--output",
+        "jsonl",
+    ]
+    program = [sys.executable, "-c", "from strandline.cli.main import main; main()", *arguments]
+    return subprocess.Popen(  # noqa: S603 - the program itself
         program, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
 
 
-def _why_no_spark() -> str:
+def _spark_missing() -> str:
     if importlib.util.find_spec("pyspark") is None:
-        return "there is no pyspark here: pip install 'strandline[spark]'"
+        return "pyspark is not installed: pip install 'strandline[spark]'"
     from strandline.spark.sessions import check_java  # noqa: PLC0415 - only where pyspark is
 
     try:
@@ -194,29 +203,29 @@ def _why_no_spark() -> str:
     return ""
 
 
-def _go_on(
+def _watch(
     console: Console, feed: Feed, pipeline: subprocess.Popen[bytes] | None, seconds: float | None
 ) -> None:
-    """Until the time is over, or for ever."""
-    begun = told = time.monotonic()
-    while seconds is None or time.monotonic() - begun < seconds:
-        time.sleep(_LOOK_S)
+    """Print progress until the time is over, or without end."""
+    started_at = reported_at = time.monotonic()
+    while seconds is None or time.monotonic() - started_at < seconds:
+        time.sleep(_POLL_S)
         if feed.trouble:
-            raise Unavailable(f"the shop has trouble: {feed.trouble}")
+            raise Unavailable(f"the shop failed: {feed.trouble}")
         if pipeline is not None and pipeline.poll() is not None:
-            _tell(console, pipeline)
+            _report(console, pipeline)
             pipeline = None
-        if time.monotonic() - told >= _TELL_S:
-            told = time.monotonic()
+        if time.monotonic() - reported_at >= _REPORT_S:
+            reported_at = time.monotonic()
             text = f"{feed.orders} new orders, {feed.mails} mails sent"
             console.print(text, style="dim", markup=False)
 
 
-def _tell(console: Console, pipeline: subprocess.Popen[bytes]) -> None:
+def _report(console: Console, pipeline: subprocess.Popen[bytes]) -> None:
     _, err = pipeline.communicate()
     if pipeline.returncode:
-        reason = err.decode(errors="replace").strip().splitlines() or ["it failed"]
-        lines = [line for line in reason if line.startswith("error:")] or reason[-1:]
+        output = err.decode(errors="replace").strip().splitlines() or ["it failed"]
+        lines = [line for line in output if line.startswith("error:")] or output[-1:]
         console.print(f"The Spark pipeline failed: {lines[0]}", markup=False)
     else:
         console.print("The Spark pipeline is done: Parquet files of the orders, by country.")

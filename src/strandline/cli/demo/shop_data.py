@@ -1,6 +1,6 @@
-"""What the demo's shop looks like: orders, page views, profiles, couriers, checkouts. Pure.
+"""Data of the shop of the demo: orders, page views, profiles, couriers, checkouts. Pure.
 
-Made from a seed, so that two demos begin alike.
+Generated from a seed, so that two demos start alike.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Order(NamedTuple):
 
 
 class Shop:
-    """Makes up what happens next. Owned by one thread."""
+    """Generates the next events. Owned by one thread."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - a made-up shop
-        self._places = dict.fromkeys(COURIERS, (_LATITUDE, _LONGITUDE))
+        self._random = random.Random(seed)  # noqa: S311 - example data
+        self._positions = dict.fromkeys(COURIERS, (_LATITUDE, _LONGITUDE))
 
     def customer(self) -> str:
-        """Some buy more often than others."""
+        """A customer; some occur more often than others."""
         return f"c{int(CUSTOMERS * self._random.random() ** 2):03d}"
 
     def order(self) -> Order:
@@ -54,7 +54,7 @@ class Shop:
         return Order(customer, country, msgspec.json.encode(data))
 
     def view(self) -> tuple[str, bytes]:
-        """A visitor and the page that he looks at."""
+        """A visitor and a page view."""
         visitor = self.customer()
         page = {"page": self._random.choice(PAGES), "ms": self._random.randint(20, 900)}
         return visitor, msgspec.json.encode(page)
@@ -65,17 +65,17 @@ class Shop:
         return f"c{number:03d}", msgspec.json.encode(profile)
 
     def move(self, courier: str) -> bytes:
-        """Where a courier is next."""
-        latitude, longitude = self._places[courier]
-        place = (
+        """The next position of a courier."""
+        latitude, longitude = self._positions[courier]
+        position = (
             round(latitude + self._random.uniform(-_STEP, _STEP), 6),
             round(longitude + self._random.uniform(-_STEP, _STEP), 6),
         )
-        self._places[courier] = place
-        return msgspec.json.encode({"lat": place[0], "lon": place[1]})
+        self._positions[courier] = position
+        return msgspec.json.encode({"lat": position[0], "lon": position[1]})
 
     def checkout(self) -> tuple[str, dict[str, object]]:
-        """A customer and how far he came."""
+        """A customer and the last step of the checkout."""
         step = self._random.choices(STEPS, weights=(8, 4, 3, 2))[0]
         amount = round(self._random.uniform(3, 120), 2)
         return self.customer(), {"step": step, "amount": amount}
@@ -84,5 +84,5 @@ class Shop:
         return msgspec.json.encode({"to": self.customer(), "what": "your order is on its way"})
 
     def fails(self) -> bool:
-        """Whether a worker fails at a job, as some do."""
+        """Whether a worker fails at a job, at random."""
         return self._random.random() < 0.02

@@ -1,4 +1,4 @@
-"""Asks before something is deleted for good: on a terminal, and elsewhere ``--yes`` is needed."""
+"""Confirms a permanent delete on a terminal; without a terminal ``--yes`` is required."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from cyclopts import Parameter
 from strandline.cli.options import Flag
 from strandline.errors import Invalid
 
-Yes = Annotated[Flag, Parameter(name=["--yes", "-y"], help="Do not ask.")]
+Yes = Annotated[Flag, Parameter(name=["--yes", "-y"], help="Do not ask for confirmation.")]
 
 
 def ask(question: str) -> None:
-    """Return when the answer is yes; Invalid without a terminal."""
-    refused = Invalid("nothing was deleted")
-    refused.add_note("answer y to delete it, or give --yes")
+    """Return when the response is yes; ``Invalid`` otherwise, and without a terminal."""
+    declined = Invalid("nothing was deleted")
+    declined.add_note("type y to delete it, or give --yes")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        unseen = Invalid("nothing was deleted: there is no terminal on which to ask")
-        unseen.add_note("give --yes to delete it")
-        raise unseen
+        no_terminal = Invalid("nothing was deleted: there is no terminal for the confirmation")
+        no_terminal.add_note("give --yes to delete it")
+        raise no_terminal
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise refused
+        raise declined

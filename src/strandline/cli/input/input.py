@@ -1,7 +1,7 @@
-"""What a command stores: its arguments, the lines of stdin, or all of stdin.
+"""The input of a command: its arguments, the lines of stdin, or all of stdin.
 
-Lines come in batches. A batch is also closed when no more input is waiting, so that a slow
-producer's lines are stored as they come.
+Lines are read in batches. A batch also ends when no more input is waiting, so that the lines of a
+slow producer are stored as they arrive.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _BATCH_SIZE = 16 << 20
 _LIMITS = LimitSettings()
 
 
-def value_of(given: str | None, what: str) -> bytes:
-    """One value: the argument, or all that comes from a piped stdin."""
-    if given is not None:
-        return os.fsencode(given)
+def value_of(argument: str | None, what: str) -> bytes:
+    """One value: the argument, or all of a piped stdin."""
+    if argument is not None:
+        return os.fsencode(argument)
     if sys.stdin.isatty():
         raise Invalid(f"there is no {what}: give it as an argument, or pipe it to stdin")
     value = bytearray()
@@ -58,7 +58,7 @@ def batches_of(
     once: bool,
     descriptor: int | None = None,
 ) -> Iterator[list[bytes]]:
-    """The records in batches; whether there are any is checked before the store is opened."""
+    """The records in batches; missing input is rejected before the store is opened."""
     if data and stdin:
         raise Invalid("records come from the command line or from --stdin, not from both")
     if data:
@@ -83,25 +83,25 @@ def _all_at_once(batches: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
 
 
 def lines_of(descriptor: int, batch: int) -> Iterator[list[bytes]]:
-    """Lines of a file in batches, none of which waits for input that is not there yet."""
+    """Lines of a file in batches; a batch is yielded when no more input is waiting."""
     status = os.fstat(descriptor)
     total = status.st_size if stat.S_ISREG(status.st_mode) else None
     lines: list[bytes] = []
     rest = b""
-    read = given = 0
+    read = yielded = 0
     with Bar() as bar:
         while chunk := os.read(descriptor, _CHUNK_SIZE):
             read += len(chunk)
-            *whole, rest = (rest + chunk).split(b"\n")
-            lines += whole
+            *complete, rest = (rest + chunk).split(b"\n")
+            lines += complete
             if len(rest) > _LIMITS.record_bytes_max:
                 raise TooLarge(f"a line is longer than {_LIMITS.record_bytes_max} bytes")
             waiting = select.select([descriptor], [], [], 0)[0]
-            keep = batch - 1 if waiting and read - given < _BATCH_SIZE else 0
-            while len(lines) > keep:
+            rest_count = batch - 1 if waiting and read - yielded < _BATCH_SIZE else 0
+            while len(lines) > rest_count:
                 yield lines[:batch]
                 del lines[:batch]
-                given = read
+                yielded = read
             bar.show("file" if total is not None else "stdin", read, total)
     lines += [rest] if rest else []
     for first in range(0, len(lines), batch):

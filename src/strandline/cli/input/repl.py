@@ -1,7 +1,7 @@
-"""A prompt: lines that a person types, with a history, and words completed with the tab key.
+"""A prompt: lines typed on a terminal, with a history and completion with the tab key.
 
-History is kept in the user's state directory, one file for each kind of prompt, for its owner
-alone. What names a key of a user is not kept.
+History is stored in the user's state directory, one file for each kind of prompt, readable by its
+owner only. Lines that mention a key, a password or a token are not stored.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _WORD_ENDS = " \t\n\"'`@$><=;|&{}()[],"
 
 
 class Prompt:
-    """Asks a person on a terminal for commands. Owned by one thread; use it as a context manager.
+    """Reads commands from a terminal. Owned by one thread; use it as a context manager.
 
-    ``is_whole`` decides whether lines are a command, or more of them are wanted.
+    ``is_whole`` returns whether lines are a complete command.
     """
 
     def __init__(self, name: str, words: Sequence[str], is_whole: Callable[[str], bool]) -> None:
@@ -53,14 +53,14 @@ class Prompt:
             return
         self._readline.set_completer(None)
         self._readline.set_history_length(_HISTORY_MAX)
-        with contextlib.suppress(OSError):  # a history is no reason to fail
+        with contextlib.suppress(OSError):  # the history is not worth an error
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))
             self._readline.write_history_file(self._path)
             os.chmod(self._path, 0o600)
 
     def commands(self) -> Iterator[str]:
-        """What is typed until the terminal is closed, or somebody leaves."""
+        """Commands until the terminal is closed or the input is ``exit``, ``quit`` or ``\\q``."""
         lines = ""
         while True:
             try:
@@ -78,25 +78,25 @@ class Prompt:
             elif lines.strip().rstrip(";").lower() in _LEAVE:
                 return
             elif self._is_whole(lines):
-                self._remember(lines)
+                self._add_to_history(lines)
                 yield lines.strip().rstrip(";").rstrip()
                 lines = ""
 
-    def _remember(self, text: str) -> None:
+    def _add_to_history(self, text: str) -> None:
         if self._readline is not None and not _SECRET.search(text):
             self._readline.add_history(" ".join(text.split()))
 
-    def _complete(self, begun: str, number: int) -> str | None:
-        """The words that begin so; keywords in the case in which the person writes."""
-        found = [word for word in self._words if word.lower().startswith(begun.lower())]
-        if number >= len(found):
+    def _complete(self, prefix: str, number: int) -> str | None:
+        """The nth word with this prefix; keywords in lower case if the prefix is."""
+        matches = [word for word in self._words if word.lower().startswith(prefix.lower())]
+        if number >= len(matches):
             return None
-        word = found[number]
-        return word.lower() if begun.islower() and word.isupper() else word
+        word = matches[number]
+        return word.lower() if prefix.islower() and word.isupper() else word
 
 
 def names_in(store: Store) -> list[str]:
-    """Names to complete; none when they cannot be had."""
+    """Names to complete; none when listing them fails."""
     try:
         return store.topics()
     except StrandlineError:
@@ -109,7 +109,7 @@ def _history_path(name: str) -> str:
 
 
 def _readline() -> Any:
-    """The module that edits lines, None where Python has none."""
+    """The module ``readline``, None where Python lacks it."""
     try:
         return import_module("readline")
     except ImportError:

@@ -1,4 +1,4 @@
-"""``strandline backup`` and ``strandline restore``: copies of a store elsewhere, and back."""
+"""``strandline backup`` and ``strandline restore``: backups of a store, and stores from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ From = Annotated[
     str, Parameter(name="--from", env_var="STRANDLINE_BACKUPS", metavar="URL", help=_URL)
 ]
 Lake = Annotated[
-    str | None, Parameter(metavar="URL", help="The store's lake, when it is not in its folder.")
+    str | None, Parameter(metavar="URL", help="Lake of the store. Default: its folder `lake`.")
 ]
 
 
@@ -36,21 +36,21 @@ Lake = Annotated[
 def take(*, to: Url, lake: Lake = None, target: Target = TARGET) -> None:
     """Back up a store; list, verify and prune backups.
 
-    What the newest backup has is not copied again. The store may be closed, or
-    open in any process, which goes on meanwhile.
+    Files that are in the newest backup are not copied again. The store may be closed, or
+    open in any process, which continues to write.
     """
     must_exist(target.store)
     with Bar() as bar, Backups(to) as backups:
-        made = backups.take(target.store, lake=lake, progress=bar.show)
-    output(target.output).one(_backup_row(made))
+        created = backups.take(target.store, lake=lake, progress=bar.show)
+    output(target.output).one(_backup_row(created))
 
 
 @backup.command(name="ls", alias="list")
 def list_backups(*, source: From, printed: Printed = PRINTED) -> None:
-    """List the backups, and the moments that can be restored.
+    """List the backups, and the times that can be restored.
 
-    Every moment from FROM to UNTIL of a backup can be had. Where FROM is the UNTIL of the backup
-    before, the log between the two is there.
+    Every time from FROM to UNTIL of a backup can be restored. If FROM equals UNTIL of the backup
+    before, the log between the two backups is complete.
     """
     with Backups(source) as backups:
         rows = [_backup_row(each) for each in backups.list()]
@@ -67,14 +67,14 @@ def verify(
     quick: Flag = False,
     printed: Printed = PRINTED,
 ) -> None:
-    """Read every object of every backup, and change nothing. Exit code 3 when one is damaged.
+    """Read every object of every backup; change nothing. Exit code 3 if one is damaged.
 
     Parameters
     ----------
     backup
         Only the backup of this number.
     quick
-        Look at sizes only.
+        Compare sizes only.
     """
     with Bar() as bar, Backups(source) as backups:
         report = backups.verify(backup=backup, quick=quick, progress=bar.show)
@@ -99,16 +99,16 @@ def prune(
     yes: Yes = False,
     printed: Printed = PRINTED,
 ) -> None:
-    """Remove old backups, and the objects that only they needed.
+    """Remove old backups, and the objects that only they refer to.
 
     It asks first; without a terminal it needs `--yes`.
 
     Parameters
     ----------
     keep
-        How many of the newest backups stay.
+        Number of the newest backups that stay.
     grace
-        Leave younger objects alone: they may belong to a backup that is being taken.
+        Keep younger objects: they may belong to a backup in progress.
     """
     with Backups(source) as backups:
         grace_s = milliseconds(grace) / 1000
@@ -129,13 +129,14 @@ def restore(
     at: str | None = None,
     backup: int | None = None,
     lake: Annotated[
-        str | None, Parameter(metavar="URL", help="Where to put the lake: else in the directory.")
+        str | None,
+        Parameter(metavar="URL", help="Location of the lake. Default: in the directory."),
     ] = None,
     printed: Printed = PRINTED,
 ) -> None:
     """Create a store from a backup.
 
-    From the newest backup, from another, or as the store was at a moment.
+    From the newest backup, from another, or as of a time.
 
     Parameters
     ----------
@@ -143,15 +144,15 @@ def restore(
         A time (2026-03-28T14:05:00Z, or microseconds), an lsn by shard (0:81920,1:40960) or a
         record (orders=1200).
     backup
-        The backup of this number; with `--at`, one that reaches that moment.
+        The backup of this number; with `--at`, one that includes that time.
     """
     with Bar() as bar, Backups(source) as backups:
         try:
-            made = backups.restore(to, backup=backup, at=at, lake=lake, progress=bar.show)
+            restored = backups.restore(to, backup=backup, at=at, lake=lake, progress=bar.show)
         except Invalid as error:
-            error.add_note(f"`strandline backup list --from {source}` shows what can be had")
+            error.add_note(f"`strandline backup list --from {source}` lists what can be restored")
             raise
-    output(printed.output).one(row_of(made))
+    output(printed.output).one(row_of(restored))
 
 
 def _backup_row(info: BackupInfo) -> Row:
@@ -159,7 +160,7 @@ def _backup_row(info: BackupInfo) -> Row:
         info,
         {
             "backup": str(info.number),
-            "made": formatting.moment(info.made_us),
+            "created": formatting.moment(info.made_us),
             "from": formatting.moment(info.from_us),
             "until": formatting.moment(info.until_us),
             "copied": formatting.size(info.copied_bytes),
@@ -185,5 +186,5 @@ def _damaged(report: BackupReport) -> Corrupt:
     more = len(report.problems) - 1
     reason = first.reason + (f" (and {more} more problems)" if more else "")
     error = Corrupt(reason, path=f"{report.place}/{first.key}")
-    error.add_note("take a new backup; an older one may be whole: verify it with --backup")
+    error.add_note("create a new backup; an older one may be intact: verify it with --backup")
     return error

@@ -1,7 +1,7 @@
-"""``strandline bench``: a quick look at the rates on this disk, beside what the disk itself does.
+"""``strandline bench``: a quick measurement of rates, beside the raw rates of the disk.
 
-Every rate stands next to a raw one of the same run, with the same bytes: only their ratio says
-something about Strandline. ``make bench`` measures thoroughly.
+Every rate is printed next to a raw rate of the same run, with the same bytes: only their ratio
+describes Strandline. ``make bench`` measures thoroughly.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _THREADS = 16
 _KINDS = 5
 _PAGE = 10_000
 _RECORDS_MAX = 100_000
-_FRAME_SIZE = 200  # more than a record takes in the log
+_FRAME_SIZE = 200  # an upper bound of a record in the log
 
 
 def bench(*, directory: str = ".", seconds: float = 1.0, target: Target = TARGET) -> None:
     """Measure appends and reads on this disk or a server.
 
-    A server is measured when one is named, in a topic that is deleted again.
+    A server is measured if it is named, in a topic that is deleted at the end.
 
     Parameters
     ----------
     directory
-        Where to put the temporary store: the disk to measure.
+        Directory for the temporary store: on the disk to measure.
     seconds
-        How long to measure each kind of work.
+        Duration of each measurement.
     """
     if not os.path.isdir(directory):
         raise Invalid(f"{directory} is not a directory")
@@ -60,18 +60,18 @@ def bench(*, directory: str = ".", seconds: float = 1.0, target: Target = TARGET
 
 def _of_server(target: Target, seconds: float) -> list[Row]:
     with reading(target) as store:
-        return _shown(server_bench.measure(store, seconds, _THREADS), server_bench.KINDS)
+        return _rows(server_bench.measure(store, seconds, _THREADS), server_bench.KINDS)
 
 
 def _of_disk(directory: str, seconds: float) -> list[Row]:
     folder = tempfile.mkdtemp(prefix=".strandline-bench-", dir=directory)
     try:
-        return _shown(_measure(folder, seconds), _KINDS)
+        return _rows(_measure(folder, seconds), _KINDS)
     finally:
         shutil.rmtree(folder)
 
 
-def _shown(measured: Iterator[Measured], count: int) -> list[Row]:
+def _rows(measured: Iterator[Measured], count: int) -> list[Row]:
     rows: list[Row] = []
     with Bar() as bar:
         for each in measured:
@@ -83,18 +83,18 @@ def _shown(measured: Iterator[Measured], count: int) -> list[Row]:
 def _measure(folder: str, seconds: float) -> Iterator[Measured]:
     raw = _Raw(folder, seconds)
     batch = [_RECORD] * _BATCH
-    one = _append(f"{folder}/one", lambda topic: topic.append(_RECORD), 1, seconds)
-    yield beside("append, 1 record", one, "pwrite of 100 B", raw.write_one())
-    many = _append(f"{folder}/many", lambda topic: topic.append_many(batch), _BATCH, seconds)
-    yield beside("append_many, 1000", many, "pwrite of 100 kB", raw.write_many() * _BATCH)
+    per_record = _append(f"{folder}/one", lambda topic: topic.append(_RECORD), 1, seconds)
+    yield beside("append, 1 record", per_record, "pwrite of 100 B", raw.write_one())
+    per_batch = _append(f"{folder}/many", lambda topic: topic.append_many(batch), _BATCH, seconds)
+    yield beside("append_many, 1000", per_batch, "pwrite of 100 kB", raw.write_many() * _BATCH)
     raw_sync = raw.write_and_sync()
     with Store(f"{folder}/store") as store:
         topic = store.topic("fsync", durability="fsync")
-        lone = rate(lambda: topic.append(_RECORD), seconds)
-        yield beside("append fsync, 1 thread", lone, "pwrite + fdatasync", raw_sync)
-        together = threads_rate(lambda: topic.append(_RECORD), seconds, _THREADS)
+        single = rate(lambda: topic.append(_RECORD), seconds)
+        yield beside("append fsync, 1 thread", single, "pwrite + fdatasync", raw_sync)
+        parallel = threads_rate(lambda: topic.append(_RECORD), seconds, _THREADS)
         name = f"append fsync, {_THREADS} threads"
-        yield beside(name, together, "pwrite + fdatasync", raw_sync)
+        yield beside(name, parallel, "pwrite + fdatasync", raw_sync)
     with Store(f"{folder}/many", readonly=True) as store:
         topic = store.existing_topic("bench")
         cursors = itertools.cycle(range(0, max(1, topic.head_seq - _PAGE), _PAGE))
@@ -104,7 +104,7 @@ def _measure(folder: str, seconds: float) -> Iterator[Measured]:
 
 
 def _append(path: str, append: Callable[[Topic], object], records: int, seconds: float) -> float:
-    """Records per second, within one WAL file: not how fast the disk prepares the next one."""
+    """Records per second, within one WAL file: excludes the preparation of the next file."""
     times_max = max(1, int(_RECORDS_MAX * min(1.0, seconds)) // records)
     file_size = MIB + (times_max + 1) * records * _FRAME_SIZE
     wal = WalSettings(file_size_first=file_size, file_size_max=file_size)
@@ -116,11 +116,11 @@ def _append(path: str, append: Callable[[Topic], object], records: int, seconds:
 
 
 class _Raw:
-    """What the disk does without us: the same bytes through the bare system calls."""
+    """The rates of the disk alone: the same bytes through plain system calls."""
 
     def __init__(self, folder: str, seconds: float) -> None:
         self._seconds = seconds
-        # As large as what is measured beside it, or all of it would stay in the processor's cache.
+        # As large as the measured file: a smaller one would stay in the cache of the processor.
         self._size = int(_RAW_SIZE_MAX * min(1.0, seconds)) + _RAW_SIZE_MIN
         self._path = f"{folder}/raw"
         with open(self._path, "wb") as file:
@@ -136,27 +136,27 @@ class _Raw:
         return self._rate(len(chunk), lambda fd, at: os.pwrite(fd, chunk, at))
 
     def write_and_sync(self) -> float:
-        def act(fd: int, at: int) -> None:
+        def write(fd: int, at: int) -> None:
             os.pwrite(fd, _RECORD, at)
             os.fdatasync(fd)
 
-        return self._rate(len(_RECORD), act)
+        return self._rate(len(_RECORD), write)
 
     def read(self) -> float:
         size = len(_RECORD) * _PAGE
         return self._rate(size, lambda fd, at: os.pread(fd, size, at))
 
-    def _rate(self, step: int, act: Callable[[int, int], object]) -> float:
+    def _rate(self, step: int, operation: Callable[[int, int], object]) -> float:
         fd = os.open(self._path, os.O_RDWR)
-        place = 0
+        offset = 0
 
-        def turn() -> None:
-            nonlocal place
-            act(fd, place)
-            place = (place + step) % (self._size - step)
+        def step_once() -> None:
+            nonlocal offset
+            operation(fd, offset)
+            offset = (offset + step) % (self._size - step)
 
         try:
-            return rate(turn, self._seconds)
+            return rate(step_once, self._seconds)
         finally:
             os.close(fd)
 

@@ -1,4 +1,4 @@
-"""Rates: how often per second something can be done, beside what bounds it."""
+"""Rates of operations per second, beside the raw rate that bounds them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROUNDS = 5
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """One rate beside the raw one that bounds it."""
+    """A rate, and the raw rate that bounds it."""
 
     work: str
     per_s: float
@@ -23,13 +23,13 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rate(act: Callable[[], object], seconds: float, *, times_max: int = 1 << 62) -> float:
-    """How often per second something can be done: the median of a few rounds."""
+    """Operations per second: the median of a few rounds."""
     round_max = max(1, times_max // _ROUNDS)
     return statistics.median(_round(act, seconds / _ROUNDS, round_max) for _ in range(_ROUNDS))
 
 
 def threads_rate(act: Callable[[], object], seconds: float, threads: int) -> float:
-    """The same by several threads at once."""
+    """Operations per second of several threads together."""
     rates: list[float] = []
     started = [
         threading.Thread(target=lambda: rates.append(rate(act, seconds))) for _ in range(threads)
@@ -42,7 +42,7 @@ def threads_rate(act: Callable[[], object], seconds: float, threads: int) -> flo
 
 
 def beside(work: str, per_s: float, raw: str, raw_per_s: float) -> Measured:
-    """A rate and the raw one, rounded."""
+    """A rate and its raw rate, rounded."""
     return Measured(
         work=work,
         per_s=round(per_s, 1),
@@ -53,9 +53,9 @@ def beside(work: str, per_s: float, raw: str, raw_per_s: float) -> Measured:
 
 
 def _round(act: Callable[[], object], seconds: float, times_max: int) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     count = 0
-    while count < times_max and time.perf_counter() - begun < seconds:
+    while count < times_max and time.perf_counter() - started_at < seconds:
         act()
         count += 1
-    return count / (time.perf_counter() - begun)
+    return count / (time.perf_counter() - started_at)

@@ -14,12 +14,12 @@ def checkpoint(*, target: Target = TARGET) -> None:
     """Move records from the log into segments.
 
     Shared segments that are large or old enough are sealed.
-    A store does this by itself; by hand it makes the next opening quicker.
+    A store does this by itself; the command makes the next opening faster.
     """
     with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
-        begun = time.monotonic()
+        started_at = time.monotonic()
         store.checkpoint()
-        seconds = round(time.monotonic() - begun, 3)
+        seconds = round(time.monotonic() - started_at, 3)
         topics = len(store.topics())
         row = Made(
             {"checkpointed": True, "topics": topics, "seconds": seconds},

@@ -1,6 +1,6 @@
-"""``strandline doctor``: whether this machine, a store or a server is fit, and what to do.
+"""``strandline doctor``: checks this machine, a store or a server, and suggests remedies.
 
-Every line is ok, warn or fail. Exit code 1 when something fails; a warning is none.
+Every line is ok, warn or fail. Exit code 1 if a check fails; warnings do not count.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ State = Literal["ok", "warn", "fail"]
 
 _PYTHON_MIN = (3, 11)
 _NEEDED = ("msgspec", "pyarrow", "duckdb", "uvicorn", "starlette", "httptools", "rich", "cyclopts")
-_QUICKER = ("uvloop",)
+_OPTIONAL = ("uvloop",)
 _SPACE_FAIL, _SPACE_WARN = 200 * MIB, 2 * GIB
 _SYNC_S_WARN = 0.05
 _SYNCS = 5
@@ -49,7 +49,7 @@ _REMEDY_DISK = "free some space, or keep the store on another disk: --store DIR"
 
 
 class Finding(NamedTuple):
-    """What one check has found, and what to do about it."""
+    """The result of one check, and its remedy."""
 
     what: str
     state: State
@@ -61,7 +61,7 @@ def doctor(*, target: ViewTarget = VIEW_TARGET) -> int:
     """Check the environment and the store or server.
 
     The environment is Python, packages, disk, clock and Java.
-    Exit code 1 when something fails.
+    Exit code 1 if a check fails.
     """
     place = target.place
     out = output(target.output)
@@ -78,7 +78,7 @@ def doctor(*, target: ViewTarget = VIEW_TARGET) -> int:
 def _findings(place: Place, target: ViewTarget) -> Iterator[Finding]:
     yield _version()
     yield _python()
-    yield from map(_package, (*_NEEDED, *_QUICKER))
+    yield from map(_package, (*_NEEDED, *_OPTIONAL))
     yield _clock()
     yield _files()
     yield _java()
@@ -100,16 +100,16 @@ def _version() -> Finding:
 
 
 def _python() -> Finding:
-    told = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
+    description = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
     if sys.version_info < _PYTHON_MIN:
-        return Finding("python", "fail", told, "install Python 3.11 or newer")
-    return Finding("python", "ok", told)
+        return Finding("python", "fail", description, "install Python 3.11 or newer")
+    return Finding("python", "ok", description)
 
 
 def _package(name: str) -> Finding:
     what = f"package {name}"
     if importlib.util.find_spec(name) is None:
-        state: State = "warn" if name in _QUICKER else "fail"
+        state: State = "warn" if name in _OPTIONAL else "fail"
         return Finding(what, state, "missing", "pip install --upgrade strandline")
     try:
         return Finding(what, "ok", version(name))
@@ -119,18 +119,18 @@ def _package(name: str) -> Finding:
 
 def _clock() -> Finding:
     now = time.gmtime()
-    told = time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
+    description = time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
     if now.tm_year < _CLOCK_YEAR_MIN:
-        return Finding("clock", "fail", told, "set the clock: times of records come from it")
-    return Finding("clock", "ok", told)
+        return Finding("clock", "fail", description, "set the clock: it stamps the records")
+    return Finding("clock", "ok", description)
 
 
 def _files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    told = f"{soft} (at most {hard})"
+    description = f"{soft} (at most {hard})"
     if soft < _FILES_WARN:
-        return Finding("open files", "warn", told, "ulimit -n 65536, for many connections")
-    return Finding("open files", "ok", told)
+        return Finding("open files", "warn", description, "ulimit -n 65536, for many connections")
+    return Finding("open files", "ok", description)
 
 
 def _java() -> Finding:
@@ -146,7 +146,7 @@ def _java() -> Finding:
 
 
 def _existing_part_of(path: str) -> str:
-    """The directory itself, or the nearest one above it that is there."""
+    """The directory itself, or its nearest existing parent."""
     path = os.path.abspath(path)
     while not os.path.isdir(path):
         path = os.path.dirname(path)
@@ -155,25 +155,25 @@ def _existing_part_of(path: str) -> str:
 
 def _space(folder: str) -> Finding:
     free = shutil.disk_usage(folder).free
-    told = f"{formatting.size(free)} free in {folder}"
+    description = f"{formatting.size(free)} free in {folder}"
     if free < _SPACE_FAIL:
-        return Finding("disk space", "fail", told, _REMEDY_DISK)
-    return Finding("disk space", "warn" if free < _SPACE_WARN else "ok", told, _REMEDY_DISK)
+        return Finding("disk space", "fail", description, _REMEDY_DISK)
+    return Finding("disk space", "warn" if free < _SPACE_WARN else "ok", description, _REMEDY_DISK)
 
 
 def _sync_speed(folder: str) -> Finding:
-    """How long it takes until a small write is safe: what every append of class fsync waits."""
+    """The time of a small write with fsync, which every append with durability fsync waits for."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             seconds = sorted(_timed(lambda: _write_and_sync(file.fileno())) for _ in range(_SYNCS))
     except OSError as error:
         return Finding("fsync", "fail", f"cannot write in {folder}: {error.strerror}", _REMEDY_DISK)
-    half = seconds[len(seconds) // 2]
-    told = f"{half * 1000:.2f} ms"
-    if half > _SYNC_S_WARN:
+    median = seconds[len(seconds) // 2]
+    description = f"{median * 1000:.2f} ms"
+    if median > _SYNC_S_WARN:
         todo = "a slow disk: keep stores on a local SSD, or use the durability `disk`"
-        return Finding("fsync", "warn", told, todo)
-    return Finding("fsync", "ok", told)
+        return Finding("fsync", "warn", description, todo)
+    return Finding("fsync", "ok", description)
 
 
 def _write_and_sync(descriptor: int) -> None:
@@ -182,47 +182,45 @@ def _write_and_sync(descriptor: int) -> None:
 
 
 def _timed(act: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     act()
-    return time.perf_counter() - begun
+    return time.perf_counter() - started_at
 
 
 def _store(path: str) -> Iterator[Finding]:
     what = "store"
     try:
         with Store(path, readonly=True) as store:
-            told = f"{os.path.abspath(path)}: {len(store.topics())} topics"
+            description = f"{os.path.abspath(path)}: {len(store.topics())} topics"
             reasons = store.health().reasons
     except NotAStore:
-        todo = "append or topic create makes one; or name another with --store"
-        yield Finding(what, "warn", f"there is none in {os.path.abspath(path)}", todo)
+        todo = "append or topic create creates one; or name another with --store"
+        yield Finding(what, "warn", f"there is no store in {os.path.abspath(path)}", todo)
         return
     except StrandlineError as error:
-        yield Finding(what, "fail", str(error), "`strandline verify` tells more")
+        yield Finding(what, "fail", str(error), "`strandline verify` lists details")
         return
     if reasons:
-        yield Finding(what, "warn", "; ".join(reasons), "`strandline verify` tells more")
+        yield Finding(what, "warn", "; ".join(reasons), "`strandline verify` lists details")
     else:
-        yield Finding(what, "ok", told)
+        yield Finding(what, "ok", description)
     yield _lock(path)
-    yield from _refused(path)
+    yield from _rejected(path)
 
 
-def _refused(path: str) -> Iterator[Finding]:
-    """What others have sent to the store and it could not take."""
+def _rejected(path: str) -> Iterator[Finding]:
+    """Deliveries of other processes that the store rejected."""
     folder = open_objects(Layout(os.path.abspath(path)).incoming)
     try:
-        told = [reason for _, reason in (*rejected.deliveries(folder), *rejected.views(folder))]
+        reasons = [reason for _, reason in (*rejected.deliveries(folder), *rejected.views(folder))]
     except StrandlineError as error:
-        told = [str(error)]
+        reasons = [str(error)]
     finally:
         folder.close()
-    if told:
-        todo = (
-            "mend the cause and run the pipeline or write again; after a week this goes by itself"
-        )
-        more = f"; and {len(told) - 1} more" if len(told) > 1 else ""
-        yield Finding("refused", "warn", told[0] + more, todo)
+    if reasons:
+        todo = "fix the cause and repeat the pipeline or write; this report expires after a week"
+        more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+        yield Finding("refused", "warn", reasons[0] + more, todo)
 
 
 def _lock(path: str) -> Finding:
@@ -237,36 +235,36 @@ def _lock(path: str) -> Finding:
 
 
 def _lake(path: str, url: str) -> Finding:
-    place = url or Layout(os.path.abspath(path)).lake
-    if not url and not os.path.isdir(place):
-        return Finding("lake", "ok", "none yet: it is made when history moves there")
+    location = url or Layout(os.path.abspath(path)).lake
+    if not url and not os.path.isdir(location):
+        return Finding("lake", "ok", "none yet: it is created when history is relocated")
     try:
-        objects = open_objects(place)
+        objects = open_objects(location)
         try:
             next(iter(objects.list("")), None)
         finally:
             objects.close()
     except StrandlineError as error:
-        return Finding("lake", "fail", str(error), "check its url, the network and credentials")
-    return Finding("lake", "ok", place)
+        return Finding("lake", "fail", str(error), "check its URL, the network and the credentials")
+    return Finding("lake", "ok", location)
 
 
 def _server(target: ViewTarget) -> Iterator[Finding]:
     url = target.place.url
     try:
         with reading(target) as store:
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             topics = len(store.topics())
-            took = time.perf_counter() - begun
+            seconds = time.perf_counter() - started_at
             reasons: list[str] = []
-            with contextlib.suppress(Forbidden):  # not every token may see it
+            with contextlib.suppress(Forbidden):  # the token may lack the scope
                 reasons = store.health().reasons
     except StrandlineError as error:
         yield Finding("server", "fail", str(error), errors.explain(error)[1])
         return
-    yield Finding("server", "ok", f"{url}: {topics} topics, answers in {took * 1000:.1f} ms")
+    yield Finding("server", "ok", f"{url}: {topics} topics, responds in {seconds * 1000:.1f} ms")
     if reasons:
-        todo = "look at the server's log and disk"
+        todo = "check the log and the disk of the server"
         yield Finding("server's store", "warn", "; ".join(reasons), todo)
 
 

@@ -1,6 +1,6 @@
-"""``strandline inspect``: what is in a store, or in one file of its log.
+"""``strandline inspect``: the content of a store, or of one file of its log.
 
-A table shows the facts first and long lists cut short; JSON has everything.
+A table shows the facts first and truncates long lists; JSON has everything.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from strandline.log.repair.inspect import (
 from strandline.log.wal.recovery import Damage
 from strandline.platform.disk import OsDisk
 
-_FRAMES_AT_ONCE = 1000
+_CHUNK = 1000
 
 
 def inspect(*, wal: str | None = None, target: Target = TARGET) -> None:
     """Show checkpoints, log files, segments and topics of a store.
 
-    Works beside a process that writes.
+    Works while another process writes.
 
     Parameters
     ----------
@@ -48,23 +48,23 @@ def inspect(*, wal: str | None = None, target: Target = TARGET) -> None:
         _inspect_wal(wal, target)
         return
     path = os.path.abspath(target.store)
-    found = look_again(lambda: inspect_store(OsDisk(), path))
+    summary = look_again(lambda: inspect_store(OsDisk(), path))
     lists: dict[str, Sequence[Row]] = {
-        "checkpoints": [_checkpoint_row(each) for each in found.checkpoints],
+        "checkpoints": [_checkpoint_row(each) for each in summary.checkpoints],
         "log files": [
-            _wal_row(file, shard.shard) for shard in found.shards for file in shard.files
+            _wal_row(file, shard.shard) for shard in summary.shards for file in shard.files
         ],
-        "segments": [_segment_row(each) for each in found.segments],
-        "topics": [_topic_row(each) for each in found.topics],
+        "segments": [_segment_row(each) for each in summary.segments],
+        "topics": [_topic_row(each) for each in summary.topics],
         "complaints": [
-            Made({}, {"complaint": formatting.plain(each)}) for each in found.complaints
+            Made({}, {"complaint": formatting.plain(each)}) for each in summary.complaints
         ],
     }
-    print_report(target.output, row_of(found, _summary(found)), lists)
+    print_report(target.output, row_of(summary, _summary(summary)), lists)
 
 
 def _inspect_wal(path: str, target: Target) -> None:
-    """The frames of one file, and the damaged places between them."""
+    """Print the frames of one file, and the damage between them."""
     if not os.path.isfile(path):
         raise Invalid(f"{path} is not a file: `strandline inspect` lists the log files of a store")
     path = os.path.abspath(path)
@@ -74,137 +74,137 @@ def _inspect_wal(path: str, target: Target) -> None:
             OsDisk(), os.path.dirname(os.path.dirname(os.path.dirname(path)))
         )
     except (NotAStore, Corrupt):
-        pass  # the file has been taken out of its store, and its own header must do
+        pass  # the file is outside of its store: only its own header is known
     out = output(target.output)
-    found: Iterable[FrameSummary | Damage] = wal_frames(OsDisk(), path, store_id)
-    for damaged, group in itertools.groupby(found, lambda each: isinstance(each, Damage)):
-        while some := list(itertools.islice(group, _FRAMES_AT_ONCE)):
+    parts: Iterable[FrameSummary | Damage] = wal_frames(OsDisk(), path, store_id)
+    for damaged, group in itertools.groupby(parts, lambda each: isinstance(each, Damage)):
+        while chunk := list(itertools.islice(group, _CHUNK)):
             if damaged:
-                for each in some:
+                for each in chunk:
                     out.notice(_damage_row(each))
             else:
-                out.rows([_frame_row(each) for each in some])
+                out.rows([_frame_row(each) for each in chunk])
     out.end()
 
 
-def _summary(found: StoreSummary) -> dict[str, str]:
-    files = [file for shard in found.shards for file in shard.files]
+def _summary(summary: StoreSummary) -> dict[str, str]:
+    files = [file for shard in summary.shards for file in shard.files]
     used = sum(file.used_bytes for file in files)
-    segments = sum(each.info.file_size for each in found.segments)
-    cold = [each.cold for each in found.topics if each.cold is not None]
+    segments = sum(each.info.file_size for each in summary.segments)
+    cold = [each.cold for each in summary.topics if each.cold is not None]
     return {
-        "store": formatting.plain(found.path),
-        "id": found.store_id,
-        "format": str(found.format),
-        "created": formatting.moment(found.created_us),
-        "last writer": f"term {found.term}, {'closed' if found.clean else 'not closed'}",
-        "shards": str(found.wal_shards or "unknown"),
+        "store": formatting.plain(summary.path),
+        "id": summary.store_id,
+        "format": str(summary.format),
+        "created": formatting.moment(summary.created_us),
+        "last writer": f"term {summary.term}, {'closed' if summary.clean else 'not closed'}",
+        "shards": str(summary.wal_shards or "unknown"),
         "log": f"{len(files)} files, {formatting.size(used)} used",
-        "segments": f"{len(found.segments)} files, {formatting.size(segments)}",
+        "segments": f"{len(summary.segments)} files, {formatting.size(segments)}",
         "lake": f"{sum(each.files for each in cold)} files, "
         f"{formatting.size(sum(each.size for each in cold))}",
-        "topics": f"{len(found.topics)} with {sum(each.count for each in found.topics)} records",
-        "damage": str(sum(len(shard.damage) for shard in found.shards) + len(found.complaints)),
+        "topics": f"{len(summary.topics)} with {sum(it.count for it in summary.topics)} records",
+        "damage": str(sum(len(shard.damage) for shard in summary.shards) + len(summary.complaints)),
     }
 
 
-def _checkpoint_row(found: CheckpointSummary) -> Row:
+def _checkpoint_row(checkpoint: CheckpointSummary) -> Row:
     return Made(
         {},
         {
-            "number": str(found.number),
-            "topics": str(found.topics),
-            "segments": str(found.segments),
-            "replay from": ", ".join(map(str, found.replay_lsns.values())) or "-",
-            "size": formatting.size(found.size),
-            "problem": formatting.plain(found.problem) or None,
+            "number": str(checkpoint.number),
+            "topics": str(checkpoint.topics),
+            "segments": str(checkpoint.segments),
+            "replay from": ", ".join(map(str, checkpoint.replay_lsns.values())) or "-",
+            "size": formatting.size(checkpoint.size),
+            "problem": formatting.plain(checkpoint.problem) or None,
         },
     )
 
 
-def _wal_row(found: WalFileSummary, shard: int) -> Row:
+def _wal_row(file: WalFileSummary, shard: int) -> Row:
     return Made(
         {},
         {
-            "file": formatting.plain(os.path.basename(found.path)),
+            "file": formatting.plain(os.path.basename(file.path)),
             "shard": str(shard),
-            "term": str(found.term),
-            "frames": str(found.frames),
-            "used": formatting.size(found.used_bytes),
-            "size": formatting.size(found.size),
-            "state": found.state,
+            "term": str(file.term),
+            "frames": str(file.frames),
+            "used": formatting.size(file.used_bytes),
+            "size": formatting.size(file.size),
+            "state": file.state,
         },
     )
 
 
-def _segment_row(found: SegmentSummary) -> Row:
-    info = found.info
+def _segment_row(segment: SegmentSummary) -> Row:
+    info = segment.info
     return Made(
         {},
         {
             "file": formatting.plain(info.name()),
-            "topic": formatting.plain(found.topic) or "(shared)",
-            "seqs": f"{info.first_seq} to {info.last_seq}" if found.topic else "-",
+            "topic": formatting.plain(segment.topic) or "(shared)",
+            "seqs": f"{info.first_seq} to {info.last_seq}" if segment.topic else "-",
             "records": str(info.record_count),
             "size": formatting.size(info.file_size),
         },
     )
 
 
-def _topic_row(found: TopicSummary) -> Row:
-    gaps = sum(gap.last_seq - gap.first_seq + 1 for gap in found.gaps)
+def _topic_row(topic: TopicSummary) -> Row:
+    gaps = sum(gap.last_seq - gap.first_seq + 1 for gap in topic.gaps)
     return Made(
         {},
         {
-            "id": str(found.id),
-            "topic": found.name,
-            "records": str(found.count),
-            "earliest": str(found.earliest_seq),
-            "head": str(found.head_seq),
-            "size": formatting.size(found.payload_bytes),
-            "in segments": str(found.runs),
-            "in the log": str(found.tail_frames),
-            "in the lake": _cold(found.cold),
+            "id": str(topic.id),
+            "topic": topic.name,
+            "records": str(topic.count),
+            "earliest": str(topic.earliest_seq),
+            "head": str(topic.head_seq),
+            "size": formatting.size(topic.payload_bytes),
+            "in segments": str(topic.runs),
+            "in the log": str(topic.tail_frames),
+            "in the lake": _cold(topic.cold),
             "lost": str(gaps) if gaps else None,
         },
     )
 
 
-def _cold(found: ColdSummary | None) -> str | None:
-    if found is None:
+def _cold(cold: ColdSummary | None) -> str | None:
+    if cold is None:
         return None
-    return f"{found.files} files, seqs {found.first_seq} to {found.last_seq}"
+    return f"{cold.files} files, seqs {cold.first_seq} to {cold.last_seq}"
 
 
-def _frame_row(found: FrameSummary | Damage) -> Row:
-    assert isinstance(found, FrameSummary)
+def _frame_row(frame: FrameSummary | Damage) -> Row:
+    assert isinstance(frame, FrameSummary)
     return row_of(
-        found,
+        frame,
         {
-            "offset": str(found.offset),
-            "lsn": str(found.lsn),
-            "size": str(found.size),
-            "kind": found.kind,
-            "term": str(found.term),
-            "time": formatting.moment(found.ts),
-            "synced": str(found.durable_upto),
-            "what": "; ".join(map(_block_text, found.blocks)),
+            "offset": str(frame.offset),
+            "lsn": str(frame.lsn),
+            "size": str(frame.size),
+            "kind": frame.kind,
+            "term": str(frame.term),
+            "time": formatting.moment(frame.ts),
+            "synced": str(frame.durable_upto),
+            "what": "; ".join(map(_block_text, frame.blocks)),
         },
     )
 
 
-def _block_text(found: BlockSummary) -> str:
-    if found.message is not None:
-        words = formatting.jsonable(found.message)
-        assert isinstance(words, dict)
-        kind = words.pop("type")
-        return f"topic {found.topic_id}: {kind} {formatting.text(words)}".removesuffix(" -")
-    last = found.first_seq + found.count - 1
-    seqs = f"seq {last}" if found.count == 1 else f"seqs {found.first_seq} to {last}"
-    return f"topic {found.topic_id}: {seqs}, {found.payload_bytes} B"
+def _block_text(block: BlockSummary) -> str:
+    if block.message is not None:
+        fields = formatting.jsonable(block.message)
+        assert isinstance(fields, dict)
+        kind = fields.pop("type")
+        return f"topic {block.topic_id}: {kind} {formatting.text(fields)}".removesuffix(" -")
+    last = block.first_seq + block.count - 1
+    seqs = f"seq {last}" if block.count == 1 else f"seqs {block.first_seq} to {last}"
+    return f"topic {block.topic_id}: {seqs}, {block.payload_bytes} B"
 
 
-def _damage_row(found: FrameSummary | Damage) -> Row:
-    assert isinstance(found, Damage)
-    text = f"{found.reason} at byte {found.offset} (lsn {found.lsn})"
-    return Made({"damage": formatting.jsonable(found)}, {"notice": text})
+def _damage_row(damage: FrameSummary | Damage) -> Row:
+    assert isinstance(damage, Damage)
+    text = f"{damage.reason} at byte {damage.offset} (lsn {damage.lsn})"
+    return Made({"damage": formatting.jsonable(damage)}, {"notice": text})

@@ -1,6 +1,6 @@
-"""Damage of saved views: found by ``strandline verify``, met by whoever opens a view.
+"""Damage of saved views: found by ``strandline verify`` and when a view is opened.
 
-They are derived from the log. So damage there loses nothing, and is told with its cure.
+Saved views are derived from the log. Damage in them loses nothing and is reported with its remedy.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from strandline.platform.objectstore.cloud import open_objects
 from strandline.reservoir import verify
 from strandline.reservoir.verify import CheckReport, Progress
 
-_REBUILD = "`strandline view rebuild --all` folds the views again from the log"
+_REBUILD = "`strandline view rebuild --all` rebuilds the views from the log"
 
 
 def notes_on_views(store: str, views_url: str, progress: Progress) -> list[Note]:
-    """What is wrong with the saved views, if there are any."""
+    """Notes on the damage of saved views."""
     url = place_of(store, views_url)
     if not views_url and not os.path.isdir(url):
         return []
@@ -35,7 +35,7 @@ def notes_on_views(store: str, views_url: str, progress: Progress) -> list[Note]
         Note(
             path=f"{report.place}/{damage.object}",
             text=f"saved views are damaged at byte {damage.offset} ({damage.reason}); nothing is "
-            f"lost: {_cure(url, report)}",
+            f"lost: {_remedy(url, report)}",
         )
         for damage in report.damage
     ]
@@ -43,26 +43,26 @@ def notes_on_views(store: str, views_url: str, progress: Progress) -> list[Note]
 
 @contextlib.contextmanager
 def damage_told(store: str, views_url: str) -> Iterator[None]:
-    """Say of damage in saved views what helps, which is no repair."""
+    """Add the remedy to errors of damaged saved views: a rebuild, not a repair."""
     try:
         yield
     except Corrupt as error:
-        place = place_of(store, views_url)
-        if error.path.startswith(place):
+        location = place_of(store, views_url)
+        if error.path.startswith(location):
             error.add_note(
-                f"the log is not damaged: {_REBUILD}; if even that fails, move {place} away"
+                f"the log is not damaged: {_REBUILD}; if that fails, move {location} away"
             )
         raise
 
 
 def place_of(store: str, views_url: str) -> str:
-    """Where the views of a store are saved."""
+    """Location of the saved views of a store."""
     if "://" in views_url:
         return views_url
     return os.path.abspath(views_url or Layout(store).views)
 
 
-def _cure(url: str, report: CheckReport) -> str:
+def _remedy(url: str, report: CheckReport) -> str:
     if not report.version:
-        return f"move {url} away, and the views are folded again from the log"
-    return f"{_REBUILD}, and later saves drop what is damaged"
+        return f"move {url} away, and the views are rebuilt from the log"
+    return f"{_REBUILD}, and later saves drop the damage"

@@ -1,6 +1,6 @@
-"""A quick look at the rates of a server, beside how often per second it answers at all.
+"""A quick measurement of the rates of a server, beside its requests per second.
 
-Everything happens in a topic of its own, which is deleted at the end.
+It uses a topic of its own, which is deleted at the end.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ KINDS = 5
 
 
 def measure(store: Store, seconds: float, threads: int) -> Iterator[Measured]:
-    """Rates of appends and reads over the wire."""
+    """Rates of appends and reads over the network."""
     name = f"strandline-bench-{secrets.token_hex(4)}"
     topic = store.create_topic(name)
     try:
-        asked = rate(lambda: topic.head_seq, seconds)
+        requests_per_s = rate(lambda: topic.head_seq, seconds)
 
-        def told(work: str, per_s: float) -> Measured:
-            return beside(work, per_s, "question to it", asked)
+        def result(work: str, per_s: float) -> Measured:
+            return beside(work, per_s, "request of the head", requests_per_s)
 
-        yield told("append, 1 record", rate(lambda: topic.append(_RECORD), seconds))
+        yield result("append, 1 record", rate(lambda: topic.append(_RECORD), seconds))
         batch = [_RECORD] * _BATCH
-        yield told("append_many, 1000", _BATCH * rate(lambda: topic.append_many(batch), seconds))
-        yield told("read, pages of 1000", _BATCH * rate(_reading(topic.read), seconds))
-        together = threads_rate(lambda: topic.append(_RECORD), seconds, threads)
-        yield told(f"append, {threads} threads", together)
+        yield result("append_many, 1000", _BATCH * rate(lambda: topic.append_many(batch), seconds))
+        yield result("read, pages of 1000", _BATCH * rate(_reading(topic.read), seconds))
+        parallel = threads_rate(lambda: topic.append(_RECORD), seconds, threads)
+        yield result(f"append, {threads} threads", parallel)
         topic.alter(durability="fsync")
-        together = threads_rate(lambda: topic.append(_RECORD), seconds, threads)
-        yield told(f"append fsync, {threads} threads", together)
+        parallel = threads_rate(lambda: topic.append(_RECORD), seconds, threads)
+        yield result(f"append fsync, {threads} threads", parallel)
     finally:
         store.delete_topic(name)
 

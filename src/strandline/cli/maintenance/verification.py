@@ -1,11 +1,11 @@
-"""Verifies a store with all that is derived from it, which ``log/repair/verify.py`` does not know.
+"""Verifies a store and its derived files, which ``log/repair/verify.py`` does not cover.
 
-    lake        the indexes of tables, beside rows and manifests, which it does know
-    views/      every checkpoint and page of the reservoir in which views are saved
-    schedule/   what is known of declared pipelines
+    lake        the indexes of tables; it covers rows and manifests
+    views/      every checkpoint and page of the reservoir of saved views
+    schedule/   state of declared pipelines
     incoming/   deliveries that wait for the writer
 
-Nothing is changed. Beside a process that writes only what is wrong twice is reported.
+Nothing is changed. While another process writes, a problem is reported only if it is found twice.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def verify_all(
     lake: bool = True,
     views: bool = True,
 ) -> VerifyReport:
-    """Read and check a store with its lake, its saved views and its other files."""
+    """Verify a store with its lake, its saved views and its other files."""
     settings = settings or Settings()
     report = verify_store(disk, path, settings, progress, objects=objects, lake=lake)
-    found = list(_problems(disk, path, settings, report, objects, lake=lake, views=views))
-    if found and report.in_use:
+    problems = list(_problems(disk, path, settings, report, objects, lake=lake, views=views))
+    if problems and report.in_use:
         again = _problems(disk, path, settings, report, objects, lake=lake, views=views)
-        found = [each for each in again if each in found]
-    report.problems += found
+        problems = [each for each in again if each in problems]
+    report.problems += problems
     return report
 
 
@@ -72,16 +72,16 @@ def _problems(
 def _of_indexes(
     disk: Disk, layout: Layout, settings: Settings, store_id: bytes, objects: Objects | None
 ) -> Iterator[Problem]:
-    url, patience = settings.lake.url or layout.lake, settings.lake.objects
-    opened = objects or open_objects(url, settings=patience, disk=disk)
+    url, object_settings = settings.lake.url or layout.lake, settings.lake.objects
+    lake_objects = objects or open_objects(url, settings=object_settings, disk=disk)
     try:
-        found = check_indexes(opened, store_id)
-        yield from _of_errors("lake", (step for step in found if not isinstance(step, int)))
+        steps = check_indexes(lake_objects, store_id)
+        yield from _of_errors("lake", (step for step in steps if not isinstance(step, int)))
     except Unavailable:
         return  # verify_store has reported it
     finally:
         if objects is None:
-            opened.close()
+            lake_objects.close()
 
 
 def _of_views(disk: Disk, layout: Layout) -> Iterator[Problem]:
@@ -96,7 +96,7 @@ def _of_views(disk: Disk, layout: Layout) -> Iterator[Problem]:
             yield Problem(
                 path=f"{layout.views}/{each.object}",
                 kind="views",
-                reason=f"{each.reason}: the views are folded again from the log",
+                reason=f"{each.reason}: the views are rebuilt from the log",
                 offset=each.offset,
             )
 

@@ -1,4 +1,4 @@
-"""``strandline verify`` and ``strandline repair``: whether a store is well, and making it so."""
+"""``strandline verify`` and ``strandline repair``: find damage in a store, and repair it."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def verify(
     """Check all files of a store, its lake and its views.
 
     Every file is read and none is changed.
-    Works beside a process that writes. Exit code 3 when something is damaged. Damage of saved views
-    is only noted: they can be folded again from the log.
+    Works while another process writes. Exit code 3 if a file is damaged. Damage of saved views is
+    only a note: they can be rebuilt from the log.
 
     Parameters
     ----------
     no_lake
-        Leave the lake out.
+        Skip the lake.
     no_views
-        Leave the saved views out.
+        Skip the saved views.
     """
     path = os.path.abspath(target.store)
     must_exist(path)
     settings = Settings(lake=LakeSettings(url=target.lake_url))
     with Bar() as bar:
-        # Saved views are noted below: they may be elsewhere, and damage in them loses nothing.
+        # Saved views are notes: they may be elsewhere, and damage in them loses nothing.
         report = verify_all(
             OsDisk(), path, settings, progress=bar.show, lake=not no_lake, views=False
         )
@@ -72,14 +72,14 @@ def repair(
     """Take damaged files out of use; keep the rest.
 
     The store can be opened again afterwards. Nothing is deleted: files that are
-    taken out of use stay in the folder `damaged`.
+    taken out of use are moved to the folder `damaged`.
 
     Parameters
     ----------
     dry_run
-        Only say what a repair would do.
+        Only report what a repair would do.
     no_lake
-        Do not look into the lake for what is missing here.
+        Do not search the lake for records that are missing here.
     """
     path = os.path.abspath(target.store)
     must_exist(path)
@@ -137,5 +137,5 @@ def _damaged(report: VerifyReport) -> Corrupt:
     more = len(report.problems) - 1
     reason = first.reason + (f" (and {more} more problems)" if more else "")
     error = Corrupt(reason, path=first.path, offset=first.offset)
-    error.add_note("`strandline repair --dry-run` tells what a repair would give up")
+    error.add_note("`strandline repair --dry-run` lists what a repair would give up")
     return error

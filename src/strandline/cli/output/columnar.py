@@ -1,10 +1,10 @@
-"""Rows as CSV and as a stream of Arrow, for other programs.
+"""Rows as CSV and as an Arrow stream, for other programs.
 
-CSV has a line of names, then a line for each row: text as it is, bytes that are no text as
-``base64:…``, lists and objects as JSON. In Arrow records have the columns and types of the lake;
-everything else has those that its values suggest, and is written when it is complete.
+CSV has a line of names, then a line for each row: text as it is, bytes that are not UTF-8 as
+``base64:…``, lists and objects as JSON. In Arrow, records have the columns and types of the lake;
+other rows have types inferred from their values, and are written when they are complete.
 
-What is no row, such as a notice of lost records, goes to stderr.
+A notice that is not a row, such as lost records, goes to stderr.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CsvOutput:
         sys.stdout.flush()
 
     def notice(self, row: Row) -> None:
-        _tell(row)
+        _print_notice(row)
 
     def one(self, row: Row) -> None:
         self.rows([row])
@@ -59,7 +59,7 @@ class ArrowOutput:
 
     def __init__(self) -> None:
         if sys.stdout.isatty():
-            error = Invalid("a stream of Arrow is no text for a terminal")
+            error = Invalid("an Arrow stream is not text for a terminal")
             error.add_note("write it to a file: … --output arrow > FILE")
             raise error
         self._pa: Any = import_module("pyarrow")
@@ -77,7 +77,7 @@ class ArrowOutput:
             sys.stdout.buffer.flush()
 
     def notice(self, row: Row) -> None:
-        _tell(row)
+        _print_notice(row)
 
     def one(self, row: Row) -> None:
         self.rows([row])
@@ -90,7 +90,7 @@ class ArrowOutput:
             self._stream.close()
 
     def table(self, table: Any) -> None:
-        """Write a whole table, with the types that it has."""
+        """Write a whole table with its own types."""
         self._open(table.schema).write_table(table)
         self._stream.close()
         sys.stdout.buffer.flush()
@@ -107,7 +107,7 @@ def _record_schema() -> Any:
 
 
 def _table(pa: Any, lines: Sequence[Json]) -> Any:
-    """A table of values; a column whose values have no one type holds them as JSON."""
+    """A table of values; a column of values without a common type holds them as JSON."""
     columns = {}
     for name in _names(lines):
         values = [line.get(name) for line in lines]
@@ -123,7 +123,7 @@ def _names(lines: Sequence[Json]) -> list[str]:
 
 
 def _plain(json: Json) -> Json:
-    """Bytes that are no text stand in the column of their name, with a mark."""
+    """Put base64 values into the column without the suffix, with the marker ``base64:``."""
     if not any(name.endswith(_BASE64) for name in json):
         return json
     return {
@@ -142,11 +142,11 @@ def _cell(value: object) -> object:
 
 def _other_columns(shape: str, line: Json, names: Sequence[str]) -> Invalid:
     more = ", ".join(name for name in line if name not in names)
-    error = Invalid(f"{shape} cannot have columns that come later: {more}")
-    error.add_note("take --output jsonl")
+    error = Invalid(f"{shape} cannot add columns after the first row: {more}")
+    error.add_note("use --output jsonl")
     return error
 
 
-def _tell(row: Row) -> None:
+def _print_notice(row: Row) -> None:
     sys.stdout.flush()
     print(f"-- {row.cells['notice']} --", file=sys.stderr, flush=True)

@@ -2,7 +2,7 @@
 
 Stored bytes are shown as text when they are UTF-8; otherwise as base64, with the marker ``base64:``
 in a table and under ``data_base64`` (``key_base64``, ``meta_base64``) in JSON. In a table nothing
-that a terminal could take for a command leaves here unescaped, and a record is one line.
+that a terminal could interpret as a command stays unescaped, and a record is one line.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from strandline.records import Record, Tombstone
 
 Json = dict[str, object]
 Cells = Mapping[str, str | None]
-"""The cells of a line by column; None where the thing has nothing to say."""
+"""The cells of a line by column; None for a missing value."""
 
 
 class Row(Protocol):
-    """One thing in both shapes; only the one that is asked for is made."""
+    """One line of output as JSON and as cells; only the requested form is computed."""
 
     @property
     def json(self) -> Json: ...
@@ -34,14 +34,14 @@ class Row(Protocol):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A row whose shapes are ready."""
+    """A row with both forms computed."""
 
     json: Json
     cells: Cells
 
 
 class RecordRow(msgspec.Struct, frozen=True):
-    """A record. A field without a value is null in JSON, and - in a table."""
+    """A record. A missing field is null in JSON, and - in a table."""
 
     record: Record
 
@@ -68,7 +68,7 @@ class RecordRow(msgspec.Struct, frozen=True):
 
 
 def tombstone_row(gap: Tombstone) -> Row:
-    """Loss, said where it happened."""
+    """A gap, printed at its place among the records."""
     json: Json = {
         "tombstone": {
             "gap_from": gap.gap_from,
@@ -82,20 +82,20 @@ def tombstone_row(gap: Tombstone) -> Row:
 
 
 def row_of(value: msgspec.Struct, cells: Cells | None = None, **more: object) -> Row:
-    """Any of our structs: its fields as they are, unless better text is given, and more of them."""
+    """A struct: its fields, more fields, and cells if their text differs from the fields."""
     json: Json = {name: jsonable(getattr(value, name)) for name in value.__struct_fields__} | more
     if cells is None:
-        cells = {name: text(found) for name, found in json.items()}
+        cells = {name: text(field) for name, field in json.items()}
     return Made(json, cells)
 
 
 def fact_row(json: Json) -> Row:
-    """Facts that are as good in a table as they are in JSON."""
-    return Made(json, {name.replace("_", " "): text(found) for name, found in json.items()})
+    """Named values that are printed the same way in a table and in JSON."""
+    return Made(json, {name.replace("_", " "): text(field) for name, field in json.items()})
 
 
 def jsonable(value: object) -> object:
-    """A value as JSON with names: also structs that are stored as bare lists."""
+    """A value as JSON with field names, also for structs that are stored as lists."""
     if isinstance(value, msgspec.Struct):
         tag = value.__struct_config__.tag
         named = {name: jsonable(getattr(value, name)) for name in value.__struct_fields__}
@@ -126,7 +126,7 @@ def text(value: object) -> str:
 
 
 def plain(value: bytes | str) -> str:
-    """Text on one line without control characters; base64 when the bytes are no text."""
+    """Text on one line without control characters; base64 when the bytes are not UTF-8."""
     if isinstance(value, bytes):
         decoded = utf8(value)
         if decoded is None:
@@ -150,14 +150,14 @@ def utf8(value: bytes) -> str | None:
 def moment(ts: int) -> str:
     """Microseconds as ISO 8601 in UTC."""
     try:
-        found = EPOCH + timedelta(microseconds=ts)
+        time = EPOCH + timedelta(microseconds=ts)
     except OverflowError:
         return str(ts)
-    return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def size(count: int) -> str:
-    """Bytes, rounded for reading."""
+    """A number of bytes, rounded."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if count >= unit:
             return f"{count / unit:.1f} {name}"
@@ -173,13 +173,13 @@ def duration(ms: int) -> str:
 
 
 def schema(fields: Mapping[str, str], version: int) -> str:
-    """The fields of a schema, and which version of it they are."""
-    told = ", ".join(f"{name}: {plain(kind)}" for name, kind in fields.items())
-    return f"{told} (version {version})" if fields else "-"
+    """The fields of a schema, and its version."""
+    texts = ", ".join(f"{name}: {plain(field_type)}" for name, field_type in fields.items())
+    return f"{texts} (version {version})" if fields else "-"
 
 
 def put_bytes(json: Json, name: str, value: bytes | None) -> None:
-    """Add stored bytes under a name: as text, or as base64 under a name that says so."""
+    """Add stored bytes under a name: as text, or as base64 under ``NAME_base64``."""
     decoded = None if value is None else utf8(value)
     if value is not None and decoded is None:
         json[f"{name}_base64"] = base64.b64encode(value).decode()

@@ -4,9 +4,9 @@
     {"data": {"price": 3.2}}
     {"data_base64": "/wA=", "seq": 7, "ts": 1774706700000000}
 
-``data``, ``key`` and ``meta`` are text, or base64 under a name that says so; ``data`` and ``meta``
-may also be any other JSON, of which the text is stored. ``seq`` and ``ts`` are left out: the topic
-gives its own.
+``data``, ``key`` and ``meta`` are text, or base64 under ``NAME_base64``; ``data`` and ``meta`` may
+also be any other JSON, which is stored as its text. ``seq`` and ``ts`` are ignored: the topic
+assigns new ones.
 """
 
 from __future__ import annotations
@@ -51,36 +51,36 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def columns_of(lines: list[bytes], before: int, fields: Fields) -> Columns:
-    """A batch of lines; what a line does not say is what the options say. Empty ones do not count.
+    """The records of a batch of lines; options fill missing fields. Empty lines are skipped.
 
-    ``before`` is how many lines came before, for messages.
+    ``before`` is the number of earlier lines, for messages.
     """
     columns = Columns([], [], [], [], [])
-    for place, line in enumerate(lines, start=before + 1):
+    for line_number, line in enumerate(lines, start=before + 1):
         if not line.strip():
             continue
         try:
-            told = _decoder.decode(line)
-            _add(columns, told, fields)
+            record = _decoder.decode(line)
+            _add(columns, record, fields)
         except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error) as error:
-            wrong = Invalid(f"line {place} is no record: {error}")
-            wrong.add_note('a line is as {"data": "tea", "key": "table-4", "tag": "eu"}')
+            wrong = Invalid(f"line {line_number} is not a record: {error}")
+            wrong.add_note('a line looks like {"data": "tea", "key": "table-4", "tag": "eu"}')
             raise wrong from error
     return columns
 
 
-def _add(columns: Columns, told: _Line, fields: Fields) -> None:
-    data = _stored(told.data, told.data_base64)
+def _add(columns: Columns, record: _Line, fields: Fields) -> None:
+    data = _stored(record.data, record.data_base64)
     if data is None:
         raise msgspec.ValidationError("it has no `data`")
-    meta = _stored(told.meta, told.meta_base64)
-    key = told.key if told.key_base64 is None else _decoded(told.key_base64)
+    meta = _stored(record.meta, record.meta_base64)
+    key = record.key if record.key_base64 is None else _decoded(record.key_base64)
     columns.data.append(data)
     columns.keys.append(fields.key if key is None else key)
-    columns.tags.append(fields.tag if told.tag is None else told.tag)
-    columns.nodes.append(fields.node if told.node is None else told.node)
-    own = None if fields.meta is None else fields.meta.encode()
-    columns.metas.append(own if meta is None else meta)
+    columns.tags.append(fields.tag if record.tag is None else record.tag)
+    columns.nodes.append(fields.node if record.node is None else record.node)
+    shared_meta = None if fields.meta is None else fields.meta.encode()
+    columns.metas.append(shared_meta if meta is None else meta)
 
 
 def _stored(value: Raw | UnsetType, coded: str | None) -> bytes | None:

@@ -1,10 +1,10 @@
-"""Prints rows in the shape that was asked for: table, json, jsonl, csv or arrow.
+"""Prints rows in the requested format: table, json, jsonl, csv or arrow.
 
 A table is drawn by rich on a terminal and is plain aligned text elsewhere. Every column is
-printed, also one without any value. Rows come in chunks and are printed as they come, so that a
-long read or a live tail shows what it has; a chunk with other columns than the one before gets a
-header of its own. JSON is one value, jsonl one value per line; CSV and Arrow are in
-``columnar.py``.
+printed, also one without values. Rows arrive in chunks and each chunk is printed at once, for long
+reads and live tails; a chunk whose columns differ from those of the chunk before gets a header of
+its own. JSON is one value, jsonl one value per line; CSV and Arrow are in
+``cli/output/columnar.py``.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _encoder = msgspec.json.Encoder()
 
 
 class Output(Protocol):
-    """Where rows go. Owned by one command."""
+    """A printer of rows. Owned by one command."""
 
     def rows(self, rows: Sequence[Row]) -> None:
         """Print the next rows of a list."""
         ...
 
     def notice(self, row: Row) -> None:
-        """Say something in the middle of a list that is not one of its rows."""
+        """Print a message between the rows of a list."""
         ...
 
     def one(self, row: Row) -> None:
-        """Print a single thing, alone."""
+        """Print a single row."""
         ...
 
     def end(self) -> None:
-        """The list is complete."""
+        """Finish the list."""
         ...
 
 
 def output(shape: Shape, *, live: bool = False) -> Output:
-    """The printer for a shape. Rows that come one by one are plain lines on a terminal too."""
+    """The printer for a format. With ``live``, rows are plain lines on a terminal too."""
     if shape == "json":
         return JsonOutput()
     if shape == "jsonl":
@@ -61,7 +61,7 @@ def output(shape: Shape, *, live: bool = False) -> Output:
 
 
 def print_report(shape: Shape, facts: Row, lists: Mapping[str, Sequence[Row]]) -> None:
-    """Facts, and in a table the lists behind them, cut short: JSON has those inside, whole."""
+    """Print facts, and as tables the first rows of each list; JSON has whole lists in the facts."""
     output(shape).one(facts)
     if shape != "table":
         return
@@ -74,7 +74,7 @@ def print_report(shape: Shape, facts: Row, lists: Mapping[str, Sequence[Row]]) -
 
 
 class JsonOutput:
-    """One JSON value: an array for a list, an object for a single thing."""
+    """One JSON value: an array for a list, an object for a single row."""
 
     def __init__(self) -> None:
         self._begun = False
@@ -127,7 +127,7 @@ class PlainOutput:
         if not known:
             self._widths = {name: len(name) for name in names}
         for name, width in self._widths.items():
-            self._widths[name] = max(width, *(len(_shown(cells[name])) for cells in lines))
+            self._widths[name] = max(width, *(len(_cell_text(cells[name])) for cells in lines))
         if not known:
             self._line({name: name.upper() for name in names})
         for cells in lines:
@@ -142,13 +142,13 @@ class PlainOutput:
         cells = row.cells
         width = max(map(len, cells))
         for name, cell in cells.items():
-            sys.stdout.write(f"{name.ljust(width)}  {_shown(cell)}\n")
+            sys.stdout.write(f"{name.ljust(width)}  {_cell_text(cell)}\n")
 
     def end(self) -> None:
         pass
 
     def _line(self, cells: Cells) -> None:
-        texts = [_shown(cells[name]).ljust(width) for name, width in self._widths.items()]
+        texts = [_cell_text(cells[name]).ljust(width) for name, width in self._widths.items()]
         sys.stdout.write("  ".join(texts).rstrip() + "\n")
 
 
@@ -173,7 +173,7 @@ class TerminalOutput:
         for name in names:
             table.add_column(name, overflow="fold", style="cyan" if name == names[0] else "")
         for cells in lines:
-            table.add_row(*(Text(_shown(cells[name])) for name in names))
+            table.add_row(*(Text(_cell_text(cells[name])) for name in names))
         self._console.print(table)
         self._names = names
 
@@ -183,14 +183,14 @@ class TerminalOutput:
     def one(self, row: Row) -> None:
         table = Table.grid(padding=(0, 2))
         for name, cell in row.cells.items():
-            table.add_row(Text(name, style="bold"), Text(_shown(cell)))
+            table.add_row(Text(name, style="bold"), Text(_cell_text(cell)))
         self._console.print(table)
 
     def end(self) -> None:
         pass
 
 
-def _shown(cell: str | None) -> str:
+def _cell_text(cell: str | None) -> str:
     return "-" if cell is None else cell
 
 

@@ -1,4 +1,4 @@
-"""How far long work is, on stderr: a bar on a terminal, elsewhere a line now and then."""
+"""Progress of long operations, on stderr: a bar on a terminal, elsewhere a line at times."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-_PATIENCE_S = 0.5
+_DELAY_S = 0.5
 _LINE_S = 10.0  # between two lines
 
 
 class Bar:
-    """Shows how far something is. Owned by one thread; use it as a context manager."""
+    """Shows a progress bar. Owned by one thread; use it as a context manager."""
 
     def __init__(self) -> None:
-        self._wanted = sys.stderr.isatty()
-        self._begun = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
+        self._started_at = time.monotonic()
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
@@ -43,8 +43,8 @@ class Bar:
             self._progress.stop()
 
     def show(self, what: str, done: int, total: int | None) -> None:
-        """Work of this name is so far; None when its end is not known."""
-        if not self._wanted or time.monotonic() - self._begun < _PATIENCE_S:
+        """Update the progress of the operation of this name; ``total`` None if unknown."""
+        if not self._is_terminal or time.monotonic() - self._started_at < _DELAY_S:
             return
         if self._progress is None:
             self._progress = Progress(
@@ -63,24 +63,24 @@ class Bar:
 
 
 class Steps(Bar):
-    """A bar, or without a terminal a line now and then: for work that takes minutes and more."""
+    """A bar, or without a terminal a line every 10 s: for operations of minutes and more."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._told = time.monotonic()
+        self._printed_at = time.monotonic()
         self._unfinished: set[str] = set()
 
     def show(self, what: str, done: int, total: int | None) -> None:
-        """Work of this name is so far; None when its end is not known.
+        """Update the progress of the operation of this name; ``total`` None if unknown.
 
-        The end of work of which a line was printed is printed, too.
+        The end of an operation is printed if one of its lines was.
         """
         super().show(what, done, total)
-        if self._wanted:
+        if self._is_terminal:
             return
         is_end = total is not None and done >= total
-        if (is_end and what in self._unfinished) or time.monotonic() - self._told >= _LINE_S:
-            self._told = time.monotonic()
+        if (is_end and what in self._unfinished) or time.monotonic() - self._printed_at >= _LINE_S:
+            self._printed_at = time.monotonic()
             (self._unfinished.discard if is_end else self._unfinished.add)(what)
             share = f"{100 * done // total} %" if total else str(done)
             print(f"{what}: {share}", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""``strandline lake``: what is in the lake, and moving records there.
+"""``strandline lake``: lists the lake, moves records there and collects its garbage.
 
-``files`` and ``topics`` read the lake alone: they need neither the store nor its lock, and work
-from anywhere that its url can be read.
+``files`` and ``topics`` read the lake only: they need neither the store nor its lock, and work
+wherever its URL can be read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from strandline.lake.gc import Swept
 from strandline.log.files.layout import Layout
 from strandline.store import Store
 
-_NOTHING = ColdSummary(manifest=0, files=0, rows=0, size=0, first_seq=0, last_seq=0)
+_NO_LAKE = ColdSummary(manifest=0, files=0, rows=0, size=0, first_seq=0, last_seq=0)
 app = App(name="lake")
 
 
@@ -42,31 +42,31 @@ def files(
 ) -> None:
     """List the live Parquet files of a topic, with the version of the lake that lists them.
 
-    Any Parquet reader can read them. It leaves out rows below the floor and deleted ones itself.
+    Any Parquet reader can read them. It has to skip deleted rows and rows below the floor itself.
 
     Parameters
     ----------
     topic
         Name of the topic.
     version
-        An older version that is still kept.
+        An older version that is not deleted yet.
     """
     try:
-        found = external_reader.files(url_of(target), topic, version=version)
+        listing = external_reader.files(url_of(target), topic, version=version)
     except UnknownTopic as error:
-        error.add_note("`strandline lake topics` lists those that have records in the lake")
+        error.add_note("`strandline lake topics` lists the topics with records in the lake")
         raise
     except NotFound as error:
-        error.add_note("without --version the newest is listed")
+        error.add_note("without --version the newest version is listed")
         raise
     out = output(target.output)
     if target.output == "json":
-        out.one(Made(_json(found) | {"files": [_file(each).json for each in found.files]}, {}))
+        out.one(Made(_json(listing) | {"files": [_file(each).json for each in listing.files]}, {}))
         return
     if target.output == "table":
-        out.one(Made({}, _facts(found)))
+        out.one(Made({}, _facts(listing)))
         sys.stdout.write("\n")
-    out.rows([_file(each, found.version) for each in found.files])
+    out.rows([_file(each, listing.version) for each in listing.files])
     out.end()
 
 
@@ -74,7 +74,7 @@ def files(
 def list_topics(*, target: Target = TARGET) -> None:
     """List the topics that have records in the lake."""
     out = output(target.output)
-    out.rows([_listed(each) for each in external_reader.topics(url_of(target))])
+    out.rows([_topic_row(each) for each in external_reader.topics(url_of(target))])
     out.end()
 
 
@@ -100,12 +100,12 @@ def relocate(
         with Bar() as bar:
             store.relocate(bar.show)
         after = _cold(store)
-    changed = {name: cold for name, cold in after.items() if cold != before.get(name, _NOTHING)}
+    changed = {name: cold for name, cold in after.items() if cold != before.get(name, _NO_LAKE)}
     out = output(target.output)
-    out.rows([_moved(name, before.get(name, _NOTHING), cold) for name, cold in changed.items()])
+    out.rows([_moved_row(name, before.get(name, _NO_LAKE), cold) for name, cold in changed.items()])
     out.end()
     if not changed and target.output == "table":
-        print("nothing is due", file=sys.stderr)
+        print("nothing to move", file=sys.stderr)
 
 
 @app.command
@@ -114,31 +114,31 @@ def sweep(
     orphans: Flag = False,
     target: Target = TARGET,
 ) -> None:
-    """Delete old versions of the lake, and files that no version lists any more.
+    """Delete old versions of the lake, and files that no kept version lists.
 
     A store does this by itself, after a day.
 
     Parameters
     ----------
     orphans
-        Look also for objects that no version ever listed, which a crash may leave. They go a
-        sweep later, after a day.
+        Also find objects that no version ever listed, which a crash may leave. They are deleted by
+        a later sweep, after a day.
     """
     with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
-        swept = store.sweep(orphans=orphans)
+        results = store.sweep(orphans=orphans)
     out = output(target.output)
-    out.rows([_swept(name, done) for name, done in swept.items()])
+    out.rows([_sweep_row(name, done) for name, done in results.items()])
     out.end()
 
 
 def url_of(target: Target) -> str:
-    """Where the lake is."""
+    """The URL or path of the lake."""
     if target.lake_url:
         return target.lake_url
     must_exist(target.store)
     folder = Layout(os.path.abspath(target.store)).lake
     if not os.path.isdir(folder):
-        error = Invalid(f"{target.store} has no lake in its folder")
+        error = Invalid(f"{target.store} has no folder `lake`")
         error.add_note("--lake-url names a lake elsewhere; `strandline lake relocate` fills one")
         raise error
     return folder
@@ -149,61 +149,61 @@ def _cold(store: Store) -> dict[str, ColdSummary]:
     return {name: cold for name, cold in numbers.items() if cold is not None}
 
 
-def _json(found: TopicFiles) -> formatting.Json:
+def _json(topic: TopicFiles) -> formatting.Json:
     names = ("topic", "topic_id", "version", "created_us", "floor")
-    json: formatting.Json = {name: getattr(found, name) for name in names}
-    json |= {"schema": found.schema, "schema_version": found.schema_version}
-    return json | {"deleted": found.deleted.to_pylist(), "rows": found.rows, "size": found.size}
+    json: formatting.Json = {name: getattr(topic, name) for name in names}
+    json |= {"schema": topic.schema, "schema_version": topic.schema_version}
+    return json | {"deleted": topic.deleted.to_pylist(), "rows": topic.rows, "size": topic.size}
 
 
-def _facts(found: TopicFiles) -> dict[str, str]:
+def _facts(files: TopicFiles) -> dict[str, str]:
     return {
-        "topic": found.topic,
-        "id": str(found.topic_id),
-        "version": str(found.version),
-        "made": formatting.moment(found.created_us),
-        "floor": str(found.floor),
-        "deleted": f"{len(found.deleted)} rows that the files may still hold",
-        "files": f"{len(found.files)} with {found.rows} rows, {formatting.size(found.size)}",
-        "schema": formatting.schema(found.schema, found.schema_version),
+        "topic": files.topic,
+        "id": str(files.topic_id),
+        "version": str(files.version),
+        "created": formatting.moment(files.created_us),
+        "floor": str(files.floor),
+        "deleted": f"{len(files.deleted)} rows that the files may still hold",
+        "files": f"{len(files.files)} with {files.rows} rows, {formatting.size(files.size)}",
+        "schema": formatting.schema(files.schema, files.schema_version),
     }
 
 
-def _file(found: FileFacts, version: int | None = None) -> Row:
-    json = msgspec.to_builtins(found)
+def _file(file: FileFacts, version: int | None = None) -> Row:
+    json = msgspec.to_builtins(file)
     if version is not None:
         json = {"version": version} | json
     columns = {
-        "first": str(found.first_seq),
-        "last": str(found.last_seq),
-        "rows": str(found.rows),
-        "size": formatting.size(found.size),
-        "newest": formatting.moment(found.ts_max) if found.rows else None,
-        "schema": f"version {found.schema_version}" if found.schema_version else None,
-        "file": formatting.plain(found.url),
+        "first": str(file.first_seq),
+        "last": str(file.last_seq),
+        "rows": str(file.rows),
+        "size": formatting.size(file.size),
+        "newest": formatting.moment(file.ts_max) if file.rows else None,
+        "schema": f"version {file.schema_version}" if file.schema_version else None,
+        "file": formatting.plain(file.url),
     }
     return Made(json, columns)
 
 
-def _listed(found: TopicFiles) -> Row:
-    first = found.files[0].first_seq if found.files else 0
-    last = found.files[-1].last_seq if found.files else 0
-    json = _json(found) | {"files": len(found.files), "first_seq": first, "last_seq": last}
-    json["deleted"] = len(found.deleted)
+def _topic_row(topic: TopicFiles) -> Row:
+    first = topic.files[0].first_seq if topic.files else 0
+    last = topic.files[-1].last_seq if topic.files else 0
+    json = _json(topic) | {"files": len(topic.files), "first_seq": first, "last_seq": last}
+    json["deleted"] = len(topic.deleted)
     columns = {
-        "topic": found.topic,
-        "id": str(found.topic_id),
-        "version": str(found.version),
-        "seqs": f"{first} to {last}" if found.files else "-",
-        "files": str(len(found.files)),
-        "rows": str(found.rows),
-        "deleted": str(len(found.deleted)),
-        "size": formatting.size(found.size),
+        "topic": topic.topic,
+        "id": str(topic.topic_id),
+        "version": str(topic.version),
+        "seqs": f"{first} to {last}" if topic.files else "-",
+        "files": str(len(topic.files)),
+        "rows": str(topic.rows),
+        "deleted": str(len(topic.deleted)),
+        "size": formatting.size(topic.size),
     }
     return Made(json, columns)
 
 
-def _moved(name: str, before: ColdSummary, after: ColdSummary) -> Row:
+def _moved_row(name: str, before: ColdSummary, after: ColdSummary) -> Row:
     numbers = {
         "topic": name,
         "version": after.manifest,
@@ -224,7 +224,7 @@ def _moved(name: str, before: ColdSummary, after: ColdSummary) -> Row:
     return Made(dict(numbers), columns)
 
 
-def _swept(name: str, done: Swept) -> Row:
-    numbers = msgspec.to_builtins(done)
+def _sweep_row(name: str, result: Swept) -> Row:
+    numbers = msgspec.to_builtins(result)
     columns = {"topic": name, **{key: str(value) for key, value in numbers.items()}}
     return Made({"topic": name} | numbers, columns)

@@ -1,9 +1,8 @@
-"""``strandline pipeline``: work over the whole lake, here or on Spark.
+"""``strandline pipeline``: pipelines over a lake or a store, in this process or on Spark.
 
-Pipelines need the lake and not the store's lock, so they run beside the process that writes.
-Imports and exports are in ``pipeline_import_export.py``, rebuilds and rollups in
-``pipeline_rebuild.py``, remembered
-queries in ``pipeline_materialize.py``, what is declared and due in ``pipeline_schedule.py``.
+Pipelines do not need the lock of the store, so they run while another process writes. Imports,
+exports, rebuilds, rollups, materialized queries and declared pipelines are in the modules
+``pipeline_*`` of this package.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from strandline.config.settings import MIB, LakeSettings
 from strandline.errors import Corrupt, Invalid
 
 app = App(name="pipeline")
-run = App(name="run", help="Run a pipeline. Killed, it goes on where it was when run again.")
+run = App(name="run", help="Run a pipeline. After a kill, the same command resumes it.")
 app.command(run)
 run.command(pipeline_import_export.import_files, name="import")
 run.command(pipeline_import_export.export, name="export")
@@ -58,23 +57,23 @@ def compact(
     where: Where = HERE,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Merge small files of the lake into large ones, without the rows that are gone.
+    """Merge small files of the lake into large ones, without removed rows.
 
-    Works beside a process that writes. Readers of the old files can go on for a day.
+    Works while another process writes. The old files stay readable for a day.
 
     Parameters
     ----------
     topics
-        Names of topics, or patterns with `*`; all without any.
+        Names of topics, or patterns with `*`. Default: all.
     file_bytes
-        Payload of a file to aim at.
+        Target size of the payload of a file.
     dead_share
-        Rewrite a file of which more than this share is gone, however large it is.
+        Rewrite a file if more than this share of its rows is removed, whatever its size.
     keyed
-        First have key-value topics let go of superseded versions and forgotten keys; needs the
-        folder of the store.
+        First trim superseded versions and deleted keys of key-value topics; needs the
+        directory of the store.
     dry_run
-        Only say what would be done.
+        Only report what would be done.
     """
     settings = LakeSettings(file_bytes=byte_count(file_bytes), dead_share=dead_share)
     summary = _compact(topics, settings, where, target, keyed=keyed, dry_run=dry_run)
@@ -88,7 +87,7 @@ def compact(
         "took": f"{summary.seconds:.1f} s, {summary.engine}",
     }
     if keyed:
-        facts["let go"] = f"{summary.let_go} records that no key-value view needs"
+        facts["removed"] = f"{summary.let_go} records that no key-value view needs"
     skipped: list[Row] = [Made({}, _skipped(each)) for each in summary.skipped]
     print_report(target.output, Made(msgspec.to_builtins(summary), facts), {"skipped": skipped})
     if summary.damaged:
@@ -106,19 +105,19 @@ def scrub(
     where: Where = HERE,
     target: Target = TARGET,
 ) -> None:
-    """Read every byte of the lake and of the store again, and tell what is damaged.
+    """Read every byte of the lake and of the store, and report damage.
 
-    Changes nothing, and works beside a process that writes. Exit code 3 when something is damaged;
-    an open store mends what another copy allows by itself.
+    Changes nothing, and works while another process writes. Exit code 3 if something is damaged;
+    an open store repairs by itself what it has another copy of.
 
     Parameters
     ----------
     topics
-        Names of topics in the lake, or patterns with `*`; all without any.
+        Names of topics in the lake, or patterns with `*`. Default: all.
     no_local
-        Leave out checkpoints, log and segments of the store.
+        Skip checkpoints, log and segments of the store.
     dry_run
-        Only say how much would be read.
+        Only report how much would be read.
     """
     store = os.path.abspath(target.store)
     local = os.path.isfile(f"{store}/SYSTEM") and not no_local
@@ -156,7 +155,7 @@ def _compact(
     dry_run: bool,
 ) -> pipelines.CompactSummary:
     if keyed and dry_run:
-        raise Invalid("what leaves a key-value topic is known when it has left: no dry run of that")
+        raise Invalid("--keyed has no dry run: only the deletion itself finds the records")
     with Steps() as steps:
         if not keyed:
             return pipelines.compact(
@@ -185,22 +184,22 @@ def _compacted(summary: pipelines.CompactSummary) -> str:
     return text + (f", {len(summary.skipped)} skipped" if summary.skipped else "")
 
 
-def _skipped(found: pipelines.SkippedGroup) -> dict[str, str]:
+def _skipped(group: pipelines.SkippedGroup) -> dict[str, str]:
     return {
-        "topic": found.topic,
-        "seqs": f"{found.first_seq} to {found.last_seq}",
-        "files": str(found.files),
-        "reason": formatting.plain(found.reason),
+        "topic": group.topic,
+        "seqs": f"{group.first_seq} to {group.last_seq}",
+        "files": str(group.files),
+        "reason": formatting.plain(group.reason),
     }
 
 
-def _finding(found: pipelines.ScrubFinding) -> dict[str, str | None]:
+def _finding(finding: pipelines.ScrubFinding) -> dict[str, str | None]:
     return {
-        "kind": found.kind,
-        "path": formatting.plain(found.path),
-        "topic": found.topic,
-        "seqs": None if found.first_seq is None else f"{found.first_seq} to {found.last_seq}",
-        "reason": formatting.plain(found.reason),
+        "kind": finding.kind,
+        "path": formatting.plain(finding.path),
+        "topic": finding.topic,
+        "seqs": None if finding.first_seq is None else f"{finding.first_seq} to {finding.last_seq}",
+        "reason": formatting.plain(finding.reason),
     }
 
 
@@ -208,5 +207,5 @@ def _damaged(findings: Sequence[pipelines.ScrubFinding]) -> Corrupt:
     first = findings[0]
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     error = Corrupt(first.reason + more, path=first.path, offset=first.offset)
-    error.add_note("an open store mends what it can; `strandline repair --dry-run` tells the rest")
+    error.add_note("open stores repair what they can; `strandline repair --dry-run` lists the rest")
     return error

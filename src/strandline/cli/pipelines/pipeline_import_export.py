@@ -29,13 +29,13 @@ Topic = Annotated[str, Parameter(help="Name of the topic.")]
 File = Annotated[
     str, Parameter(metavar="FILES", help="Paths, folders, patterns, or URLs of an object store.")
 ]
-DryRun = Annotated[Flag, Parameter(help="Say what would be done, and do nothing.")]
+DryRun = Annotated[Flag, Parameter(help="Only report what would be done.")]
 
 
-@Parameter(name="*", group="What becomes of columns")
+@Parameter(name="*", group="Mapping of columns")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FieldOptions:
-    """Columns by the fields of a record."""
+    """The column of each field of a record."""
 
     data: Annotated[str, Parameter(help="Column for data. Default: the row as JSON.")] = ""
     key: Annotated[str, Parameter(help="Column for the key.")] = ""
@@ -55,57 +55,57 @@ class FieldOptions:
 @Parameter(name="*", group="How files are read")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How files become rows, and rows parts."""
+    """Options for reading files into rows, and rows into parts."""
 
     format: Annotated[
         str,
         Parameter(
-            help="parquet, csv, json, jsonl; auto goes by the names. With --engine spark also what "
-            "else Spark can read: orc, delta, iceberg, avro."
+            help="parquet, csv, json, jsonl; auto uses the file names. With --engine spark also "
+            "other formats of Spark: orc, delta, iceberg, avro."
         ),
     ] = "auto"
     on_bad: Annotated[
         OnBad, Parameter(help="Rows that cannot become records: fail, or skip and count them.")
     ] = "fail"
     splittable: Annotated[
-        Flag, Parameter(help="No value of a CSV file has a line break: large files may be cut.")
+        Flag, Parameter(help="No value of a CSV file has a line break: large files may be split.")
     ] = False
     types: Annotated[
         Types,
         Parameter(
-            help="Values of CSV files: infer numbers from the topic's schema, else from the whole "
-            "column; or leave all as text. auto infers, unless the import was begun as text."
+            help="Values of CSV files: infer numbers from the schema of the topic, else from the "
+            "whole column; or keep all as text. auto infers, unless the import was started as text."
         ),
     ] = "auto"
     part_size: Annotated[
-        str, Parameter(metavar="SIZE", help="Deliver rows in parts of about so many bytes.")
+        str, Parameter(metavar="SIZE", help="Deliver rows in parts of about this size.")
     ] = "64MiB"
 
 
 @Parameter(name="*", group="Which records")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordOptions:
-    """Which records of a topic."""
+    """The range of records of a topic."""
 
     begin: Annotated[
         str, Parameter(name="--from", help="The first record: a seq, or a time in ISO format.")
     ] = ""
-    until: Annotated[
-        str, Parameter(help="The first record not: a seq, or a time in ISO format.")
-    ] = ""
-    as_of: Annotated[str, Parameter(help="Only what was there at this time or position.")] = ""
+    until: Annotated[str, Parameter(help="The end, exclusive: a seq, or a time in ISO format.")] = (
+        ""
+    )
+    as_of: Annotated[str, Parameter(help="Only the records of this time or position.")] = ""
 
 
 @Parameter(name="*", group="How files are written")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WriteOptions:
-    """How records become files."""
+    """Options for writing records into files."""
 
     format: Annotated[
         Literal["parquet", "csv", "jsonl"], Parameter(help="Format of the files.")
     ] = "parquet"
     columns: Annotated[
-        str, Parameter(help="Columns with commas between them: seq,ts,data. Default: all.")
+        str, Parameter(help="Columns, separated by commas: seq,ts,data. Default: all.")
     ] = ""
     data: Annotated[
         Literal["binary", "text", "json"] | None,
@@ -118,7 +118,7 @@ class WriteOptions:
         Literal["day", "hour", "tag"] | None, Parameter(help="A folder for each: day=2026-11-16/.")
     ] = None
     file_rows: Annotated[
-        int, Parameter(help="Seqs in a file at most. Default: for files of about 128 MiB.")
+        int, Parameter(help="Maximum of seqs in a file. Default: files of about 128 MiB.")
     ] = 0
 
 
@@ -132,9 +132,9 @@ def import_files(
     *files: File,
     topic: Topic,
     id: Annotated[
-        str, Parameter(help="Name of this import when it is repeated. Default: of its files.")
+        str, Parameter(help="Identity of a repeated import. Default: derived from its files.")
     ] = "",
-    create: Annotated[Flag, Parameter(help="Make the topic when there is none.")] = False,
+    create: Annotated[Flag, Parameter(help="Create the topic if it does not exist.")] = False,
     dry_run: DryRun = False,
     reading: ReadOptions = READING,
     fields: FieldOptions = NO_FIELDS,
@@ -143,8 +143,9 @@ def import_files(
 ) -> None:
     """Import files into a topic, every row once, in the order of the files.
 
-    FILES are paths, folders, patterns such as "data/*.csv", or urls of an object store. The store
-    may be open in another process, which then takes the rows. Killed, the same command goes on.
+    FILES are paths, folders, patterns such as "data/*.csv", or URLs of an object store. The store
+    may be open in another process, which then appends the rows. After a kill, the same command
+    resumes the import.
     """
     must_exist(target.store)
     if reading.format in ("auto", *FORMATS):
@@ -169,7 +170,7 @@ def import_files(
     elif where.engine != "spark":
         raise Invalid(
             f"--format is auto, {', '.join(FORMATS)}, not {reading.format!r}: with --engine spark "
-            "also what Spark can read"
+            "also the formats of Spark"
         )
     else:
         from strandline.spark import import_format  # noqa: PLC0415 - optional, and slow to import
@@ -192,7 +193,7 @@ def import_files(
 def _print_import(summary: ImportSummary, target: Target) -> None:
     lists: dict[str, Sequence[Row]] = {
         "skipped": [_bad_row(each) for each in summary.bad],
-        "values that do not fit the topic's schema": [row_of(each) for each in summary.misfits],
+        "values that do not match the schema": [row_of(each) for each in summary.misfits],
     }
     print_report(target.output, row_of(summary, _import_facts(summary)), lists)
 
@@ -209,8 +210,8 @@ def export(
 ) -> None:
     """Export the records of a topic to files, as they are now.
 
-    The store may be open in another process, which goes on meanwhile. Killed, the same command goes
-    on with the records of the first one.
+    The store may be open in another process, which continues to write. After a kill, the same
+    command resumes the export of the same records.
     """
     must_exist(target.store)
     with Steps() as steps:
@@ -249,7 +250,7 @@ def _import_facts(summary: ImportSummary) -> dict[str, str]:
     if summary.rows_skipped:
         facts["skipped"] = f"{summary.rows_skipped} bad rows"
     if summary.misfits:
-        facts["do not fit"] = f"{sum(each.count for each in summary.misfits)} values"
+        facts["mismatched"] = f"{sum(each.count for each in summary.misfits)} values"
     return facts | {"engine": summary.engine, "seconds": f"{summary.seconds:.1f}"}
 
 
@@ -273,7 +274,7 @@ def _export_facts(summary: ExportSummary) -> dict[str, str]:
 
 def _result(*, dry_run: bool, complete: bool) -> str:
     if complete:
-        return "it was complete before: nothing to do"
+        return "already complete: nothing to do"
     return "nothing was done (dry run)" if dry_run else "done"
 
 

@@ -1,4 +1,4 @@
-"""``strandline pipeline run materialize``: remembered queries brought up to date."""
+"""``strandline pipeline run materialize``: refreshes materialized queries."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def materialize(
     where: Where = HERE,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Bring remembered queries up to date, from where they are or from the beginning.
+    """Refresh materialized queries, from their position or from the beginning.
 
-    Works beside a process that writes, which takes what is delivered; whoever is quicker with one
-    of them does no harm. SHOW then has little left to read.
+    Works while another process writes, which commits the delivered results. If that process
+    refreshes the same query first, its result stays. SHOW then has few records left to read.
 
     Parameters
     ----------
     aliases
-        Names of remembered queries, or patterns with `*`; all without any.
+        Names of materialized queries, or patterns with `*`. Default: all.
     full
-        Compute everything again.
+        Compute the whole result again.
     """
     if target.is_remote:
         raise Invalid(
-            "materialize needs the folder of the store, and not a server's url: run it where the "
-            "store is, with --store; it works beside the server"
+            "materialize needs the directory of the store, not the URL of a server: run it "
+            "where the store is, with --store; it works while the server runs"
         )
     path, lake = target.place.store, target.lake_url
     with Steps() as steps, open_to_read(path, lake, target.views_place) as store:
@@ -50,7 +50,7 @@ def materialize(
         )
     facts = {
         "store": formatting.plain(summary.store),
-        "result": f"{summary.changed} of {len(summary.refreshed)} had news"
+        "result": f"{summary.changed} of {len(summary.refreshed)} had new records"
         + (f", {len(summary.failed)} failed" if summary.failed else ""),
         "took": f"{summary.seconds:.1f} s",
     }
@@ -65,8 +65,8 @@ def materialize(
 def _refreshed(each: pipelines.Refreshed) -> dict[str, str | None]:
     return {
         "alias": each.alias,
-        "did": None if not each.engine else "everything anew" if each.anew else "what was new",
-        "behind": str(each.behind),
+        "computed": None if not each.engine else "everything" if each.anew else "new records",
+        "lag": str(each.behind),
         "rows": str(each.rows),
         "read": formatting.size(each.bytes_read),
         "engine": each.engine or None,

@@ -1,4 +1,4 @@
-"""``strandline pipeline run rebuild`` and ``rollup``: views from their logs, and by their rules."""
+"""``strandline pipeline run rebuild`` and ``rollup``: rebuild views from logs, apply rules."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def rebuild(
     name: str,
     /,
     *,
-    compare: Annotated[Flag, Parameter(help="Only compare, which is the default.")] = False,
+    compare: Annotated[Flag, Parameter(help="Only compare (the default).")] = False,
     replace: Annotated[
-        Flag, Parameter(help="Put what was folded in the place of what the store has.")
+        Flag, Parameter(help="Replace the view of the store with the rebuilt one.")
     ] = False,
     where: Where = HERE,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Fold a view from its log, and compare it with the saved one, or put it in its place.
+    """Rebuild a view from its log, and compare it with the saved one or replace that.
 
-    Works beside a process that writes, which takes over a view that is to be replaced and folds in
-    what has come since. An event table is only compared. Killed, the next run goes on with what was
-    done. Exit code 3 when a view is not what its log folds into.
+    Works while another process writes, which installs the rebuilt view and applies the records that
+    were appended since. An event table is only compared. After a kill, the next run resumes with
+    the finished tasks. Exit code 3 if a view differs from its log.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def rebuild(
         Name of the view.
     """
     if compare and replace:
-        raise Invalid("either compare or replace: what is replaced is what the log folds into")
+        raise Invalid("give --compare or --replace, not both")
     must_exist(target.store)
     with Steps() as steps:
         summary = pipelines.rebuild(
@@ -67,15 +67,13 @@ def rebuild(
     }
     if summary.replaced:
         facts["loaded"] = f"{summary.pages} pages in {summary.load_seconds:.1f} s"
-    differing: list[Row] = [Made({}, _difference(each)) for each in summary.differences]
+    differences: list[Row] = [Made({}, _difference(each)) for each in summary.differences]
     json = msgspec.to_builtins(summary) | {"same": summary.same}
-    print_report(target.output, Made(json, facts), {"differences": differing})
+    print_report(target.output, Made(json, facts), {"differences": differences})
     if not summary.same:
-        error = Corrupt(
-            f"the {kind} view of {name!r} is not what its log folds into", path=target.store
-        )
+        error = Corrupt(f"the {kind} view of {name!r} differs from its log", path=target.store)
         command = "view rebuild table …" if kind == "table" else "pipeline run rebuild … --replace"
-        error.add_note(f"`strandline {command}` puts what the log says there")
+        error.add_note(f"`strandline {command}` replaces it from the log")
         raise error
 
 
@@ -84,15 +82,15 @@ def rollup(
     where: Where = HERE,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Apply the rules of series and measurements: make windows, drop what is too old.
+    """Apply the rules of series and measurements: compute windows, remove old points.
 
-    Works beside a process that writes, which appends what tasks have made. Killed, the next run
-    goes on; a window is made once.
+    Works while another process writes, which appends the results of the tasks. After a kill, the
+    next run resumes; a window is computed once.
 
     Parameters
     ----------
     views
-        Names of the views, or patterns with `*`; all without any.
+        Names of the views, or patterns with `*`. Default: all.
     """
     must_exist(target.store)
     with Steps() as steps:
@@ -106,7 +104,7 @@ def rollup(
         )
     facts = {
         "views": str(summary.views),
-        "result": f"{sum(rule.points for rule in summary.rules)} points made",
+        "result": f"{sum(rule.points for rule in summary.rules)} points computed",
         "records": f"{summary.records_before} before, {summary.records_after} after",
         "took": f"{summary.seconds:.1f} s, {summary.engine}",
     }
@@ -114,18 +112,18 @@ def rollup(
     print_report(target.output, Made(msgspec.to_builtins(summary), facts), {"rules": rules})
 
 
-def _rule(found: pipelines.RolledRule) -> dict[str, str]:
+def _rule(rule: pipelines.RolledRule) -> dict[str, str]:
     return {
-        "view": found.view,
-        "from": found.source,
-        "into": found.into,
-        "points": str(found.points),
+        "view": rule.view,
+        "from": rule.source,
+        "into": rule.into,
+        "points": str(rule.points),
     }
 
 
 def _result(summary: pipelines.RebuildSummary) -> str:
     if summary.replaced:
-        return "replaced by what the log folds into"
+        return "replaced by the rebuilt view"
     if summary.same:
         return f"the same, {summary.parts} parts in {summary.ranges} ranges"
     return f"{len(summary.differences)} of {summary.ranges} ranges differ"
@@ -135,11 +133,11 @@ def _position(summary: pipelines.RebuildSummary) -> str:
     return " and ".join(map(str, summary.position))
 
 
-def _difference(found: pipelines.Difference) -> dict[str, str]:
+def _difference(difference: pipelines.Difference) -> dict[str, str]:
     return {
-        "from": formatting.plain(found.first),
-        "log": str(found.rebuilt),
-        "view": str(found.live),
-        "differing": str(found.differing),
-        "first": formatting.plain(", ".join(found.names)),
+        "from": formatting.plain(difference.first),
+        "log": str(difference.rebuilt),
+        "view": str(difference.live),
+        "differing": str(difference.differing),
+        "first": formatting.plain(", ".join(difference.names)),
     }

@@ -1,6 +1,6 @@
-"""``strandline pipeline schedule``, ``ls`` and ``runs``: declared pipelines, run and told of.
+"""``strandline pipeline schedule``, ``ls`` and ``runs``: runs and lists declared pipelines.
 
-Declarations are in the file that ``strandline serve`` reads, too: ``--config``, or
+Declarations are in the settings file of ``strandline serve``: ``--config``, or
 ``strandline.toml`` in this folder.
 """
 
@@ -38,12 +38,12 @@ _TICK_S = 1.0
 
 Config = Annotated[
     str | None,
-    Parameter(name="--config", metavar="FILE", help="Settings; strandline.toml if it is here."),
+    Parameter(name="--config", metavar="FILE", help="Settings; default: strandline.toml."),
 ]
 
 
 def list_pipelines(*, config_file: Config = None, target: Target = TARGET) -> None:
-    """List the pipelines that there are, and those that are declared, with last and next run."""
+    """List all pipelines, and the declared ones with their last and next run."""
     if target.is_remote:
         with _served(target) as store:
             declared = store.pipelines.list()
@@ -69,21 +69,21 @@ def runs(
     name
         Only runs of this declaration.
     limit
-        How many.
+        Maximum number of runs.
     """
     if limit < 1:
         raise Invalid("--limit is 1 or more")
     if target.is_remote:
         with _served(target) as store:
-            found = store.pipelines.runs(name, limit=limit)
+            lines = store.pipelines.runs(name, limit=limit)
     else:
         settings = _settings(target, config_file)
         with open_store.open_to_read(settings.data, settings.store.lake.url) as local:
-            found = []
+            lines = []
             if RUNS_TOPIC in local.topics(RUNS_TOPIC):
-                found = runs_in(local.existing_topic(RUNS_TOPIC), name=name, limit=limit)
+                lines = runs_in(local.existing_topic(RUNS_TOPIC), name=name, limit=limit)
     out = output(target.output)
-    out.rows([_run_row(line) for line in found])
+    out.rows([_run_row(line) for line in lines])
     out.end()
 
 
@@ -95,21 +95,21 @@ def schedule(
     now: Annotated[list[str] | None, Parameter(metavar="NAME", negative="")] = None,
     target: Target = TARGET,
 ) -> int:
-    """Run the declared pipelines of a store when they are due, until told to stop.
+    """Run the declared pipelines of a store when they are due, until stopped.
 
-    Works beside a server or another process that has the store open: each run is made once.
+    Works while a server or another process has the store open: each run happens once.
 
     Parameters
     ----------
     once
-        Run what is due now, wait for it and end; the exit code is 1 when a run failed.
+        Run the pipelines that are due now, wait and exit; exit code 1 if a run failed.
     now
-        Run this declared pipeline now, due or not, and end; repeatable. A server is asked to.
+        Run this declared pipeline now, due or not, and exit; repeatable. A server runs it itself.
     """
     if now and target.is_remote:
         with _served(target) as store:
-            begun = [store.pipelines.start(each) for each in now]
-        _print_runs(target, begun)
+            started = [store.pipelines.start(each) for each in now]
+        _print_runs(target, started)
         return 0
     settings = _settings(target, config_file, data)
     open_store.must_exist(settings.data)
@@ -117,69 +117,73 @@ def schedule(
         error = Invalid("no pipeline is declared")
         error.add_note("add [[store.pipelines.declared]] to strandline.toml: name, pipeline, every")
         raise error
-    made = _schedule_of(settings)
-    with _stopping(made) as stopping:
+    scheduler = _schedule_of(settings)
+    with _SignalStop(scheduler) as stopped:
         if not (once or now):
-            _run_on(made, stopping, settings)
+            _run_on(scheduler, stopped, settings)
             return 0
         for each in now or ():
-            made.start(each)
-        made.wait()
-        ended = made.once() if once else made.ended()
-    _print_runs(target, ended)
-    return FAILED if any(run.outcome != "done" for run in ended) else 0
+            scheduler.start(each)
+        scheduler.wait()
+        finished = scheduler.once() if once else scheduler.ended()
+    _print_runs(target, finished)
+    return FAILED if any(run.outcome != "done" for run in finished) else 0
 
 
-class _stopping:  # noqa: N801 - used as a function
-    """Signals set an event and stop the schedule; what runs is ended, and run again later."""
+class _SignalStop:
+    """Signals set an event and stop the schedule; active runs are ended and repeated later."""
 
-    def __init__(self, made: Schedule) -> None:
-        self._made = made
+    def __init__(self, scheduler: Schedule) -> None:
+        self._scheduler = scheduler
         self._event = threading.Event()
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> threading.Event:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._told)
+                self._before[number] = signal.signal(number, self._stop)
         return self._event
 
     def __exit__(self, *_: object) -> None:
-        self._made.stop()
+        self._scheduler.stop()
         for number, handler in self._before.items():
             signal.signal(number, cast("signal.Handlers", handler))
 
-    def _told(self, *_: object) -> None:
+    def _stop(self, *_: object) -> None:
         self._event.set()
-        self._made.stop_soon()
+        self._scheduler.stop_soon()
 
 
-def _run_on(made: Schedule, stopping: threading.Event, settings: ServerSettings) -> None:
+def _run_on(scheduler: Schedule, stopped: threading.Event, settings: ServerSettings) -> None:
     count, clock = len(settings.store.pipelines.declared), SystemClock()
-    where = os.path.abspath(settings.data)
-    _say(f"running {count} declared pipelines of {where} when they are due: stop with Ctrl-C")
-    told = ""
-    while not clock.wait(stopping, _TICK_S):
+    directory = os.path.abspath(settings.data)
+    _print_line(
+        f"running {count} declared pipelines of {directory} when they are due: stop with Ctrl-C"
+    )
+    reported = ""
+    while not clock.wait(stopped, _TICK_S):
         try:
-            begun, problem = made.look(), ""
+            started, problem = scheduler.look(), ""
         except (OSError, StrandlineError) as error:
-            begun, problem = [], str(error)
-        if problem and problem != told:
-            _say(f"error: {problem}")
-        told = problem
-        for run in begun:
-            _say(f"{run.name}: run {run.number} has begun")
-        for run in made.ended():
-            why = f": {run.failure}" if run.failure else f", {run.rows} rows"
-            _say(f"{run.name}: run {run.number} is {run.outcome} after {run.seconds:.1f} s{why}")
+            started, problem = [], str(error)
+        if problem and problem != reported:
+            _print_line(f"error: {problem}")
+        reported = problem
+        for run in started:
+            _print_line(f"{run.name}: run {run.number} started")
+        for run in scheduler.ended():
+            details = f": {run.failure}" if run.failure else f", {run.rows} rows"
+            _print_line(
+                f"{run.name}: run {run.number} is {run.outcome} after {run.seconds:.1f} s{details}"
+            )
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     print(formatting.plain(text), file=sys.stderr, flush=True)
 
 
 def _settings(target: Target, file: str | None, data: str | None = None) -> ServerSettings:
-    """What the file, the environment and the flags say; flags and contexts win."""
+    """Settings of the file, the environment and the flags; flags and contexts take precedence."""
     flags: dict[str, object] = {}
     if data is not None:
         flags["data"] = data
@@ -200,9 +204,9 @@ def _served(target: Target) -> RemoteStore:
 
 
 def _kind_row(name: str) -> Row:
-    told = {"pipeline": name, "does": PIPELINES[name].does}
+    values = {"pipeline": name, "does": PIPELINES[name].does}
     columns = dict.fromkeys(("name", "when", "last", "outcome", "next"))
-    return Made(dict(told), {**told, **columns})
+    return Made(dict(values), {**values, **columns})
 
 
 def _declared_row(each: Scheduled) -> Row:

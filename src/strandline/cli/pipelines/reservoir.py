@@ -1,8 +1,7 @@
-"""``strandline reservoir``: what is in one, whether it is whole, and clearing up after damage.
+"""``strandline reservoir``: inspects and verifies a reservoir, and cleans up after damage.
 
-``versions``, ``inspect`` and ``verify`` read only, beside a process that writes. ``clean`` takes
-the reservoir over for a moment, as any opening for writing does: a writer that has it open is
-fenced.
+``versions``, ``inspect`` and ``verify`` only read, while another process may write. ``clean`` opens
+the reservoir for writing, which fences a writer that has it open.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from strandline.reservoir.verify import CheckReport, Damage
 
 _URL = "URL of the reservoir: a folder, s3://bucket/prefix, az:// or gs://."
 
-# Nothing is dropped for being old: how many versions are kept is its program's business.
+# No version is dropped for its age: the program of the reservoir decides how many to keep.
 _KEEP_ALL = ReservoirSettings(
     keep_versions=1_000_000, snapshot_interval=1_000_000, compact_share=0.0
 )
@@ -53,69 +52,71 @@ _KEEP_ALL = ReservoirSettings(
 app = App(name="reservoir")
 
 Url = Annotated[str, Parameter(metavar="URL", help=_URL)]
-Version = Annotated[str, Parameter(metavar="NAME", help="The stream version to look at.")]
+Version = Annotated[str, Parameter(metavar="NAME", help="The stream version to read.")]
 
 
 @app.command(name="inspect")
 def show(url: Url, /, *, version: Version = DEFAULT, printed: Printed = PRINTED) -> None:
-    """Show checkpoints, files, how much of them is alive, and objects that nobody counts on.
+    """Show checkpoints, files, their live share, and objects without a reference.
 
-    Works beside a process that writes.
+    Works while another process writes.
     """
     with _opened(url, version) as objects:
-        found = inspect.inspect(objects)
-        asked = objects.requests()
+        summary = inspect.inspect(objects)
+        requests = objects.requests()
     lists: dict[str, Sequence[Row]] = {
-        "checkpoints": [_checkpoint_row(each) for each in reversed(found.checkpoints)],
-        "files": [_file_row(each) for each in found.files],
-        "garbage": [_garbage_row(each) for each in found.garbage],
-        **_strangers(found),
-        "passed over": [Made({}, {"reason": formatting.plain(each)}) for each in found.passed_over],
+        "checkpoints": [_checkpoint_row(each) for each in reversed(summary.checkpoints)],
+        "files": [_file_row(each) for each in summary.files],
+        "garbage": [_garbage_row(each) for each in summary.garbage],
+        **_unreferenced(summary),
+        "passed over": [
+            Made({}, {"reason": formatting.plain(each)}) for each in summary.passed_over
+        ],
     }
-    json = {"requests": formatting.jsonable(asked), "cost": asked.cost()}
-    print_report(printed.output, row_of(found, _facts(found, asked), **json), lists)
+    json = {"requests": formatting.jsonable(requests), "cost": requests.cost()}
+    print_report(printed.output, row_of(summary, _facts(summary, requests), **json), lists)
 
 
 @app.command
 def versions(url: Url, /, *, printed: Printed = PRINTED) -> None:
-    """List the stream versions at a url, the one that was opened last at the end.
+    """List the stream versions at a URL, the last opened one at the end.
 
-    Works beside a process that writes. It lists every object below the url.
+    Works while another process writes. It lists every object below the URL.
     """
-    _check_seen(url)
+    _reject_memory(url)
     with contextlib.closing(open_objects(url)) as root:
-        found = list_versions(root)
-        if not found:
+        summaries = list_versions(root)
+        if not summaries:
             missing = Invalid(f"there is no reservoir in {url}")
-            missing.add_note(_what_is_there(root, url))
+            missing.add_note(_hint(root, url))
             raise missing
     printer = output(printed.output)
-    printer.rows([_version_row(each) for each in found])
+    printer.rows([_version_row(each) for each in summaries])
     printer.end()
 
 
 @app.command
 def verify(url: Url, /, *, version: Version = DEFAULT, printed: Printed = PRINTED) -> None:
-    """Read every object and check every checksum; change nothing. Exit code 3 when one is damaged.
+    """Read every object and check every checksum; change nothing. Exit code 3 if one is damaged.
 
-    Works beside a process that writes.
+    Works while another process writes.
     """
     with Bar() as bar, _opened(url, version) as objects:
         report = reservoir_verify.verify(objects, bar.show)
-        asked = objects.requests()
+        requests = objects.requests()
     facts = {
         "reservoir": formatting.plain(report.place),
         "version": str(report.version),
         "checked": f"{report.checkpoints} checkpoints, {report.files} files, {report.pages} pages",
-        "read": formatting.size(asked.bytes_out),
-        "asked": _asked(asked),
+        "read": formatting.size(requests.bytes_out),
+        "requests": _requests_text(requests),
         "result": "good" if report.ok else f"{len(report.damage)} places are damaged",
     }
     lists: dict[str, Sequence[Row]] = {
         "damage": [_damage_row(each) for each in report.damage],
-        **_strangers(report),
+        **_unreferenced(report),
     }
-    json = {"ok": report.ok, "requests": formatting.jsonable(asked), "cost": asked.cost()}
+    json = {"ok": report.ok, "requests": formatting.jsonable(requests), "cost": requests.cost()}
     print_report(printed.output, row_of(report, facts, **json), lists)
     if not report.ok:
         raise _damaged(report)
@@ -130,38 +131,38 @@ def clean(
     yes: Yes = False,
     printed: Printed = PRINTED,
 ) -> None:
-    """Delete what was set aside because a damaged version may have needed it. It asks first.
+    """Delete objects that were set aside because a damaged version may need them. It asks first.
 
-    Whoever has the reservoir open for writing is fenced by this, and stops.
+    A process that has the reservoir open for writing is fenced and stops.
     """
-    done = {"objects": 0, "bytes": 0}
+    deleted = {"objects": 0, "bytes": 0}
     with _opened(url, version) as objects:
-        doomed = inspect.inspect(objects).set_aside
-        if doomed:
-            size = sum(each.size for each in doomed)
+        set_aside = inspect.inspect(objects).set_aside
+        if set_aside:
+            size = sum(each.size for each in set_aside)
             if not yes:
-                ask(f"Delete {len(doomed)} objects ({formatting.size(size)}) that were set aside?")
-            done = _clean(objects)
-    texts = {"objects deleted": str(done["objects"]), "freed": formatting.size(done["bytes"])}
-    output(printed.output).one(Made(dict(done), texts))
-    if not doomed and printed.output == "table":
+                ask(f"Delete {len(set_aside)} objects ({formatting.size(size)}) set aside?")
+            deleted = _clean(objects)
+    texts = {"objects deleted": str(deleted["objects"]), "freed": formatting.size(deleted["bytes"])}
+    output(printed.output).one(Made(dict(deleted), texts))
+    if not set_aside and printed.output == "table":
         print("nothing was set aside", file=sys.stderr)
 
 
 def _clean(objects: Objects) -> dict[str, int]:
-    """Delete what was set aside; how much went."""
+    """Delete the objects that were set aside; their number and bytes."""
     before = recovery.listing(objects).sizes
     with Reservoir(objects, settings=_KEEP_ALL) as reservoir:
         reservoir.clean()
-        reservoir.checkpoint(reservoir.meta)  # a later opening must know that nothing is set aside
-    gone = before.keys() - recovery.listing(objects).sizes.keys()
-    return {"objects": len(gone), "bytes": sum(before[key] for key in gone)}
+        reservoir.checkpoint(reservoir.meta)  # so that a later opening finds nothing set aside
+    deleted = before.keys() - recovery.listing(objects).sizes.keys()
+    return {"objects": len(deleted), "bytes": sum(before[key] for key in deleted)}
 
 
 @contextlib.contextmanager
 def _opened(url: str, version: str) -> Iterator[CountedObjects]:
-    """The objects of one stream version, counted. What is no reservoir is told with what to do."""
-    _check_seen(url)
+    """The objects of one stream version, with counted requests. Without a reservoir, a hint."""
+    _reject_memory(url)
     with (
         contextlib.closing(open_objects(url)) as root,
         contextlib.closing(open_objects(f"{url.rstrip('/')}/{version}")) as objects,
@@ -170,19 +171,19 @@ def _opened(url: str, version: str) -> Iterator[CountedObjects]:
             yield CountedObjects(objects)
         except NotFound as error:
             missing = Invalid(f"there is no reservoir in {url} with stream version {version!r}")
-            missing.add_note(_what_is_there(root, url))
+            missing.add_note(_hint(root, url))
             raise missing from error
 
 
-def _check_seen(url: str) -> None:
+def _reject_memory(url: str) -> None:
     if url.startswith("memory://"):
-        unseen = Invalid("a reservoir in memory:// is seen by its own process alone")
-        unseen.add_note("name a folder, s3://bucket/prefix, az:// or gs://")
-        raise unseen
+        error = Invalid("a reservoir in memory:// is visible to its own process only")
+        error.add_note("name a folder, s3://bucket/prefix, az:// or gs://")
+        raise error
 
 
-def _what_is_there(root: Objects, url: str) -> str:
-    """What whoever found no reservoir should try."""
+def _hint(root: Objects, url: str) -> str:
+    """The hint of the error that there is no reservoir."""
     if next(root.list(object_keys.CHECKPOINTS), None) is not None:
         parent, _, name = url.rstrip("/").rpartition("/")
         return f"this is the folder of one stream version: name {parent or '.'} --version {name}"
@@ -191,25 +192,25 @@ def _what_is_there(root: Objects, url: str) -> str:
         names.append(DEFAULT)
     if names:
         return f"name another with --version: there are {', '.join(names)}"
-    return "check the url; a program that opens a reservoir there for writing makes one"
+    return "check the URL; opening a reservoir for writing creates one"
 
 
-def _facts(found: ReservoirSummary, asked: Requests) -> dict[str, str]:
-    stored = sum(each.size for each in found.files)
-    alive = f", {found.live_bytes / stored:.0%} alive" if stored else ""
+def _facts(summary: ReservoirSummary, requests: Requests) -> dict[str, str]:
+    stored = sum(each.size for each in summary.files)
+    alive = f", {summary.live_bytes / stored:.0%} alive" if stored else ""
     return {
-        "reservoir": formatting.plain(found.place),
-        "id": found.id,
-        "version": str(found.version),
-        "pages": str(found.pages),
-        "checkpoints": _amount([each.size or 0 for each in found.checkpoints]),
-        "files": f"{len(found.files)}, {formatting.size(stored)}{alive}",
-        "garbage": _amount([each.size for each in found.garbage]),
-        "set aside": _amount([each.size for each in found.set_aside]),
-        "left over": _amount([each.size for each in found.left_over]),
-        "meta": formatting.size(found.meta_bytes),
-        "all objects": formatting.size(found.size),
-        "asked": _asked(asked),
+        "reservoir": formatting.plain(summary.place),
+        "id": summary.id,
+        "version": str(summary.version),
+        "pages": str(summary.pages),
+        "checkpoints": _amount([each.size or 0 for each in summary.checkpoints]),
+        "files": f"{len(summary.files)}, {formatting.size(stored)}{alive}",
+        "garbage": _amount([each.size for each in summary.garbage]),
+        "set aside": _amount([each.size for each in summary.set_aside]),
+        "left over": _amount([each.size for each in summary.left_over]),
+        "meta": formatting.size(summary.meta_bytes),
+        "all objects": formatting.size(summary.size),
+        "requests": _requests_text(requests),
     }
 
 
@@ -217,84 +218,86 @@ def _amount(sizes: Sequence[int]) -> str:
     return f"{len(sizes)}, {formatting.size(sum(sizes))}" if sizes else "none"
 
 
-def _asked(asked: Requests) -> str:
+def _requests_text(requests: Requests) -> str:
     return (
-        f"{asked.gets} gets, {asked.lists} lists, {formatting.size(asked.bytes_out)}: "
-        f"about {asked.cost():.6f} dollars in a bucket"
+        f"{requests.gets} gets, {requests.lists} lists, {formatting.size(requests.bytes_out)}: "
+        f"about {requests.cost():.6f} dollars in a bucket"
     )
 
 
-def _checkpoint_row(found: CheckpointSummary) -> Row:
+def _checkpoint_row(checkpoint: CheckpointSummary) -> Row:
     return Made(
         {},
         {
-            "version": str(found.version),
-            "kind": found.kind + (", bundle" if found.bundle else ""),
-            "made": None if found.made_us is None else formatting.moment(found.made_us),
-            "pages": formatting.text(found.pages),
-            "deleted": formatting.text(found.deleted),
-            "size": "gone" if found.size is None else formatting.size(found.size),
-            "problem": formatting.plain(found.problem) or None,
+            "version": str(checkpoint.version),
+            "kind": checkpoint.kind + (", bundle" if checkpoint.bundle else ""),
+            "created": None
+            if checkpoint.made_us is None
+            else formatting.moment(checkpoint.made_us),
+            "pages": formatting.text(checkpoint.pages),
+            "deleted": formatting.text(checkpoint.deleted),
+            "size": "gone" if checkpoint.size is None else formatting.size(checkpoint.size),
+            "problem": formatting.plain(checkpoint.problem) or None,
         },
     )
 
 
-def _version_row(found: VersionSummary) -> Row:
+def _version_row(version: VersionSummary) -> Row:
     columns = {
-        "name": formatting.plain(found.name),
-        "opened": None if found.opened_us is None else formatting.moment(found.opened_us),
-        "version": str(found.version),
-        "objects": str(found.objects),
-        "size": formatting.size(found.size),
+        "name": formatting.plain(version.name),
+        "opened": None if version.opened_us is None else formatting.moment(version.opened_us),
+        "version": str(version.version),
+        "objects": str(version.objects),
+        "size": formatting.size(version.size),
     }
-    return row_of(found, columns)
+    return row_of(version, columns)
 
 
-def _file_row(found: FileSummary) -> Row:
+def _file_row(file: FileSummary) -> Row:
     return Made(
         {},
         {
-            "file": found.file_id,
-            "pages": f"{found.live_pages} of {found.pages}",
-            "alive": f"{found.live_ratio:.0%}",
-            "size": formatting.size(found.size),
-            "since": str(found.since),
-            "object": "gone" if found.missing else found.key,
+            "file": file.file_id,
+            "pages": f"{file.live_pages} of {file.pages}",
+            "alive": f"{file.live_ratio:.0%}",
+            "size": formatting.size(file.size),
+            "since": str(file.since),
+            "object": "gone" if file.missing else file.key,
         },
     )
 
 
-def _garbage_row(found: GarbageSummary) -> Row:
+def _garbage_row(garbage: GarbageSummary) -> Row:
     columns = {
-        "file": found.file_id,
-        "since": str(found.since),
-        "size": formatting.size(found.size),
-        "object": found.key,
+        "file": garbage.file_id,
+        "since": str(garbage.since),
+        "size": formatting.size(garbage.size),
+        "object": garbage.key,
     }
     return Made({}, columns)
 
 
-def _strangers(found: ReservoirSummary | CheckReport) -> dict[str, Sequence[Row]]:
-    """Objects that the newest version knows nothing of."""
+def _unreferenced(report: ReservoirSummary | CheckReport) -> dict[str, Sequence[Row]]:
+    """Objects that the newest version does not refer to."""
     return {
-        "set aside": [_object_row(each) for each in found.set_aside],
-        "left over": [_object_row(each) for each in found.left_over],
-        "of unknown names": [_object_row(each) for each in found.unknown],
+        "set aside": [_object_row(each) for each in report.set_aside],
+        "left over": [_object_row(each) for each in report.left_over],
+        "of unknown names": [_object_row(each) for each in report.unknown],
     }
 
 
-def _object_row(found: ObjectSummary) -> Row:
-    return Made({}, {"object": formatting.plain(found.key), "size": formatting.size(found.size)})
+def _object_row(entry: ObjectSummary) -> Row:
+    return Made({}, {"object": formatting.plain(entry.key), "size": formatting.size(entry.size)})
 
 
-def _damage_row(found: Damage) -> Row:
+def _damage_row(damage: Damage) -> Row:
     return Made(
         {},
         {
-            "object": formatting.plain(found.object),
-            "byte": str(found.offset),
-            "page": None if found.page is None else str(found.page),
-            "reason": formatting.plain(found.reason),
+            "object": formatting.plain(damage.object),
+            "byte": str(damage.offset),
+            "page": None if damage.page is None else str(damage.page),
+            "reason": formatting.plain(damage.reason),
         },
     )
 

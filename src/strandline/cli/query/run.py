@@ -1,8 +1,8 @@
 """``strandline run``: the command language over event tables, one command, a file, or a prompt.
 
 A file has any number of commands, each closed by ``;``. At a prompt a command ends with its line,
-unless a bracket is still open. Commands that only ask open the store read-only, beside a process
-that writes; the others open it for writing, and DEFINE makes one if there is none.
+unless a bracket is still open. Commands that only read open the store read-only, while another
+process may write; the others open it for writing, and DEFINE creates it if it does not exist.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from strandline.cli.query import sql
 from strandline.errors import Invalid, StrandlineError
 from strandline.store import Store
 
-if TYPE_CHECKING:  # DuckDB and the grammar are loaded when they are needed
+if TYPE_CHECKING:  # DuckDB and the grammar are imported when they are needed
     from strandline.query.execute.result import Result
 
-_ASKING = {"Query", "Replay", "Show", "Explain", "Plot", "Ping", "ListUsers", "ShowPermissions"}
-_MAKING = {"Define", "Batch", "CreateUser"}
+_READING = {"Query", "Replay", "Show", "Explain", "Plot", "Ping", "ListUsers", "ShowPermissions"}
+_CREATING = {"Define", "Batch", "CreateUser"}
 _OPEN, _CLOSED = "[{(", "]})"
 _PAGE = 1000
 KEYWORDS = (
@@ -57,31 +57,31 @@ def run(
 ) -> None:
     """Run commands of event tables: DEFINE, STORE, QUERY, ...
 
-    Such as `QUERY pay COUNT, TOTAL amount BY currency`. On a terminal without a command there is a
+    Example: `QUERY pay COUNT, TOTAL amount BY currency`. Without a command, a terminal shows a
     prompt.
 
     Parameters
     ----------
     text
-        The command. Without it, those of a piped stdin are taken.
+        The command. Default: the commands of a piped stdin.
     file
         A file with commands, each closed by `;`.
     """
     if text is not None and file is not None:
         raise Invalid("give a command or --file, not both")
     if text is not None:
-        _do(text, target, answerer)
+        _run(text, target, answerer)
     elif file is None and sys.stdin.isatty():
         _prompt(target, answerer)
     else:
         for command in commands_of(_read(file)):
-            _do(command, target, answerer)
+            _run(command, target, answerer)
 
 
 def commands_of(text: str) -> Iterator[str]:
-    """The commands of a text, each closed by a semicolon that is in no bracket and no string."""
-    begun, depth, quoted, escaped = 0, 0, False, False
-    for place, letter in enumerate(text):
+    """The commands of a text, each closed by a semicolon outside of brackets and strings."""
+    start, depth, quoted, escaped = 0, 0, False, False
+    for position, letter in enumerate(text):
         if quoted:
             quoted = escaped or letter != '"'
             escaped = not escaped and letter == "\\"
@@ -92,78 +92,80 @@ def commands_of(text: str) -> Iterator[str]:
         elif letter in _CLOSED:
             depth -= 1
         elif letter == ";" and depth <= 0:
-            if text[begun:place].strip():
-                yield text[begun:place].strip()
-            begun, depth = place + 1, 0
-    if text[begun:].strip():
-        yield text[begun:].strip()
+            if text[start:position].strip():
+                yield text[start:position].strip()
+            start, depth = position + 1, 0
+    if text[start:].strip():
+        yield text[start:].strip()
 
 
-def _do(text: str, target: ViewTarget, answerer: Answerer) -> None:
-    """One command, in a store of its own."""
+def _run(text: str, target: ViewTarget, answerer: Answerer) -> None:
+    """Run one command, in a store opened for it."""
     if target.is_remote:
         answerer.refuse_server()
         with reading(target) as store, _results_printed(text, target):
-            _print(_sent(store, text), target)
+            _print(_run_on_server(store, text), target)
         return
     kind = type(_parsed(text)).__name__
-    if kind in _ASKING:
-        _print(look(target, _asked(text, answerer)), target)
+    if kind in _READING:
+        _print(look(target, _query(text, answerer)), target)
         return
-    with writing(target, create=kind in _MAKING) as store, _results_printed(text, target):
-        _print(_done(store, text, answerer), target)
+    with writing(target, create=kind in _CREATING) as store, _results_printed(text, target):
+        _print(_run_here(store, text, answerer), target)
 
 
 @contextlib.contextmanager
 def _results_printed(text: str, target: ViewTarget) -> Iterator[None]:
-    """When a BATCH fails, print the results of the commands that were done."""
+    """When a BATCH fails, print the results of the commands that completed."""
     try:
         yield
     except StrandlineError as error:
         if error.results:
             count = len(error.results)
             _print_batch(_parsed(text).texts[:count], error.results, target)
-            done = "1 command" if count == 1 else f"{count} commands"
-            error.add_note(f"{done} of the batch done before it; {errors.explain(error)[1]}")
+            completed = "1 command" if count == 1 else f"{count} commands"
+            error.add_note(
+                f"{completed} of the batch completed before it; {errors.explain(error)[1]}"
+            )
         raise
 
 
-def _sent(store: Store, text: str) -> Result:
-    """A server parses commands itself."""
+def _run_on_server(store: Store, text: str) -> Result:
+    """Run a command on a server, which parses it itself."""
     try:
         return store.run(text)
     except Invalid as error:
-        raise _told(error) from error
+        raise _explained(error) from error
 
 
-def _asked(text: str, answerer: Answerer) -> Callable[[Store], Result]:
-    def ask(store: Store) -> Result:
-        return _done(store, text, answerer)
+def _query(text: str, answerer: Answerer) -> Callable[[Store], Result]:
+    def execute(store: Store) -> Result:
+        return _run_here(store, text, answerer)
 
-    return ask
+    return execute
 
 
-def _done(store: Store, text: str, answerer: Answerer) -> Result:
+def _run_here(store: Store, text: str, answerer: Answerer) -> Result:
     try:
         command = _parsed(text)
         if type(command).__name__ != "Remember" or answerer.engine == "spark":
             return answerer.run(store, text)
-        with Steps() as bar:  # the first run may take long
+        with Steps() as bar:  # the first run may take a while
             store.questions.remembered.remember(command, progress=bar.show)
         return store.run(f"SHOW {command.alias}")
     except Invalid as error:
-        raise _told(error) from error
+        raise _explained(error) from error
 
 
 def _parsed(text: str) -> Any:
     try:
         return import_module("strandline.query.language.parser").parse(text)
     except Invalid as error:
-        raise _told(error) from error
+        raise _explained(error) from error
 
 
 def _prompt(target: ViewTarget, answerer: Answerer) -> None:
-    """Commands from a terminal until it is closed. What is wrong with one is told; it goes on."""
+    """Run commands from a terminal until it is closed. Errors are printed."""
     with writing(target, create=True) as store:
         words = [*KEYWORDS, *names_in(store)]
         with Prompt("strandline", words, _is_whole) as prompt:
@@ -171,8 +173,12 @@ def _prompt(target: ViewTarget, answerer: Answerer) -> None:
                 try:
                     served = is_served(store)
                     with _results_printed(text, target):
-                        done = _sent(store, text) if served else _done(store, text, answerer)
-                    _print(done, target)
+                        result = (
+                            _run_on_server(store, text)
+                            if served
+                            else _run_here(store, text, answerer)
+                        )
+                    _print(result, target)
                 except StrandlineError as error:
                     errors.report(error)
 
@@ -192,23 +198,23 @@ def _read(file: str | None) -> str:
         raise Invalid(f"cannot read {file}: {error}") from error
 
 
-def _print(answer: Result, target: ViewTarget) -> None:
-    if answer.results:
-        names = [str(row["command"]) for row in answer]
-        _print_batch(names, answer.results, target)
+def _print(result: Result, target: ViewTarget) -> None:
+    if result.results:
+        names = [str(row["command"]) for row in result]
+        _print_batch(names, result.results, target)
         return
-    if target.output in ("csv", "arrow") and answer.columns:
-        sql.print_answer(answer, target.output)
+    if target.output in ("csv", "arrow") and result.columns:
+        sql.print_answer(result, target.output)
         return
     out = output(target.output)
-    if not len(answer):
-        if answer.columns and target.output != "table":
+    if not len(result):
+        if result.columns and target.output != "table":
             out.end()
         else:
-            out.one(fact_row({"message": answer.message}))
+            out.one(fact_row({"message": result.message}))
         return
     page: list[Row] = []
-    for row in answer:
+    for row in result:
         page.append(_row(row))
         if len(page) == _PAGE:
             out.rows(page)
@@ -249,13 +255,13 @@ def _text(value: object) -> str:
     return formatting.plain(str(value))
 
 
-def _told(error: Invalid) -> Invalid:
-    """An error of a command as two lines: where and what, and what may have been meant."""
+def _explained(error: Invalid) -> Invalid:
+    """An error of a command with its position in the message, and a hint."""
     message, hint = getattr(error, "message", ""), getattr(error, "hint", "")
     if not message:
         return error
     line, column = getattr(error, "line", 0), getattr(error, "column", 0)
-    told = Invalid(f"line {line}, column {column}: {message}" if line else message)
-    told.results = error.results
-    told.add_note(hint or "docs/guide/queries.md has the commands")
-    return told
+    explained = Invalid(f"line {line}, column {column}: {message}" if line else message)
+    explained.results = error.results
+    explained.add_note(hint or "docs/guide/queries.md lists the commands")
+    return explained

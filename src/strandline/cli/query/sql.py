@@ -1,8 +1,8 @@
-"""``strandline sql``: a SELECT over everything that a store has.
+"""``strandline sql``: a SELECT over the topics, views and tables of a store.
 
-The answer is a table, JSON or lines of JSON as with every command; or CSV, or a stream of Arrow for
-other programs. Bytes are shown as text where they are UTF-8, as everywhere here, in CSV too. The
-answer is in memory when it is printed.
+The result is printed as a table, JSON or lines of JSON as with every command; or as CSV or an
+Arrow stream for other programs. Bytes are shown as text if they are UTF-8, also in CSV. The whole
+result is in memory before it is printed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from strandline.cli.output.output import output
 from strandline.errors import Invalid, StrandlineError
 from strandline.store import Store
 
-if TYPE_CHECKING:  # DuckDB is loaded when it is needed
+if TYPE_CHECKING:  # DuckDB is imported when it is needed
     from strandline.query.execute.result import Result
 
 _PAGE = 1000
@@ -56,34 +56,33 @@ def sql(
 ) -> None:
     """Run a SELECT over topics, views and tables.
 
-    Such as `select tag, count(*) from orders group by tag`. Relations are orders, log.orders,
+    Example: `select tag, count(*) from orders group by tag`. Relations are orders, log.orders,
     kv.profiles, queue.jobs, series.gps, metrics.usage, tables.signup, …
 
     Parameters
     ----------
     text
-        The question. Without it, the text of a piped stdin is taken; on a terminal there is a
-        prompt.
+        The query. Default: the text of a piped stdin; on a terminal a prompt.
     as_of
-        A time, or a position as JSON: topics, tables, maps and series as they were then.
+        A time, or a position as JSON: topics, tables, maps and series as of then.
     param
-        A value for `$NAME` in the question: a number, true, false or null, else text.
+        A value for `$NAME` in the query: a number, true, false or null, else text.
     timezone
-        How times are shown, and cut into days.
+        Time zone for times and for the limits of days.
     write
-        CSV, or a stream of Arrow, in the place of `--output`.
+        CSV, or an Arrow stream, instead of `--output`.
     """
-    asked = Asked(as_of, _params(param or []), timezone, answerer)
+    options = Asked(as_of, _params(param or []), timezone, answerer)
     shape = write or target.output
     if text is None and sys.stdin.isatty():
-        _prompt(target, asked, shape)
+        _prompt(target, options, shape)
     else:
-        question = sys.stdin.read() if text is None else text
-        print_answer(_answer(question, asked, target), shape)
+        query = sys.stdin.read() if text is None else text
+        print_answer(_run_query(query, options, target), shape)
 
 
 class Asked(NamedTuple):
-    """How a question is asked, besides its text."""
+    """Options of a query, besides its text."""
 
     as_of: str | None
     params: dict[str, Any] | None
@@ -91,83 +90,83 @@ class Asked(NamedTuple):
     answerer: Answerer
 
 
-def _answer(question: str, asked: Asked, target: ViewTarget) -> Result:
-    def ask(store: Store) -> Result:
+def _run_query(query: str, options: Asked, target: ViewTarget) -> Result:
+    def execute(store: Store) -> Result:
         if is_served(store):
-            return _sent(store, question, asked)
-        if asked.answerer.engine == "spark":
-            given = (asked.as_of, asked.params, asked.timezone)
-            return asked.answerer.sql(store, question, *given)
-        answer: Result = import_module("strandline.query.sql.sql").sql(
-            store, question, as_of=asked.as_of, params=asked.params, timezone=asked.timezone
+            return _run_on_server(store, query, options)
+        if options.answerer.engine == "spark":
+            spark_options = (options.as_of, options.params, options.timezone)
+            return options.answerer.sql(store, query, *spark_options)
+        result: Result = import_module("strandline.query.sql.sql").sql(
+            store, query, as_of=options.as_of, params=options.params, timezone=options.timezone
         )
-        return answer
+        return result
 
     try:
-        return look(target, ask)
+        return look(target, execute)
     except Invalid as error:
-        raise _told(error) from error
+        raise _explained(error) from error
 
 
-def _prompt(target: ViewTarget, asked: Asked, shape: Shape) -> None:
-    """Questions from a terminal, each closed by `;` or an empty line."""
+def _prompt(target: ViewTarget, options: Asked, shape: Shape) -> None:
+    """Run queries from a terminal, each closed by `;` or an empty line."""
     words = [*KEYWORDS, *look(target, names_in)]
     with Prompt("sql", words, lambda text: text.rstrip(" ").endswith((";", "\n"))) as prompt:
-        for question in prompt.commands():
+        for query in prompt.commands():
             try:
-                print_answer(_answer(question, asked, target), shape)
+                print_answer(_run_query(query, options, target), shape)
             except StrandlineError as error:
                 errors.report(error)
 
 
-def _sent(store: Store, question: str, asked: Asked) -> Result:
-    asked.answerer.refuse_server()
-    if asked.timezone != "UTC":
-        raise Invalid("a server shows times in UTC: ask for `at time zone` in the question itself")
-    return store.sql(question, as_of=asked.as_of, params=asked.params)
+def _run_on_server(store: Store, query: str, options: Asked) -> Result:
+    options.answerer.refuse_server()
+    if options.timezone != "UTC":
+        raise Invalid("a server returns times in UTC: use `at time zone` in the query")
+    return store.sql(query, as_of=options.as_of, params=options.params)
 
 
-def _params(given: Sequence[str]) -> dict[str, Any] | None:
-    found: dict[str, Any] = {}
-    for each in given:
+def _params(texts: Sequence[str]) -> dict[str, Any] | None:
+    params: dict[str, Any] = {}
+    for each in texts:
         name, equals, value = each.partition("=")
         if not equals or not name.isidentifier():
-            raise Invalid(f"--param {each!r}: write it as NAME=VALUE, for $NAME in the question")
+            raise Invalid(f"--param {each!r}: write it as NAME=VALUE, for $NAME in the query")
         try:
-            found[name] = msgspec.json.decode(value, type=int | float | bool | str | None)
+            params[name] = msgspec.json.decode(value, type=int | float | bool | str | None)
         except msgspec.MsgspecError:
-            found[name] = value
-    return found or None
+            params[name] = value
+    return params or None
 
 
-def _told(error: Invalid) -> Invalid:
-    """An error of a question as two lines: where and what, and what may have been meant."""
+def _explained(error: Invalid) -> Invalid:
+    """An error of a query with its position in the message, and a hint."""
     message, hint = getattr(error, "message", ""), getattr(error, "hint", "")
     if not message:
         return error
     line, column = getattr(error, "line", 0), getattr(error, "column", 0)
-    told = Invalid(f"line {line}, column {column}: {message}" if line else message)
-    told.add_note(hint or "docs/guide/sql.md has examples; DESCRIBE name shows the columns")
-    return told
+    explained = Invalid(f"line {line}, column {column}: {message}" if line else message)
+    explained.add_note(hint or "docs/guide/sql.md has examples; DESCRIBE name shows the columns")
+    return explained
 
 
-def print_answer(answer: Result, shape: Shape) -> None:
-    """Print rows; CSV and Arrow have the columns of the answer, also when it has no row. Notes go
-    to stderr."""
-    for note in answer.notes:
+def print_answer(result: Result, shape: Shape) -> None:
+    """Print rows; CSV and Arrow have the columns of the result, even without rows. Notes go to
+    stderr."""
+    for note in result.notes:
         print(f"note: {formatting.plain(note)}", file=sys.stderr)
     if shape == "arrow":
-        ArrowOutput().table(answer.arrow())
+        ArrowOutput().table(result.arrow())
     elif shape == "csv":
-        _write_csv(answer)
+        _write_csv(result)
     else:
-        _print(answer, shape)
+        _print(result, shape)
 
 
-def _print(answer: Result, shape: Shape) -> None:
+def _print(result: Result, shape: Shape) -> None:
     out = output(shape)
     page: list[Row] = []
-    for row in _rows(answer):
+    for row in _rows(result):
         page.append(Made(_json(row), _cells(row)))
         if len(page) == _PAGE:
             out.rows(page)
@@ -176,15 +175,15 @@ def _print(answer: Result, shape: Shape) -> None:
     out.end()
 
 
-def _rows(answer: Result) -> Iterator[dict[str, Any]]:
-    """Rows with names that are all different, times in the zone that was asked for."""
+def _rows(result: Result) -> Iterator[dict[str, Any]]:
+    """Rows with unique column names, and times in the requested zone."""
     names: list[str] = []
-    for name in answer.columns:
+    for name in result.columns:
         names.append(name if name not in names else f"{name}_{len(names) + 1}")
     values = import_module("strandline.query.execute.time_values")
-    form = values.TimeForm(values.text_of_day, partial(_moment, values.text_of_moment))
-    for batch in answer.arrow().to_batches(max_chunksize=_PAGE):
-        columns = [values.values(column, form) for column in batch.columns]
+    time_form = values.TimeForm(values.text_of_day, partial(_moment, values.text_of_moment))
+    for batch in result.arrow().to_batches(max_chunksize=_PAGE):
+        columns = [values.values(column, time_form) for column in batch.columns]
         for row in zip(*columns, strict=True):
             yield dict(zip(names, row, strict=True))
 
@@ -194,13 +193,13 @@ def _moment(text_of: Callable[..., str], micros: int, zone: str | None) -> str:
 
 
 def _json(row: dict[str, Any]) -> Json:
-    made: Json = {}
+    json: Json = {}
     for name, value in row.items():
         if isinstance(value, bytes):
-            formatting.put_bytes(made, name, value)
+            formatting.put_bytes(json, name, value)
         else:
-            made[name] = _plain(value)
-    return made
+            json[name] = _plain(value)
+    return json
 
 
 def _cells(row: dict[str, Any]) -> Cells:
@@ -220,7 +219,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """A value as JSON has it."""
+    """A value as a JSON type."""
     if isinstance(value, time):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -234,8 +233,8 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-def _write_csv(answer: Result) -> None:
+def _write_csv(result: Result) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(answer.columns)
-    for row in _rows(answer):
+    writer.writerow(result.columns)
+    for row in _rows(result):
         writer.writerow("" if value is None else _text(value) for value in row.values())

@@ -1,7 +1,7 @@
 """``strandline append``: records from the command line, or one per line from stdin or a file.
 
-Lines are appended in batches of ``--batch``, or of what is there (cli/input/input.py). What was
-acknowledged before a failure is still reported.
+Lines are appended in batches of ``--batch``, or of the lines that are available
+(``cli/input/input.py``). Records that were acknowledged before a failure are still reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from strandline.records import Appended
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run, or one batch of it, has appended."""
+    """The result of a command, or of one of its batches."""
 
     topic: str
     records: int
@@ -55,37 +55,37 @@ def append(
 
     The store and the topic are created if they do not exist.
 
-    Prints the seqs. Data that begins with a dash goes behind `--`.
+    Prints the seqs. Data that begins with a dash goes after `--`.
 
     Parameters
     ----------
     topic
         Name of the topic.
     data
-        One record each. Without any, the lines of a piped stdin are taken.
+        One record each. Without any, the lines of a piped stdin are read.
     stdin
-        Take records from stdin, one per line.
+        Read records from stdin, one per line.
     file
-        Take them from this file, one per line.
+        Read records from this file, one per line.
     ndjson
         Lines are records as `read --output jsonl` prints them, with key, tag, node and meta.
     batch
         Records that become durable together, or not at all. Default: all DATA, 1000 lines.
     durability
-        For a topic that is new: ephemeral, memory, disk (the default) or fsync.
+        Of a new topic: ephemeral, memory, disk (the default) or fsync.
     idempotency_key
-        Append only once: a second run with the same key answers with the first one's seqs.
+        Append only once: a repeated run with the same key returns the seqs of the first.
     expected_head
         Append only if this is the newest seq of the topic, 0 for none.
     """
     once = idempotency_key is not None or expected_head is not None
     _check(data, file, batch, ndjson=ndjson, once=once)
     options: dict[str, object] = {} if durability is None else {"durability": durability}
-    with contextlib.ExitStack() as opened:
-        descriptor = None if file is None else opened.enter_context(opened_file(file))
+    with contextlib.ExitStack() as stack:
+        descriptor = None if file is None else stack.enter_context(opened_file(file))
         batches = batches_of(data, batch, stdin=stdin, once=once, descriptor=descriptor)
-        columns = _read(batches, fields) if ndjson else (_alike(each, fields) for each in batches)
-        store = opened.enter_context(writing(target, create=True))
+        columns = _read(batches, fields) if ndjson else (_columns(each, fields) for each in batches)
+        store = stack.enter_context(writing(target, create=True))
         appender = _Appender(store.topic(topic, **options), output(target.output))
         appender.add_all(columns, expected_head, _bytes(idempotency_key))
 
@@ -97,13 +97,13 @@ def _check(
         reason = (
             "is one batch with --idempotency-key and --expected-head" if once else "is 1 or more"
         )
-        raise Invalid(f"--batch {batch} cannot be: an append {reason}")
+        raise Invalid(f"--batch {batch} is not possible: an append {reason}")
     if data and (file is not None or ndjson):
         raise Invalid("records come from the command line or from --file, not from both")
 
 
 class _Appender:
-    """Adds up what was acknowledged and prints it: per batch as jsonl, else once at the end."""
+    """Counts acknowledged records and prints the result: per batch as jsonl, else at the end."""
 
     def __init__(self, topic: Topic, out: Output) -> None:
         self.topic = topic
@@ -118,7 +118,7 @@ class _Appender:
     def add_all(
         self, batches: Iterable[Columns], expected_head: int | None, once: bytes | None
     ) -> None:
-        """Append batch by batch; what was acknowledged before a failure is still told."""
+        """Append batch by batch; records acknowledged before a failure are still reported."""
         try:
             for batch in batches:
                 if batch.data:
@@ -170,7 +170,7 @@ def _read(batches: Iterable[list[bytes]], fields: Fields) -> Iterator[Columns]:
         lines += len(batch)
 
 
-def _alike(records: list[bytes], fields: Fields) -> Columns:
+def _columns(records: list[bytes], fields: Fields) -> Columns:
     count = len(records)
     return Columns(
         records,

@@ -1,8 +1,8 @@
-"""``strandline read`` and ``strandline tail``: records by cursor, by time, and as they come.
+"""``strandline read`` and ``strandline tail``: records by cursor, by time, and live.
 
-Both open the store read-only, so they work beside a process that writes. ``tail -f`` looks about
-five times a second, less often when looking itself takes long; a server tells what is new.
-Lost records are said in the middle of the output, where they are missing.
+Both open the store read-only, so they work while another process writes. ``tail -f`` polls about
+five times a second, less often when a poll itself takes long; a server sends new records.
+Lost records are reported in the output at the place where they are missing.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ def read(
     topic
         Name of the topic.
     after
-        The cursor: print what comes behind this seq. Default: from the beginning.
+        The cursor: print the records after this seq. Default: from the beginning.
     limit
-        Print at most so many records.
+        Print at most this many records.
     at
-        Begin at this time: 2026-03-28T14:05:00Z, or microseconds since 1970.
+        Start at this time: 2026-03-28T14:05:00Z, or microseconds since 1970.
     node
         Leave out the records that this node wrote.
     everything
-        Print all of them, however many.
+        Print all records.
     """
     if after is not None and at is not None:
-        raise Invalid("begin --after a seq or --at a time, not both")
+        raise Invalid("start --after a seq or --at a time, not both")
     if limit < 1:
         raise Invalid("--limit is 1 or more")
     start = None if at is None else microseconds(at)
@@ -75,7 +75,7 @@ def read(
         out.end()
         if not page.caught_up and target.output == "table":
             sys.stdout.flush()
-            print(f"more behind: --after {page.next} (head {page.head_seq})", file=sys.stderr)
+            print(f"more records: --after {page.next} (head {page.head_seq})", file=sys.stderr)
 
 
 def tail(
@@ -94,9 +94,9 @@ def tail(
     topic
         Name of the topic.
     count
-        How many records to begin with.
+        Number of records to print first.
     follow
-        Go on with new records until interrupted; another process may be writing.
+        Continue with new records until interrupted.
     node
         Leave out the records that this node wrote.
     """
@@ -116,7 +116,7 @@ def tail(
 
 
 class Cursor:
-    """A place in a topic of a store that somebody else may be writing."""
+    """A position in a topic of a store that another process may write."""
 
     def __init__(self, store: Store, topic: str, after: int, node: str | None) -> None:
         self._store = store
@@ -124,28 +124,28 @@ class Cursor:
         self._served = find_topic(store, topic) if is_served(store) else None
         self.node = node
         self.epoch: int | None = None
-        """Of which life of the topic the cursor is, once something was read."""
+        """The epoch of the topic that the cursor belongs to, after the first read."""
         self.after = after
 
     def turn(self, limit: int) -> Page:
-        """The next page; the cursor moves behind it."""
+        """The next page; the cursor moves to its end."""
         page = read_again(self._store, lambda: self._read(limit))
         if page.tombstone is not None and page.tombstone.reason == "damaged":
-            # Perhaps we only read the log while it was being written: look again, then believe.
+            # The log may have been read during a write: refresh and read again before reporting it.
             refresh(self._store)
             page = read_again(self._store, lambda: self._read(limit))
         self.after, self.epoch = page.next, page.epoch
         return page
 
     def _read(self, limit: int) -> Page:
-        found = self._served or find_topic(self._store, self._topic)
-        page = found.read(self.after, limit, node=self.node, epoch=self.epoch)
-        page.records  # noqa: B018 - decoded here, where a file that is gone can still be met
+        topic = self._served or find_topic(self._store, self._topic)
+        page = topic.read(self.after, limit, node=self.node, epoch=self.epoch)
+        page.records  # noqa: B018 - decoded here, where a missing file can still be handled
         return page
 
 
 def _newest(store: Store, name: str, count: int, node: str | None) -> tuple[list[Record], Cursor]:
-    """The last records that are still there, and the cursor behind them."""
+    """The newest records, and the cursor after them."""
     statistics = read_again(store, lambda: find_topic(store, name).statistics())
     head, earliest = statistics.head_seq, statistics.earliest_seq
     span = count
@@ -157,7 +157,7 @@ def _newest(store: Store, name: str, count: int, node: str | None) -> tuple[list
         while cursor.after < head:
             page = cursor.turn(_PAGE)
             records += page.records
-            if page.caught_up:  # before the head that was: it is another topic by now
+            if page.caught_up:  # below the earlier head: the topic was created again
                 break
         if len(records) >= count or after <= earliest - 1:
             return records[len(records) - min(count, len(records)) :], cursor
@@ -172,13 +172,13 @@ def _follow(store: Store, cursor: Cursor, out: Output) -> None:
         if page.caught_up:
             sys.stdout.flush()
             time.sleep(pause)
-            begun = time.monotonic()
+            started_at = time.monotonic()
             refresh(store)
-            pause = max(_POLL_S, time.monotonic() - begun)
+            pause = max(_POLL_S, time.monotonic() - started_at)
 
 
 def _follow_served(topic: Topic, cursor: Cursor, out: Output) -> None:
-    """Records as a server tells them. The client waits for a server that is away for a while."""
+    """Follow a topic of a server. The client waits while the server is unreachable."""
     while True:
         try:
             for record in topic.follow(cursor.after, node=cursor.node, epoch=cursor.epoch):
@@ -188,7 +188,7 @@ def _follow_served(topic: Topic, cursor: Cursor, out: Output) -> None:
             gap = Tombstone(gap_from=lost.gap_from, gap_to=lost.gap_to, reason=lost.reason)
             out.notice(tombstone_row(gap))
             cursor.after = lost.gap_to
-            if lost.reason == "recreated":  # of such a topic everything is new
+            if lost.reason == "recreated":  # all records of the new topic are unread
                 cursor.after, cursor.epoch = 0, topic.read(0, 1).epoch
 
 

@@ -16,7 +16,7 @@ from strandline.lake.cold_index import ColdSummary
 from strandline.log.state.statistics import TopicStatistics
 from strandline.store import Store
 
-_LISTED_AT_ONCE = 1000
+_CHUNK = 1000
 app = App(name="topic")
 
 
@@ -32,14 +32,14 @@ def list_topics(
     Parameters
     ----------
     prefix
-        Only topics whose name begins so.
+        Only topics whose name begins with this.
     """
     out = output(target.output)
     with reading(target) as store:
         names = store.topics(prefix)
-        for first in range(0, len(names), _LISTED_AT_ONCE):
-            some = names[first : first + _LISTED_AT_ONCE]
-            out.rows([_listed(_statistics(store, name)) for name in some])
+        for first in range(0, len(names), _CHUNK):
+            chunk = names[first : first + _CHUNK]
+            out.rows([_list_row(_statistics(store, name)) for name in chunk])
     out.end()
 
 
@@ -59,8 +59,8 @@ def create(
         Name of the topic: letters, digits and . _ : -
     """
     with writing(target, create=True) as store:
-        made = store.create_topic(topic, **options.given())
-        output(target.output).one(_shown(made.statistics()))
+        new_topic = store.create_topic(topic, **options.given())
+        output(target.output).one(_info_row(new_topic.statistics()))
 
 
 @app.command(name="info", alias="show")
@@ -70,7 +70,7 @@ def show(
     *,
     target: Target = TARGET,
 ) -> None:
-    """Show a topic's numbers and its configuration.
+    """Show the statistics and the configuration of a topic.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def show(
         Name of the topic.
     """
     with reading(target) as store:
-        output(target.output).one(_shown(_statistics(store, topic)))
+        output(target.output).one(_info_row(_statistics(store, topic)))
 
 
 @app.command
@@ -89,20 +89,20 @@ def alter(
     options: TopicOptions = NOTHING_GIVEN,
     target: Target = TARGET,
 ) -> None:
-    """Change how a topic keeps its records, from here on.
+    """Change the configuration of a topic from now on.
 
     Parameters
     ----------
     topic
         Name of the topic.
     """
-    given = options.given()
-    if not given:
-        raise Invalid("say what to alter: --durability, --ttl, --cap-records, --schema, …")
+    changes = options.given()
+    if not changes:
+        raise Invalid("name an option to alter: --durability, --ttl, --cap-records, --schema, …")
     with writing(target, create=False) as store:
-        found = find_topic(store, topic)
-        found.alter(**given)
-        output(target.output).one(_shown(found.statistics()))
+        existing = find_topic(store, topic)
+        existing.alter(**changes)
+        output(target.output).one(_info_row(existing.statistics()))
 
 
 @app.command(name="rm", alias="delete")
@@ -121,16 +121,16 @@ def delete(
     topic
         Name of the topic.
     if_empty
-        Refuse when it has records.
+        Reject the delete if the topic has records.
     """
     with writing(target, create=False) as store:
         statistics = find_topic(store, topic).statistics()
         if statistics.count and not (yes or if_empty):
             ask(f"Delete topic {topic!r} and its {statistics.count} records?")
         store.delete_topic(topic, if_empty=if_empty)
-        done = {"topic": topic, "deleted": True, "records": statistics.count}
+        result = {"topic": topic, "deleted": True, "records": statistics.count}
         output(target.output).one(
-            Made(done, {name: formatting.text(it) for name, it in done.items()})
+            Made(result, {name: formatting.text(it) for name, it in result.items()})
         )
 
 
@@ -144,7 +144,7 @@ def trim(
     yes: Yes = False,
     target: Target = TARGET,
 ) -> None:
-    """Delete records of a topic for good. It asks first; without a terminal it needs `--yes`.
+    """Delete records of a topic permanently. It asks first; without a terminal it needs `--yes`.
 
     Parameters
     ----------
@@ -153,25 +153,25 @@ def trim(
     before
         Delete the records below this seq.
     match
-        Delete the records with this tag; `eu*` for every tag that begins so.
+        Delete the records with this tag; `eu*` for every tag with this prefix.
     """
     if before is None and match is None:
-        raise Invalid("say what to delete: --before SEQ, --match TAG, or both")
+        raise Invalid("name records to delete: --before SEQ, --match TAG, or both")
     with writing(target, create=False) as store:
-        found = find_topic(store, topic)
+        existing = find_topic(store, topic)
         if not yes:
             below = "" if before is None else f" below seq {before}"
             tagged = "" if match is None else f" with the tag {match!r}"
             ask(f"Delete the records of {topic!r}{below}{tagged}?")
-        done = found.delete(before=before, match=match)
-        output(target.output).one(row_of(done))
+        result = existing.delete(before=before, match=match)
+        output(target.output).one(row_of(result))
 
 
 def _statistics(store: Store, name: str) -> TopicStatistics:
     return read_again(store, lambda: find_topic(store, name).statistics())
 
 
-def _listed(statistics: TopicStatistics) -> Row:
+def _list_row(statistics: TopicStatistics) -> Row:
     config = statistics.config
     caps = [f"{config.cap_records} records"] if config.cap_records else []
     caps += [formatting.size(config.cap_bytes)] if config.cap_bytes else []
@@ -189,7 +189,7 @@ def _listed(statistics: TopicStatistics) -> Row:
     return _row(statistics, columns)
 
 
-def _shown(statistics: TopicStatistics) -> Row:
+def _info_row(statistics: TopicStatistics) -> Row:
     config = statistics.config
     facts = {
         "name": statistics.name,
@@ -215,16 +215,16 @@ def _shown(statistics: TopicStatistics) -> Row:
 
 
 def _row(statistics: TopicStatistics, texts: Cells) -> Row:
-    """The topic with the views that it has: those that it lacks are not worth a line."""
+    """A topic; the JSON of its configuration has only the views that exist."""
     json = row_of(statistics, texts).json
     views = statistics.config.views
-    had = {
+    existing = {
         kind: formatting.jsonable(it) for kind in KINDS if (it := getattr(views, kind)) is not None
     }
     owner = {"owner": views.owner} if views.owner else {}
     config = json["config"]
     assert isinstance(config, dict)
-    return Made(json | {"config": config | {"views": had | owner}}, texts)
+    return Made(json | {"config": config | {"views": existing | owner}}, texts)
 
 
 def _views(views: ViewConfigs) -> str:

@@ -1,4 +1,4 @@
-"""``strandline audit``: show the audit log, look whether it holds, and go on behind damage."""
+"""``strandline audit``: show and verify the audit log, and start a new chain after damage."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ app = App(name="audit")
 
 @app.command
 def show(*, after: int = 0, limit: int = 100, target: Target = TARGET) -> None:
-    """Print entries in their order.
+    """Print entries in order.
 
     Parameters
     ----------
     after
-        The cursor: go on behind this seq.
+        The cursor: print the entries after this seq.
     limit
-        Print at most so many.
+        Print at most this many entries.
     """
     if limit < 1:
         raise Invalid("--limit is 1 or more")
@@ -38,33 +38,33 @@ def show(*, after: int = 0, limit: int = 100, target: Target = TARGET) -> None:
         if log.TOPIC in store.topics(log.TOPIC):
             topic = store.existing_topic(log.TOPIC)
             page = read_again(store, lambda: topic.read(after, limit))
-            found = [(record.seq, log.decoded(record)) for record in page.records]
-            out.rows([_row(seq, entry) for seq, entry in found])
+            entries = [(record.seq, log.decoded(record)) for record in page.records]
+            out.rows([_row(seq, entry) for seq, entry in entries])
     out.end()
 
 
 @app.command
 def verify(*, target: Target = TARGET) -> int:
-    """Look at every entry: exit code 3 when one was changed, left out or put elsewhere.
+    """Verify every entry: exit code 3 if one was changed, removed or moved.
 
-    Note the last hash elsewhere, and compare: then nobody can write the whole log anew unnoticed.
+    Store the last hash elsewhere and compare it: this detects a log that was rewritten as a whole.
     """
     with open_to_read(target.store, target.lake_url) as store:
         if log.TOPIC not in store.topics(log.TOPIC):
-            raise Invalid("there is no audit log: no server has had this store yet")
+            raise Invalid("there is no audit log: no server has opened this store yet")
         topic = store.existing_topic(log.TOPIC)
-        found = read_again(store, lambda: log.verify(topic))
+        verification = read_again(store, lambda: log.verify(topic))
     facts = {
-        "holds": found.holds,
-        "entries": found.entries,
-        "restarts": found.restarts,
-        "last_hash": found.last_hash,
-        "broken": [each._asdict() for each in found.broken],
+        "holds": verification.holds,
+        "entries": verification.entries,
+        "restarts": verification.restarts,
+        "last_hash": verification.last_hash,
+        "broken": [each._asdict() for each in verification.broken],
     }
-    broken = [formatting.fact_row(each._asdict()) for each in found.broken]
+    broken = [formatting.fact_row(each._asdict()) for each in verification.broken]
     shown = {name: formatting.text(value) for name, value in facts.items() if name != "broken"}
     print_report(target.output, Made(facts, shown), {"broken": broken})
-    return 0 if found.holds else errors.DAMAGED
+    return 0 if verification.holds else errors.DAMAGED
 
 
 @app.command
@@ -73,15 +73,15 @@ def restart(
     yes: Annotated[Flag, Parameter(name=["--yes", "-y"])] = False,
     target: Target = TARGET,
 ) -> None:
-    """Begin the chain anew behind damage, so that a server starts again. What is there stays.
+    """Start a new chain after damage, so that a server can start again. Old entries stay.
 
     Parameters
     ----------
     yes
-        You have looked at `strandline audit verify`.
+        Confirm that you have run `strandline audit verify`.
     """
     if not yes:
-        raise Invalid("look at `strandline audit verify` first, then say --yes")
+        raise Invalid("run `strandline audit verify` first, then give --yes")
     with open_to_write(target.store, create=False, lake_url=target.lake_url) as store:
         placed = log.restart(store, SystemClock(), reason="command line").wait()
         output(target.output).one(formatting.fact_row({"restarted_at": placed.first_seq}))

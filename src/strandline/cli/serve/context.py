@@ -1,4 +1,4 @@
-"""``strandline context``: names for stores and servers, so that commands need not repeat them."""
+"""``strandline context``: names for stores and servers, instead of a path in each command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add(
     use: Flag = False,
     printed: Printed = PRINTED,
 ) -> None:
-    """Name a store or a server. The first one is used from then on.
+    """Name a store or a server. The first context becomes the current one.
 
     Parameters
     ----------
@@ -47,75 +47,75 @@ def add(
     url
         A server: http://HOST:PORT, https://HOST or http+unix:/PATH.
     token_file
-        The file in which the token for it is found, every time.
+        File with the token; it is read at each connection.
     token_env
-        The variable of the environment in which it is found.
+        Environment variable with the token.
     keep_token
-        Read the token from stdin, or from --token-file, and keep it with the context.
+        Read the token from stdin, or from --token-file, and store it in the contexts file.
     replace
-        Give the name to this one, also when another has it.
+        Replace a context of the same name.
     use
-        Use it from now on.
+        Make it the current context.
     """
     context_file.check_name(name)
-    known = context_file.load()
-    if name in known.contexts and not replace:
-        taken = Invalid(f"there is a context {name!r} already")
-        taken.add_note("give another name, or --replace")
-        raise taken
-    made = _context(store, url, token_file, token_env, keep_token=keep_token)
-    current = name if use or not known.current else known.current
-    all_of_them = {**known.contexts, name: made}
-    context_file.save(Contexts(current=current, contexts=all_of_them))
-    output(printed.output).one(_row(name, made, current=current))
+    contexts = context_file.load()
+    if name in contexts.contexts and not replace:
+        exists = Invalid(f"there is a context {name!r} already")
+        exists.add_note("give another name, or --replace")
+        raise exists
+    context = _context(store, url, token_file, token_env, keep_token=keep_token)
+    current = name if use or not contexts.current else contexts.current
+    entries = {**contexts.contexts, name: context}
+    context_file.save(Contexts(current=current, contexts=entries))
+    output(printed.output).one(_row(name, context, current=current))
 
 
 @app.command
 def use(name: Name, /, *, printed: Printed = PRINTED) -> None:
-    """Choose the context of all commands that name no other place."""
-    known = context_file.load()
-    found = known.named(name)
-    context_file.save(msgspec.structs.replace(known, current=name))
-    output(printed.output).one(_row(name, found, current=name))
+    """Make a context the current one, for commands that name no store or server."""
+    contexts = context_file.load()
+    context = contexts.named(name)
+    context_file.save(msgspec.structs.replace(contexts, current=name))
+    output(printed.output).one(_row(name, context, current=name))
 
 
 @app.command(name="ls", alias="list")
 def list_contexts(*, printed: Printed = PRINTED) -> None:
-    """List the contexts; a star is at the one that is used."""
-    known = context_file.load()
+    """List the contexts; a star marks the current one."""
+    contexts = context_file.load()
     out = output(printed.output)
-    listed = sorted(known.contexts.items())
-    out.rows([_row(name, each, current=known.current) for name, each in listed])
+    listed = sorted(contexts.contexts.items())
+    out.rows([_row(name, each, current=contexts.current) for name, each in listed])
     out.end()
 
 
 @app.command
 def show(name: str | None = None, /, *, printed: Printed = PRINTED) -> None:
-    """Show a context; where its token is, and never the token.
+    """Show a context and the source of its token, without the token.
 
     Parameters
     ----------
     name
-        Name of the context; without it the one that is used.
+        Name of the context. Default: the current one.
     """
-    known = context_file.load()
-    if name is None and not known.current:
-        unused = Invalid("no context is used")
-        unused.add_note("`strandline context use NAME` chooses one, `context add` makes one")
-        raise unused
-    wanted = name or known.current
-    output(printed.output).one(_row(wanted, known.named(wanted), current=known.current))
+    contexts = context_file.load()
+    if name is None and not contexts.current:
+        missing = Invalid("there is no current context")
+        missing.add_note("`strandline context use NAME` chooses one, `context add` adds one")
+        raise missing
+    chosen = name or contexts.current
+    output(printed.output).one(_row(chosen, contexts.named(chosen), current=contexts.current))
 
 
 @app.command(name="rm")
 def remove(name: Name, /, *, printed: Printed = PRINTED) -> None:
-    """Forget a context. What it named stays as it is."""
-    known = context_file.load()
-    gone = known.named(name)
-    rest = {each: it for each, it in known.contexts.items() if each != name}
-    current = "" if known.current == name else known.current
+    """Remove a context. Its store or server is not changed."""
+    contexts = context_file.load()
+    removed = contexts.named(name)
+    rest = {each: it for each, it in contexts.contexts.items() if each != name}
+    current = "" if contexts.current == name else contexts.current
     context_file.save(Contexts(current=current, contexts=rest))
-    output(printed.output).one(_row(name, gone, current=current))
+    output(printed.output).one(_row(name, removed, current=current))
 
 
 def _context(store: str, url: str, token_file: str, token_env: str, *, keep_token: bool) -> Context:
@@ -127,7 +127,7 @@ def _context(store: str, url: str, token_file: str, token_env: str, *, keep_toke
         return Context(store=os.path.abspath(store))
     address_of(url)
     if token_env and (token_file or keep_token):
-        raise Invalid("a token is in a file or in a variable: give one of them")
+        raise Invalid("the token is in a file or in a variable: give one of them")
     if token_env:
         return Context(url=url, token_env=token_env)
     if keep_token:
@@ -136,7 +136,7 @@ def _context(store: str, url: str, token_file: str, token_env: str, *, keep_toke
 
 
 def _token(file: str) -> str:
-    """A token to keep, which never stands on a command line: shells remember those."""
+    """The token to store. It is never an argument, because shells store command lines."""
     if file:
         with open(file, encoding="ascii") as opened:
             text = opened.read()
@@ -155,13 +155,13 @@ def _row(name: str, context: Context, *, current: str) -> Row:
         "url": context.url or None,
         "token": context.token_place or None,
     }
-    place = context.url or context.store
+    location = context.url or context.store
     return Made(
         json,
         {
             "used": "*" if name == current else "",
             "name": name,
-            "place": formatting.plain(place),
+            "place": formatting.plain(location),
             "token": formatting.plain(context.token_place) if context.token_place else None,
         },
     )

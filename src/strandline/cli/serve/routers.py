@@ -1,7 +1,7 @@
-"""``strandline router``: what forwards records from topic to topic.
+"""``strandline router``: manages routers, which forward records from topic to topic.
 
-A router works whenever some process has the store open for writing; what it has not forwarded when
-that process ends is forwarded by the next.
+A router runs while a process has the store open for writing. Records that it has not forwarded when
+that process ends are forwarded by the next.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ app = App(name="router")
 @Parameter(name="*", group="How it forwards")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manner:
-    """What a router keeps, and makes."""
+    """Options of a router."""
 
     preserve_tag: Annotated[bool, Parameter(help="Keep the records' tags.")] = True
     preserve_node: Annotated[bool, Parameter(help="Keep the records' nodes.")] = True
-    create_dest: Annotated[bool, Parameter(help="Make the destination if there is none.")] = True
+    create_dest: Annotated[bool, Parameter(help="Create the destination if it does not exist.")] = (
+        True
+    )
     allow_cycle: Annotated[
-        bool, Parameter(help="Let routers form a circle: a record makes eight hops at most.")
+        bool, Parameter(help="Let routers form a cycle: a record is forwarded at most eight times.")
     ] = False
 
 
-_MANNER = Manner()
+_OPTIONS = Manner()
 
 Name = Annotated[str, Parameter(metavar="ROUTER", help="Name of the router.")]
 
@@ -53,10 +55,10 @@ def put(
     tag: str | None = None,
     exactly_once: bool = False,
     from_start: bool = False,
-    manner: Manner = _MANNER,
+    manner: Manner = _OPTIONS,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Make a router, or change one.
+    """Create a router, or change one.
 
     Parameters
     ----------
@@ -65,11 +67,11 @@ def put(
     dest
         Topic that they are forwarded into.
     tag
-        Only records with this tag; `eu*` for tags that begin so.
+        Only records with this tag; `eu*` for tags with this prefix.
     exactly_once
-        Forward no record twice, also after a crash.
+        Forward each record exactly once, also after a crash.
     from_start
-        Begin with the records that are there already.
+        Start with the oldest record instead of the next one.
     """
     with writing(target) as store:
         store.routers.put(
@@ -81,7 +83,7 @@ def put(
             start="earliest" if from_start else "latest",
             **dataclasses.asdict(manner),
         )
-        if not is_served(store):  # a server's routers run by themselves
+        if not is_served(store):  # a server runs its routers itself
             store.routers.run_once()
         output(target.output).one(_row(store.routers.get(name)))
 
@@ -95,60 +97,60 @@ def ls(
     dest: str | None = None,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """List the routers, with how far behind they are.
+    """List the routers with their lag.
 
     Parameters
     ----------
     prefix
-        Only routers whose names begin so.
+        Only routers whose name begins with this.
     source
-        Only routers of this topic.
+        Only routers from this topic.
     dest
         Only routers into this topic.
     """
     out = output(target.output)
-    found = look(target, lambda store: store.routers.list(prefix, source=source, dest=dest))
-    out.rows([_row(each) for each in found])
+    routers = look(target, lambda store: store.routers.list(prefix, source=source, dest=dest))
+    out.rows([_row(each) for each in routers])
     out.end()
 
 
 @app.command
 def show(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Show a router and how far it has come."""
+    """Show a router and its progress."""
     output(target.output).one(look(target, lambda store: _row(_existing(store, name))))
 
 
 @app.command
 def rm(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Delete a router; what it has forwarded stays."""
+    """Delete a router; records that it has forwarded stay."""
     with writing(target) as store:
         _existing(store, name)
         store.routers.delete(name)
 
 
 def _existing(store: Store, name: str) -> RouterStatistics:
-    found = {each.router.name: each for each in store.routers.list()}
-    if name in found:
-        return found[name]
+    by_name = {each.router.name: each for each in store.routers.list()}
+    if name in by_name:
+        return by_name[name]
     missing = Invalid(f"there is no router {name!r}")
-    near = difflib.get_close_matches(name, found, n=1)
+    near = difflib.get_close_matches(name, by_name, n=1)
     if near:
         missing.add_note(f"did you mean {near[0]!r}?")
-    elif found:
-        missing.add_note("`strandline router ls` shows the routers")
+    elif by_name:
+        missing.add_note("`strandline router ls` lists the routers")
     raise missing
 
 
-def _row(found: RouterStatistics) -> Row:
-    router = found.router
+def _row(statistics: RouterStatistics) -> Row:
+    router = statistics.router
     json: Json = {
         "router": router.name,
         "source": router.source,
         "dest": router.dest,
         "filter": msgspec.to_builtins(router.filter),
         "guarantee": router.guarantee,
-        "forwarded": found.forwarded_total,
-        "lag": found.lag,
-        "held": found.held,
+        "forwarded": statistics.forwarded_total,
+        "lag": statistics.lag,
+        "held": statistics.held,
     }
     return fact_row(json)

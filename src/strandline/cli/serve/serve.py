@@ -1,4 +1,4 @@
-"""``strandline serve``: a store over HTTP, until it is told to stop.
+"""``strandline serve``: serves a store over HTTP until it is stopped.
 
 Settings come from a file (``--config``, or ``strandline.toml`` in this folder), then from the
 environment (``STRANDLINE_LIMITS__BODY_BYTES_MAX``), then from the flags: ``server/config.py``.
@@ -23,27 +23,33 @@ if TYPE_CHECKING:
     from strandline.server.serve import Serving
 
 DEFAULT_FILE = "strandline.toml"
-_OTHER_FILES = 4096  # besides connections: of the store
+_OTHER_FILES = 4096  # of the store, besides connections
 
 
 def serve(
     *,
     data: Annotated[str | None, Parameter(metavar="DIR", help="Directory of the store.")] = None,
     bind: Annotated[
-        str | None, Parameter(metavar="HOST:PORT", help="Where to listen, or unix:PATH.")
+        str | None, Parameter(metavar="HOST:PORT", help="Address to listen on, or unix:PATH.")
     ] = None,
     config_file: Annotated[
         str | None,
-        Parameter(name="--config", metavar="FILE", help="Settings; strandline.toml if it is here."),
+        Parameter(
+            name="--config",
+            metavar="FILE",
+            help="Settings; default: strandline.toml, if it exists here.",
+        ),
     ] = None,
     tls_certificate: Annotated[
         str | None, Parameter(metavar="FILE", help="PEM file with the certificate and its chain.")
     ] = None,
-    tls_key: Annotated[str | None, Parameter(metavar="FILE", help="PEM file with its key.")] = None,
-    behind_proxy: Annotated[Flag, Parameter(help="A proxy in front encrypts.")] = False,
+    tls_key: Annotated[
+        str | None, Parameter(metavar="FILE", help="PEM file with the private key.")
+    ] = None,
+    behind_proxy: Annotated[Flag, Parameter(help="A proxy in front terminates TLS.")] = False,
     trusted_proxy: Annotated[
         list[str] | None,
-        Parameter(metavar="ADDRESS", help="A proxy whose X-Forwarded-For is believed; repeatable."),
+        Parameter(metavar="ADDRESS", help="A proxy whose X-Forwarded-For is trusted; repeatable."),
     ] = None,
     log_format: Annotated[
         str | None, Parameter(metavar="FORMAT", help="text for people, json for machines.")
@@ -55,10 +61,10 @@ def serve(
 ) -> None:
     """Serve a store over HTTP, with SSE and WebSockets.
 
-    Only this machine can reach it, unless ``--bind`` says otherwise: then it needs a token
-    (``strandline token create``) and TLS.
+    By default it listens on the local machine only. With another address in ``--bind`` it needs a
+    token (``strandline token create``) and TLS.
     """
-    # Slow to import, and for one command.
+    # Slow to import, and only this command needs them.
     from strandline.server import logs  # noqa: PLC0415 - as above
     from strandline.server.serve import Serving  # noqa: PLC0415 - as above
 
@@ -71,20 +77,20 @@ def serve(
         "trusted_proxies": trusted_proxy,
         "log_format": log_format,
     }
-    given = config.settings_of(
+    effective = config.settings_of(
         file=settings_file(config_file),
-        environment=dict(os.environ) | dict(_named(settings or ())),
+        environment=dict(os.environ) | dict(_as_variables(settings or ())),
         flags={name: value for name, value in flags.items() if value is not None},
     )
     clock = SystemClock()
-    logs.configure(given.log_format, clock)
-    listen_sockets.allow_open_files(given.limits.connections_max + _OTHER_FILES)
-    Serving(given, clock=clock, on_bound=_tell_bound, on_ready=_tell_ready).run()
+    logs.configure(effective.log_format, clock)
+    listen_sockets.allow_open_files(effective.limits.connections_max + _OTHER_FILES)
+    Serving(effective, clock=clock, on_bound=_print_bound, on_ready=_print_ready).run()
     print("stopped: everything acknowledged is on disk", file=sys.stderr)
 
 
 def settings_file(path: str | None) -> tuple[str, str] | None:
-    """Path and text of the settings; None when none is named and none lies here."""
+    """Path and text of the settings file; None without ``--config`` and a default file."""
     if path is None and not os.path.isfile(DEFAULT_FILE):
         return None
     path = path or DEFAULT_FILE
@@ -97,8 +103,8 @@ def settings_file(path: str | None) -> tuple[str, str] | None:
         raise Invalid(f"--config {path} is not UTF-8 text: {error.reason}") from error
 
 
-def _named(settings: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """``limits.claim_max=5`` as the environment would say it."""
+def _as_variables(settings: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """``limits.claim_max=5`` as the name and value of an environment variable."""
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals:
@@ -108,10 +114,10 @@ def _named(settings: Iterable[str]) -> Iterable[tuple[str, str]]:
         yield config.PREFIX + name.upper().replace(".", "__"), value
 
 
-def _tell_bound(serving: Serving) -> None:
+def _print_bound(serving: Serving) -> None:
     data = os.path.abspath(serving.settings.data)
     print(f"listening on {serving.url}, opening the store in {data}", file=sys.stderr, flush=True)
 
 
-def _tell_ready(serving: Serving) -> None:
+def _print_ready(serving: Serving) -> None:
     print(f"serving {serving.url}: stop with Ctrl-C", file=sys.stderr, flush=True)

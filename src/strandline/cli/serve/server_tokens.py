@@ -1,4 +1,4 @@
-"""Tokens of a server, by its own routes: what ``strandline token`` does when a server is named."""
+"""``strandline token`` for a server: tokens through its own routes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from strandline.cli.options import Target
 from strandline.cli.output import formatting
 from strandline.cli.output.formatting import Json, Made, Row
 
-if TYPE_CHECKING:  # the client is loaded when a server is asked
+if TYPE_CHECKING:  # the client is imported when a server is the target
     from strandline.api.tokens import TokenInfo
     from strandline.client.blocking.store import RemoteStore
 
@@ -19,11 +19,11 @@ _DAY_MS = 86_400_000
 def create(target: Target, scopes: str, principal: str, label: str, valid_ms: int) -> Row:
     """A new token, with its text."""
     with _connected(target) as store:
-        made = store.tokens.create(
+        created = store.tokens.create(
             scopes, principal=principal, label=label, days=valid_ms / _DAY_MS
         )
-    row = _row(made.info)
-    return Made({"token": made.token} | row.json, {"token": made.token, **row.cells})
+    row = _row(created.info)
+    return Made({"token": created.token} | row.json, {"token": created.token, **row.cells})
 
 
 def listed(target: Target) -> list[Row]:
@@ -33,7 +33,7 @@ def listed(target: Target) -> list[Row]:
 
 
 def revoke(target: Target, token: str) -> Row:
-    """End a token at once."""
+    """Revoke a token immediately."""
     with _connected(target) as store:
         return _row(store.tokens.revoke(token))
 

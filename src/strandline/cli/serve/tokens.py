@@ -1,7 +1,8 @@
-"""``strandline token``: make, list and revoke the tokens of a store, with its files.
+"""``strandline token``: creates, lists and revokes the tokens of a store, in its files.
 
-A server that runs has the store to itself: name it, and it is asked (``server_tokens.py``). Whoever
-may open the files needs no token for this; every change is in the audit log all the same.
+While a server has the store open, name the server: its routes are used then
+(``cli/serve/server_tokens.py``). Opening the files needs no token; every change is in the audit
+log in both cases.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from strandline.security.token_store import Registry
 from strandline.security.tokens import Token
 from strandline.store import Store
 
-_WHO = "command line"
+_ACTOR = "command line"
 
 app = App(name="token")
 
@@ -44,34 +45,34 @@ def create(
     not_before: str | None = None,
     target: Target = TARGET,
 ) -> None:
-    """Make a token, and the store if there is none. Its text is printed once, and kept nowhere.
+    """Create a token, and the store if there is none. Its text is printed once and not stored.
 
     Parameters
     ----------
     principal
-        Whose token it is. Everybody may have two that are valid, to change from one to the other.
+        Owner of the token. A principal may have two valid tokens, to change from one to the other.
     scopes
-        What it may do: `all`, or as `read,write:orders.*;deny delete:orders.eu`.
+        Allowed actions: `all`, or as in `read,write:orders.*;deny delete:orders.eu`.
     label
-        What it is for.
+        Purpose of the token.
     valid
-        How long: 30d, 24h; a year at most.
+        Time until it expires: 30d, 24h; at most a year.
     not_before
-        When it begins to be valid: 2026-03-28T14:05:00Z. Now, if you do not say.
+        Start of its validity: 2026-03-28T14:05:00Z. Default: now.
     """
-    wanted = parse(scopes)
-    begins_us = 0 if not_before is None else microseconds(not_before)
+    parsed_scopes = parse(scopes)
+    not_before_us = 0 if not_before is None else microseconds(not_before)
     valid_ms = milliseconds(valid)
     if target.is_remote:
-        if begins_us:
-            raise Invalid("--not-before works with the files of a store, and not with a server")
+        if not_before_us:
+            raise Invalid("--not-before works with the files of a store, not with a server")
         row = server_tokens.create(target, scopes, principal, label, valid_ms)
     else:
-        row = _created(target, wanted, principal, label, valid_ms * 1000, begins_us)
+        row = _created(target, parsed_scopes, principal, label, valid_ms * 1000, not_before_us)
     output(target.output).one(row)
     if target.output == "table":
         sys.stdout.flush()
-        print("keep it now: it cannot be shown again", file=sys.stderr)
+        print("store it now: it cannot be shown again", file=sys.stderr)
 
 
 def _created(
@@ -82,23 +83,23 @@ def _created(
     valid_us: int,
     not_before_us: int,
 ) -> Row:
-    with _changing(target, create=True) as (store, tokens):
-        made = tokens.create(
+    with _opened(target, create=True) as (store, tokens):
+        created = tokens.create(
             scopes=scopes,
             principal=principal,
             label=label,
-            creator=_WHO,
+            creator=_ACTOR,
             valid_us=valid_us,
             not_before_us=not_before_us,
         )
-        _note(store, "token-created", token=made.token.id, scopes=made.token.scopes)
-        json: Json = {"token": made.text} | _json(made.token, tokens)
-        return Made(json, {"token": made.text, **_cells(made.token, tokens)})
+        _note(store, "token-created", token=created.token.id, scopes=created.token.scopes)
+        json: Json = {"token": created.text} | _json(created.token, tokens)
+        return Made(json, {"token": created.text, **_cells(created.token, tokens)})
 
 
 @app.command(name="ls")
 def list_tokens(*, target: Target = TARGET) -> None:
-    """List all tokens, revoked ones included. Their secrets are not kept."""
+    """List all tokens, revoked ones included. Their secrets are not stored."""
     out = output(target.output)
     if target.is_remote:
         out.rows(server_tokens.listed(target))
@@ -120,33 +121,33 @@ def revoke(
     everything: Annotated[Flag, Parameter(name="--all")] = False,
     target: Target = TARGET,
 ) -> None:
-    """End a token for ever.
+    """Revoke a token permanently.
 
     Parameters
     ----------
     token
-        Its id: the twelve characters behind `strand1_`.
+        Its id: the twelve characters after `strand1_`.
     everything
-        End all tokens; also when they are damaged, so that a server can start again.
+        Revoke all tokens, damaged ones included, so that a server can start again.
     """
     if (token is None) != everything:
-        raise Invalid("name a token by its id, or say --all")
+        raise Invalid("name a token by its id, or give --all")
     if target.is_remote and token is not None:
         output(target.output).one(server_tokens.revoke(target, token))
         return
-    with _changing(target, create=False) as (store, tokens):
+    with _opened(target, create=False) as (store, tokens):
         if token is None:
             count = tokens.revoke_all()
             _note(store, "tokens-revoked", count=count)
             output(target.output).one(formatting.fact_row({"revoked": count}))
         else:
-            ended = tokens.revoke(token)
-            _note(store, "token-revoked", token=ended.id)
-            output(target.output).one(_row(ended, tokens))
+            revoked = tokens.revoke(token)
+            _note(store, "token-revoked", token=revoked.id)
+            output(target.output).one(_row(revoked, tokens))
 
 
 @contextlib.contextmanager
-def _changing(target: Target, *, create: bool) -> Iterator[tuple[Store, Registry]]:
+def _opened(target: Target, *, create: bool) -> Iterator[tuple[Store, Registry]]:
     try:
         opened = open_to_write(target.store, create=create, lake_url=target.lake_url)
     except Locked as error:
@@ -161,7 +162,7 @@ def _registry(store: Store) -> Registry:
 
 
 def _note(store: Store, kind: str, **what: object) -> None:
-    audit.Audit(store, SystemClock()).note(kind, what, who=_WHO).wait()
+    audit.Audit(store, SystemClock()).note(kind, what, who=_ACTOR).wait()
 
 
 def _row(token: Token, tokens: Registry) -> Row:

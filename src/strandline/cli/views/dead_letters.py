@@ -1,4 +1,4 @@
-"""``strandline queue dead``: jobs that were given out too often. Listed, put back, thrown away."""
+"""``strandline queue dead``: lists, redrives and purges jobs that were delivered too often."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from strandline.errors import Invalid, UnknownTopic
 from strandline.views.queue.dead_letter_codec import DeadLetter, Where
 from strandline.views.queue.dead_letter_filter import Meant as Filter
 
-if TYPE_CHECKING:  # views are loaded when one is asked for
+if TYPE_CHECKING:  # a view is imported when it is opened
     from strandline.views.queue.queue import Queue
 
 app = App(name="dead", help="List, redrive and purge the dead letters of a queue.")
@@ -30,15 +30,15 @@ Name = Annotated[str, Parameter(metavar="NAME", help="Name of the queue, and of 
 @Parameter(name="*", group="Which dead letters")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Meant:
-    """Which dead letters are meant: those that are all of this; without any, all."""
+    """A filter of dead letters: those that match every option; all without options."""
 
     seq: Annotated[
         list[int] | None,
-        Parameter(negative="", help="The one of this seq; several with an option for each."),
+        Parameter(negative="", help="The dead letter of this seq; repeatable."),
     ] = None
     key: Annotated[str | None, Parameter(help="Those with this key.")] = None
     tag: Annotated[
-        str | None, Parameter(help="Those with this tag; `eu*` for every tag that begins so.")
+        str | None, Parameter(help="Those with this tag; `eu*` for tags with this prefix.")
     ] = None
     group: Annotated[str | None, Parameter(help="Those of this group.")] = None
     contains: Annotated[str | None, Parameter(help="Those with this text in their data.")] = None
@@ -48,7 +48,7 @@ class Meant:
     ] = None
 
     def where(self) -> Where | None:
-        """The same as a question to a dead letter; None for all."""
+        """The filter as a predicate; None for all."""
         return Filter(
             seqs=frozenset(self.seq) if self.seq else None,
             key=None if self.key is None else os.fsencode(self.key),
@@ -71,21 +71,21 @@ def list_letters(
     Parameters
     ----------
     after
-        The cursor: print what comes behind this seq.
+        The cursor: print the dead letters after this seq.
     limit
-        Print at most so many.
+        Print at most this many.
     """
     if after < 0 or limit < 1:
         raise Invalid("--after is 0 or a seq, --limit is 1 or more")
     out = output(target.output)
-    with Looking(target, "queue", name, queue_of) as looking:
-        found = looking.ask(lambda queue: _letters(queue, after, limit + 1))
-    letters = found[:limit]
+    with Looking(target, "queue", name, queue_of) as view:
+        page = view.ask(lambda queue: _letters(queue, after, limit + 1))
+    letters = page[:limit]
     out.rows([_letter_row(letter) for letter in letters])
     out.end()
-    if len(found) > limit and target.output == "table":
+    if len(page) > limit and target.output == "table":
         sys.stdout.flush()
-        print(f"more behind: --after {letters[-1].seq}", file=sys.stderr)
+        print(f"more dead letters: --after {letters[-1].seq}", file=sys.stderr)
 
 
 @app.command
@@ -95,24 +95,24 @@ def redrive(
     *,
     limit: int | None = None,
     dry_run: Flag = False,
-    meant: Meant = ALL,
+    options: Meant = ALL,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Make jobs of dead letters again: all, or those that are meant.
+    """Put dead letters back into the queue: all, or those that match.
 
     Parameters
     ----------
     limit
-        At most so many, the oldest.
+        At most this many, oldest first.
     dry_run
-        Only say how many it would be.
+        Only report how many match.
     """
     if limit is not None and limit < 1:
         raise Invalid("--limit is 1 or more")
-    where = meant.where()
+    where = options.where()
     with changing(target, "queue", name, queue_of) as queue:
-        done = queue.dead.redrive(where, limit=limit, dry_run=dry_run)
-        output(target.output).one(row_of(done, dry_run=dry_run))
+        result = queue.dead.redrive(where, limit=limit, dry_run=dry_run)
+        output(target.output).one(row_of(result, dry_run=dry_run))
 
 
 @app.command
@@ -122,32 +122,32 @@ def purge(
     *,
     dry_run: Flag = False,
     yes: Yes = False,
-    meant: Meant = ALL,
+    options: Meant = ALL,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Throw dead letters away: all, or those that are meant. It asks first.
+    """Delete dead letters: all, or those that match. It asks first.
 
     Parameters
     ----------
     dry_run
-        Only say how many it would be.
+        Only report how many match.
     """
-    where = meant.where()
+    where = options.where()
     with changing(target, "queue", name, queue_of) as queue:
-        doomed = queue.dead.purge(where, dry_run=True)
-        if doomed and not dry_run:
+        count = queue.dead.purge(where, dry_run=True)
+        if count and not dry_run:
             if not yes:
-                ask(f"Throw {doomed} dead letters of {name!r} away?")
-            doomed = queue.dead.purge(where)
-        done = fact_row({"name": name, "purged": doomed, "dry_run": dry_run})
-        output(target.output).one(done)
+                ask(f"Delete {count} dead letters of {name!r}?")
+            count = queue.dead.purge(where)
+        result = fact_row({"name": name, "purged": count, "dry_run": dry_run})
+        output(target.output).one(result)
 
 
 def _letters(queue: Queue, after: int, limit: int) -> list[DeadLetter]:
     try:
         return queue.dead.letters(after=after, limit=limit)
     except UnknownTopic:
-        return []  # their topic is made with the first
+        return []  # the topic is created with the first dead letter
 
 
 def _letter_row(letter: DeadLetter) -> Row:

@@ -1,7 +1,7 @@
-"""``strandline group``: where consumer groups stand in their topics, moving and altering them.
+"""``strandline group``: shows, moves and alters consumer groups.
 
-What is shown is what is stored: who is a member and who holds which record is known only to the
-process that has the store.
+It shows the stored state. Members and their deliveries are known only to the process that has the
+store open for writing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Group = Annotated[str, Parameter(metavar="GROUP", help="Name of the group.")]
 
 @app.command(name="ls", alias="list")
 def list_groups(topic: str | None = None, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """List the groups of a topic, or of all topics, with how far behind they are.
+    """List the groups of a topic, or of all topics, with their lag.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def list_groups(topic: str | None = None, /, *, target: ViewTarget = VIEW_TARGET
 
 @app.command
 def show(topic: Topic, group: Group, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Show where a group stands in its topic."""
+    """Show the position and the lag of a group."""
     output(target.output).one(look(target, lambda store: _existing_row(store, topic, group)))
 
 
@@ -57,22 +57,22 @@ def seek(
     at: str | None = None,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Move a group: everything from there on is delivered again, and nothing before.
+    """Move a group: it delivers all records from there on again, and none before.
 
     Parameters
     ----------
     to
-        Go on with this seq, with the `earliest` record, or behind the `latest`.
+        Continue at this seq, at the `earliest` record, or after the `latest`.
     at
-        Go on with the records of this time and later: 2026-03-28T14:05:00Z, or microseconds.
+        Continue with records of this time or later: 2026-03-28T14:05:00Z, or microseconds.
     """
     if (to is None) == (at is None):
-        raise Invalid("say where to go on: --to SEQ, --to earliest, --to latest, or --at TIME")
-    place = None if to is None else _place(to)
+        raise Invalid("name a position: --to SEQ, --to earliest, --to latest, or --at TIME")
+    position = None if to is None else _position(to)
     ts = None if at is None else microseconds(at)
     with writing(target) as store:
         _must_exist(store, topic, group)
-        store.group(topic, group).seek(place, ts=ts)
+        store.group(topic, group).seek(position, ts=ts)
         output(target.output).one(_row(store, topic, group))
 
 
@@ -88,37 +88,37 @@ def alter(
     window: int | None = None,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Give a group other options. Its members are told, and join again.
+    """Change the options of a group. Its members are notified and join again.
 
     Parameters
     ----------
     mode
-        Who gets a record: whoever asks first, the one that joined first, or the one of its key.
+        Receiver of a record: any member, the member that joined first, or the member of its key.
     lease
-        How long a delivery is its worker's: 30s, 15m.
+        Lease of a delivery: 30s, 15m.
     deliveries_max
-        How often a record is delivered in vain before it is a dead letter; 0 for ever.
+        Failed deliveries before a record is a dead letter; 0: no limit.
     window
-        Most records in flight, or looked at and waiting.
+        Maximum of records in flight, or read and waiting.
     """
     lease_s = None if lease is None else milliseconds(lease) / 1000
     given = {"mode": mode, "lease_s": lease_s, "deliveries_max": deliveries_max, "window": window}
-    said: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    if not said:
-        raise Invalid("say what to change: --mode, --lease, --deliveries-max or --window")
+    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    if not changes:
+        raise Invalid("name an option to change: --mode, --lease, --deliveries-max or --window")
     with writing(target) as store:
         _must_exist(store, topic, group)
-        options = store.groups.alter(topic, group, **said)
+        options = store.groups.alter(topic, group, **changes)
         facts: Json = {"topic": topic, "group": group, **msgspec.structs.asdict(options)}
         output(target.output).one(fact_row(facts))
 
 
-def _place(text: str) -> int | Literal["earliest", "latest"]:
+def _position(text: str) -> int | Literal["earliest", "latest"]:
     if text in ("earliest", "latest"):
         return cast("Literal['earliest', 'latest']", text)
     if not text.isdigit():
         near = difflib.get_close_matches(text, ["earliest", "latest"], n=1)
-        error = Invalid(f"--to {text!r} is no place in a topic: give a seq, earliest or latest")
+        error = Invalid(f"--to {text!r} is not a position: give a seq, earliest or latest")
         if near:
             error.add_note(f"did you mean {near[0]!r}?")
         raise error
@@ -148,21 +148,21 @@ def _must_exist(store: Store, topic: str, group: str) -> None:
     if near:
         missing.add_note(f"did you mean {near[0]!r}?")
     elif names:
-        missing.add_note(f"`strandline group ls {topic}` shows its groups")
+        missing.add_note(f"`strandline group ls {topic}` lists its groups")
     else:
-        missing.add_note("it has none: a group is made when its first member joins")
+        missing.add_note("it has no groups: a group is created when its first member joins")
     raise missing
 
 
 def _names(store: Store, topic: str) -> list[str]:
-    is_there = topic in store.topics(topic) and topic + OFFSETS in store.topics(topic)
-    return store.groups.names(topic) if is_there else []
+    exists = topic in store.topics(topic) and topic + OFFSETS in store.topics(topic)
+    return store.groups.names(topic) if exists else []
 
 
 def _row(store: Store, topic: str, group: str) -> Row:
     numbers = store.groups.open(topic, group, {}).statistics()
     letters = f"{topic}:{group}{DEAD}"
-    is_there = letters in store.topics(letters)
+    exists = letters in store.topics(letters)
     json: Json = {
         "topic": topic,
         "group": group,
@@ -171,6 +171,6 @@ def _row(store: Store, topic: str, group: str) -> Row:
         "lag": numbers.lag,
         "lost": numbers.lost,
         "deleted": numbers.deleted,
-        "dead_letters": store.existing_topic(letters).statistics().count if is_there else 0,
+        "dead_letters": store.existing_topic(letters).statistics().count if exists else 0,
     }
     return fact_row(json)

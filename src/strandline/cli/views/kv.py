@@ -1,4 +1,4 @@
-"""``strandline kv``: keys and values of a topic, read beside a process that writes, or changed."""
+"""``strandline kv``: reads and changes keys and values, also while another process writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from strandline.errors import Conflict, Invalid, NotFound
 from strandline.views.kv.compaction import Compacted
 from strandline.views.kv.values import Entry, Version
 
-if TYPE_CHECKING:  # views are loaded when one is asked for
+if TYPE_CHECKING:  # a view is imported when it is opened
     from strandline.views.kv.kv import Kv
 
 _PAGE = 1000
@@ -53,18 +53,18 @@ def get(
     Parameters
     ----------
     version
-        As it was when this was the newest version of the view.
+        The entry as of this version of the view.
     at
-        As it was at this time: 2026-03-28T14:05:00Z, or microseconds since 1970.
+        The entry as of this time: 2026-03-28T14:05:00Z, or microseconds since 1970.
     raw
-        Write the bytes of the value and nothing else.
+        Print only the bytes of the value.
     """
     if version is not None and at is not None:
-        raise Invalid("say when with --version or with --at, not with both")
+        raise Invalid("give --version or --at, not both")
     ts = None if at is None else microseconds(at)
     plain = os.fsencode(key)
-    with _looking(name, target) as looking:
-        entry = looking.ask(lambda kv: _find(kv, plain, version, ts))
+    with _view(name, target) as view:
+        entry = view.ask(lambda kv: _find(kv, plain, version, ts))
     if entry is None:
         raise _no_key(name, key)
     if raw:
@@ -87,35 +87,35 @@ def put(
     version: int | None = None,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Give a key a value, and make the view with its topic and store if there are none.
+    """Put a value, and create the view with its topic and store if they do not exist.
 
     Parameters
     ----------
     value
-        The value. Without one, all of a piped stdin is taken.
+        The value. Default: all of a piped stdin.
     ttl
-        Let the key end after this time: 500ms, 30s, 15m, 24h, 7d.
+        Expire the key after this time: 500ms, 30s, 15m, 24h, 7d.
     nx
-        Only if the key is not there.
+        Only if the key does not exist.
     xx
-        Only if the key is there.
+        Only if the key exists.
     version
-        Only if the key has this version; 0 is no key.
+        Only if the key has this version; 0: does not exist.
     """
     seconds = None if ttl is None else _ttl(ttl)
     stored = value_of(value, "value")
     with putting(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
-        with _conflict_told(name, key):
-            made = kv.put(plain, stored, ttl=seconds, nx=nx, xx=xx, version=version)
-        output(target.output).one(_done(name, plain, version=made))
+        with _conflict_hint(name, key):
+            new_version = kv.put(plain, stored, ttl=seconds, nx=nx, xx=xx, version=version)
+        output(target.output).one(_result_row(name, plain, version=new_version))
 
 
 @app.command(name="rm", alias="delete")
 def delete(
     name: Name, key: Key, /, *, version: int | None = None, target: ViewTarget = VIEW_TARGET
 ) -> None:
-    """Delete a key; it tells whether the key was there.
+    """Delete a key, and print whether it existed.
 
     Parameters
     ----------
@@ -124,25 +124,25 @@ def delete(
     """
     with changing(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
-        with _conflict_told(name, key):
+        with _conflict_hint(name, key):
             deleted = kv.delete(plain, version=version)
-        output(target.output).one(_done(name, plain, deleted=deleted))
+        output(target.output).one(_result_row(name, plain, deleted=deleted))
 
 
 @app.command
 def incr(name: Name, key: Key, /, *, by: int = 1, target: ViewTarget = VIEW_TARGET) -> None:
-    """Add to a counter, which begins at 0, and print what it is then.
+    """Add to a counter, which starts at 0, and print its new value.
 
     Parameters
     ----------
     by
-        How much to add; less than 0 subtracts.
+        Amount to add; a negative one subtracts.
     """
     with putting(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
-        with _conflict_told(name, key):
+        with _conflict_hint(name, key):
             number = kv.incr(plain, by)
-        output(target.output).one(_done(name, plain, value=number))
+        output(target.output).one(_result_row(name, plain, value=number))
 
 
 @app.command(name="ls", alias="scan")
@@ -164,47 +164,47 @@ def scan(
     Parameters
     ----------
     prefix
-        Only keys that begin so.
+        Only keys with this prefix.
     first
-        Only this key and those behind it.
+        Only this key and the keys after it.
     next
         Only keys before this one.
     after
-        The cursor: go on behind this key.
+        The cursor: continue after this key.
     limit
-        Print at most so many keys.
+        Print at most this many keys.
     reverse
-        The last key first; --after then goes on before its key.
+        Last key first; --after then continues before its key.
     everything
-        Print all of them, however many.
+        Print all keys.
     """
     if limit < 1:
         raise Invalid("--limit is 1 or more")
     bounds = {"prefix": _bytes(prefix), "first": _bytes(first), "next": _bytes(next)}
-    cursor, left = _bytes(after), sys.maxsize if everything else limit
+    cursor, remaining = _bytes(after), sys.maxsize if everything else limit
     out = output(target.output)
-    with _looking(name, target) as looking:
+    with _view(name, target) as view:
         while True:
-            page = looking.ask(_page_behind(cursor, min(left, _PAGE) + 1, bounds, reverse=reverse))
-            shown = page[: min(left, _PAGE)]
+            page = view.ask(_page_after(cursor, min(remaining, _PAGE) + 1, bounds, reverse=reverse))
+            shown = page[: min(remaining, _PAGE)]
             out.rows([_entry_row(entry) for entry in shown])
-            left -= len(shown)
-            if len(page) == len(shown) or not left:
+            remaining -= len(shown)
+            if len(page) == len(shown) or not remaining:
                 break
             cursor = shown[-1].key
     out.end()
     if len(page) > len(shown) and target.output == "table":
         sys.stdout.flush()
-        print(f"more behind: --after {formatting.plain(shown[-1].key)}", file=sys.stderr)
+        print(f"more keys: --after {formatting.plain(shown[-1].key)}", file=sys.stderr)
 
 
 @app.command
 def history(name: Name, key: Key, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Print the versions of a key that are kept, newest first, deletes included."""
+    """Print the retained versions of a key, newest first, deletes included."""
     plain = os.fsencode(key)
     out = output(target.output)
-    with _looking(name, target) as looking:
-        versions = looking.ask(lambda kv: kv.history(plain))
+    with _view(name, target) as view:
+        versions = view.ask(lambda kv: kv.history(plain))
     if not versions:
         raise _no_key(name, key)
     out.rows([_version_row(each) for each in versions])
@@ -213,28 +213,28 @@ def history(name: Name, key: Key, /, *, target: ViewTarget = VIEW_TARGET) -> Non
 
 @app.command
 def compact(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Let records go that nobody can see any more: old versions, deleted and ended keys.
+    """Trim records that are no longer visible: old versions, deleted and expired keys.
 
     A store does this by itself, after every save of its views.
     """
     with writing(target) as store:
         must_have(store, "kv", name)
         kv = store.kv(name)
-        ended = kv.compact()
-        if is_served(store):  # which saves its views by itself
-            output(target.output).one(row_of(ended))
+        expired = kv.compact()
+        if is_served(store):  # a server saves its views itself
+            output(target.output).one(row_of(expired))
             return
-        store.views.shelf.save()  # only what the saved view has seen may leave the log
-        done = kv.compact()
+        store.views.shelf.save()  # the log may lose only records that the saved view has applied
+        compacted = kv.compact()
         both = Compacted(
-            expired=ended.expired + done.expired,
-            forgotten=ended.forgotten + done.forgotten,
-            released=ended.released + done.released,
+            expired=expired.expired + compacted.expired,
+            forgotten=expired.forgotten + compacted.forgotten,
+            released=expired.released + compacted.released,
         )
         output(target.output).one(row_of(both))
 
 
-def _looking(name: str, target: ViewTarget) -> Looking[Kv]:
+def _view(name: str, target: ViewTarget) -> Looking[Kv]:
     return Looking(target, "kv", name, kv_of)
 
 
@@ -244,7 +244,7 @@ def _find(kv: Kv, key: bytes, version: int | None, ts: int | None) -> Entry | No
     return kv.entry_at(key, version=version, ts=ts)
 
 
-def _page_behind(
+def _page_after(
     cursor: bytes | None, count: int, bounds: dict[str, bytes | None], *, reverse: bool
 ) -> Callable[[Kv], Sequence[Entry]]:
     def page(kv: Kv) -> Sequence[Entry]:
@@ -256,23 +256,23 @@ def _page_behind(
 def _ttl(text: str) -> float:
     ms = milliseconds(text)
     if not ms:
-        raise Invalid("--ttl is more than 0: leave it out for a key that stays")
+        raise Invalid("--ttl is more than 0: leave it out for a key without expiry")
     return ms / 1000
 
 
 @contextlib.contextmanager
-def _conflict_told(name: str, key: str) -> Iterator[None]:
-    """Say how to find out what is there instead."""
+def _conflict_hint(name: str, key: str) -> Iterator[None]:
+    """Add a hint to a conflict: how to read the current entry."""
     try:
         yield
     except Conflict as error:
-        error.add_note(f"`strandline kv get {name} {shlex.quote(key)}` shows what is there")
+        error.add_note(f"`strandline kv get {name} {shlex.quote(key)}` shows the current entry")
         raise
 
 
 def _no_key(name: str, key: str) -> NotFound:
     error = NotFound(f"there is no key {key!r} in {name!r}")
-    error.add_note(f"`strandline kv ls {name}` shows the keys")
+    error.add_note(f"`strandline kv ls {name}` lists the keys")
     return error
 
 
@@ -308,11 +308,11 @@ def _version_row(version: Version) -> Row:
     )
 
 
-def _done(name: str, key: bytes, **outcome: object) -> Row:
-    """What became of a key."""
+def _result_row(name: str, key: bytes, **outcome: object) -> Row:
+    """The result of a change of a key."""
     json: Json = {"name": name}
     formatting.put_bytes(json, "key", key)
-    texts = {word: formatting.text(value) for word, value in outcome.items()}
+    texts = {field: formatting.text(value) for field, value in outcome.items()}
     return Made(json | outcome, {"name": name, "key": formatting.plain(key), **texts})
 
 

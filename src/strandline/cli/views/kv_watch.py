@@ -1,6 +1,6 @@
-"""``strandline kv watch``: changes of keys as they come, beside the process that writes.
+"""``strandline kv watch``: live changes of keys, while another process writes.
 
-It looks about five times a second, less often when looking itself takes long.
+It polls about five times a second, less often when a poll itself takes long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strandline.cli.output.output import Output, output
 from strandline.errors import Invalid
 from strandline.views.kv.values import Change
 
-if TYPE_CHECKING:  # views are loaded when one is asked for
+if TYPE_CHECKING:  # a view is imported when it is opened
     from strandline.views.kv.kv import Kv
 
 _PAGE = 1000
@@ -37,7 +37,7 @@ def watch(
     timeout: str | None = None,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Print changes of a key, of a prefix, or of all keys, as they come, until interrupted.
+    """Print live changes of a key, of a prefix, or of all keys, until interrupted.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ def watch(
     key
         Only changes of this key.
     prefix
-        Only changes of keys that begin so.
+        Only changes of keys with this prefix.
     after
-        Begin behind this version, 0 for all that is kept. Default: what comes from now on.
+        Start after this version; 0: all retained changes. Default: new changes.
     timeout
-        End when nothing came for so long: 500ms, 30s, 15m.
+        Exit after this time without a change: 500ms, 30s, 15m.
     """
     if key is not None and prefix is not None:
         raise Invalid("watch a KEY or a --prefix, not both")
@@ -58,47 +58,49 @@ def watch(
         raise Invalid("--after is 0 or a version")
     idle_s = None if timeout is None else milliseconds(timeout) / 1000
     out = output(target.output, live=True)
-    with Looking(target, "kv", name, kv_of) as looking:
+    with Looking(target, "kv", name, kv_of) as view:
         try:
-            if is_served(looking.store):
-                kv = looking.ask(lambda kv: kv)
-                found = kv.watch(_bytes(key), prefix=_bytes(prefix), after=after, timeout_s=idle_s)
-                for change in found:
+            if is_served(view.store):
+                kv = view.ask(lambda kv: kv)
+                changes = kv.watch(
+                    _bytes(key), prefix=_bytes(prefix), after=after, timeout_s=idle_s
+                )
+                for change in changes:
                     out.rows([_change_row(change)])
             else:
-                _follow(Watcher(looking, _bytes(key), _bytes(prefix), after), out, idle_s)
+                _follow(Watcher(view, _bytes(key), _bytes(prefix), after), out, idle_s)
         finally:
             out.end()
 
 
 class Watcher:
-    """A place among the changes of a view."""
+    """A position in the changes of a view."""
 
     def __init__(
         self,
-        looking: Looking[Kv],
+        view: Looking[Kv],
         key: bytes | None,
         prefix: bytes | None,
         after: int | None,
     ) -> None:
-        self._looking = looking
+        self._view = view
         self._key = key
         self._prefix = prefix
-        self._after = looking.ask(lambda kv: kv.head) if after is None else after
+        self._after = view.ask(lambda kv: kv.head) if after is None else after
 
     def turn(self) -> list[Change]:
-        """The next changes that are there, a few at a time."""
-        head, changes = self._looking.ask(lambda kv: (kv.head, self._changes(kv)))
+        """The next available changes, at most a page."""
+        head, changes = self._view.ask(lambda kv: (kv.head, self._changes(kv)))
         self._after = changes[-1].version if changes else max(self._after, head)
         return changes
 
     def refresh(self) -> None:
-        """See what the writer has done since."""
-        self._looking.refresh()
+        """Read what the writer has changed since the last refresh."""
+        self._view.refresh()
 
     def _changes(self, kv: Kv) -> list[Change]:
-        found = kv.watch(self._key, prefix=self._prefix, after=self._after, timeout_s=0)
-        return list(islice(found, _PAGE))
+        changes = kv.watch(self._key, prefix=self._prefix, after=self._after, timeout_s=0)
+        return list(islice(changes, _PAGE))
 
 
 def _follow(watcher: Watcher, out: Output, idle_s: float | None) -> None:
@@ -110,14 +112,14 @@ def _follow(watcher: Watcher, out: Output, idle_s: float | None) -> None:
             out.rows([_change_row(change) for change in changes])
             deadline = None if idle_s is None else time.monotonic() + idle_s
             continue
-        left = pause if deadline is None else deadline - time.monotonic()
-        if left <= 0:
+        remaining = pause if deadline is None else deadline - time.monotonic()
+        if remaining <= 0:
             return
         sys.stdout.flush()
-        time.sleep(min(pause, left))
-        begun = time.monotonic()
+        time.sleep(min(pause, remaining))
+        started_at = time.monotonic()
         watcher.refresh()
-        pause = max(_POLL_S, time.monotonic() - begun)
+        pause = max(_POLL_S, time.monotonic() - started_at)
 
 
 def _change_row(change: Change) -> Row:

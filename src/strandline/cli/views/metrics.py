@@ -1,4 +1,4 @@
-"""``strandline metrics``: measurements, written as line protocol and asked in the pipe language."""
+"""``strandline metrics``: writes line protocol and queries it in the pipe language."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from strandline.cli.output.output import output, print_report
 from strandline.cli.views import metrics_rules
 from strandline.errors import Invalid, NotFound
 
-if TYPE_CHECKING:  # views are loaded when one is asked for
+if TYPE_CHECKING:  # a view is imported when it is opened
     from strandline.views.metrics.metrics import Metrics
     from strandline.views.metrics.query.result import Answer
     from strandline.views.metrics.report import MeasurementCardinality
@@ -43,43 +43,43 @@ def write(
     batch: int = _BATCH,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Write line protocol, and make the view with its topic and store if there are none.
+    """Write line protocol, and create the view with its topic and store if they do not exist.
 
-    A line is `cpu,host=web-1 load=0.7 1700000000000000000`; without a time it is of now.
+    A line is `cpu,host=web-1 load=0.7 1700000000000000000`; without a time it gets the current one.
 
     Parameters
     ----------
     file
-        File with the lines. Without it, those of a piped stdin are taken.
+        File with the lines. Default: a piped stdin.
     precision
-        What the times of the lines count.
+        Unit of the times in the lines.
     batch
         Lines that are written together, or not at all.
     """
     if batch < 1:
-        raise Invalid(f"--batch {batch} cannot be: it is 1 or more")
+        raise Invalid(f"--batch {batch} is not possible: it is 1 or more")
     with _opened(file) as descriptor, putting(target, "metrics", name, metrics_of) as metrics:
-        done: Json = {"name": name, "lines": 0, "last_seq": None}
+        summary: Json = {"name": name, "lines": 0, "last_seq": None}
         written = 0
         try:
             for lines in lines_of(descriptor, batch):
-                with _place_told(written):
+                with _line_hint(written):
                     appended = metrics.write_lines(b"\n".join(lines), precision=precision)
                 written += len(lines)
-                done["lines"] = written
-                done["last_seq"] = done["last_seq"] if appended is None else appended.last_seq
+                summary["lines"] = written
+                summary["last_seq"] = summary["last_seq"] if appended is None else appended.last_seq
         except BaseException:
             if written:
-                output(target.output).one(fact_row(done))
+                output(target.output).one(fact_row(summary))
             raise
-        output(target.output).one(fact_row(done))
+        output(target.output).one(fact_row(summary))
 
 
 @app.command
 def query(name: Name, text: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Print the answer to a query in the pipe language.
+    """Print the result of a query in the pipe language.
 
-    Such as `cpu{host=~"^web"}[1h] | window(5m) | avg by (host)`.
+    Example: `cpu{host=~"^web"}[1h] | window(5m) | avg by (host)`.
 
     Parameters
     ----------
@@ -87,25 +87,25 @@ def query(name: Name, text: str, /, *, target: ViewTarget = VIEW_TARGET) -> None
         The query.
     """
     out = output(target.output)
-    with _looking(name, target) as looking:
-        answer = looking.ask(lambda metrics: _answer(metrics, text))
-    for rows in _rows(answer):
+    with _view(name, target) as view:
+        result = view.ask(lambda metrics: _run_query(metrics, text))
+    for rows in _rows(result):
         out.rows(rows)
     out.end()
 
 
 @app.command
 def cardinality(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Print how many series there are, and which tags make them many."""
-    with _looking(name, target) as looking:
-        found = looking.ask(lambda metrics: metrics.cardinality())
-    by_size = sorted(found.measurements.items(), key=lambda item: -item[1].series)
-    facts = {"series": str(found.series), "measurements": str(len(by_size))}
+    """Print the number of series, and the tags with the most values."""
+    with _view(name, target) as view:
+        report = view.ask(lambda metrics: metrics.cardinality())
+    by_size = sorted(report.measurements.items(), key=lambda item: -item[1].series)
+    facts = {"series": str(report.series), "measurements": str(len(by_size))}
     rows = [_measurement_row(*each) for each in by_size]
-    print_report(target.output, formatting.row_of(found, facts), {"measurements": rows})
+    print_report(target.output, formatting.row_of(report, facts), {"measurements": rows})
 
 
-def _looking(name: str, target: ViewTarget) -> Looking[Metrics]:
+def _view(name: str, target: ViewTarget) -> Looking[Metrics]:
     return Looking(target, "metrics", name, metrics_of)
 
 
@@ -122,8 +122,8 @@ def _opened(file: str | None) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _place_told(before: int) -> Iterator[None]:
-    """An error counts the lines of its batch: say where that begins, and what is written."""
+def _line_hint(before: int) -> Iterator[None]:
+    """Add to an error, which counts lines within its batch, where the batch starts in the input."""
     try:
         yield
     except Invalid as error:
@@ -136,24 +136,24 @@ def _place_told(before: int) -> Iterator[None]:
         raise
 
 
-def _answer(metrics: Metrics, text: str) -> Answer:
+def _run_query(metrics: Metrics, text: str) -> Answer:
     try:
         return metrics.query(text)
     except NotFound as error:
-        error.add_note(f"`strandline metrics cardinality {metrics.name}` shows what there is")
+        error.add_note(f"`strandline metrics cardinality {metrics.name}` lists the measurements")
         raise
     except Invalid as error:
-        told = Invalid(str(error).partition("\n")[0])  # the rest points to the place
-        told.add_note('a query is such as `cpu{host="a"}[1h] | window(5m) | avg by (host)`')
-        raise told from error
+        wrong = Invalid(str(error).partition("\n")[0])  # the other lines point to the position
+        wrong.add_note('a query looks like `cpu{host="a"}[1h] | window(5m) | avg by (host)`')
+        raise wrong from error
 
 
-def _rows(answer: Answer) -> Iterator[list[Row]]:
-    """The values, some at a time; every tag that a group has is a column."""
-    tags = sorted({tag for group in answer.groups for tag in group})
+def _rows(result: Answer) -> Iterator[list[Row]]:
+    """The values in pages; every tag of any group is a column."""
+    tags = sorted({tag for group in result.groups for tag in group})
     page: list[Row] = []
-    for found in answer:
-        page.append(_value_row(answer.name, tags, found.tags, found.at, found.value))
+    for value in result:
+        page.append(_value_row(result.name, tags, value.tags, value.at, value.value))
         if len(page) == _PAGE:
             yield page
             page = []
@@ -164,11 +164,11 @@ def _rows(answer: Answer) -> Iterator[list[Row]]:
 def _value_row(
     name: str, columns: Sequence[str], tags: dict[str, str], at: int, value: float
 ) -> Row:
-    told = {f"tag {tag}" if tag in ("time", name) else tag: tags.get(tag) for tag in columns}
+    tag_cells = {f"tag {tag}" if tag in ("time", name) else tag: tags.get(tag) for tag in columns}
     return Made(
         {"tags": tags, "at": at, "value": value},
         {
-            **{tag: None if it is None else formatting.plain(it) for tag, it in told.items()},
+            **{tag: None if it is None else formatting.plain(it) for tag, it in tag_cells.items()},
             "time": formatting.moment(at // 1000),
             formatting.plain(name): formatting.text(value)
             if isinstance(value, bool)
@@ -177,13 +177,13 @@ def _value_row(
     )
 
 
-def _measurement_row(name: str, found: MeasurementCardinality) -> Row:
+def _measurement_row(name: str, measurement: MeasurementCardinality) -> Row:
     return Made(
         {},
         {
             "measurement": formatting.plain(name),
-            "series": str(found.series),
-            "fields": str(found.fields),
-            "values of tags": formatting.text(found.tags),
+            "series": str(measurement.series),
+            "fields": str(measurement.fields),
+            "values of tags": formatting.text(measurement.tags),
         },
     )

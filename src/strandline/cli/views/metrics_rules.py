@@ -1,4 +1,4 @@
-"""``strandline metrics rule``: how long measurements are kept, and what is made of them before."""
+"""``strandline metrics rule``: retention and downsampling of measurements."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from strandline.views.metrics.rules import Keep, Rule, name_of
 app = App(name="rule", help="List, add and remove rules of retention and downsampling.")
 
 Name = Annotated[str, Parameter(metavar="NAME", help="Name of the view, and of its topic.")]
-Measurement = Annotated[str, Parameter(metavar="MEASUREMENT", help="Such as cpu.")]
+Measurement = Annotated[str, Parameter(metavar="MEASUREMENT", help="The measurement, as in cpu.")]
 
 _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 @app.command(name="ls", alias="list")
 def list_rules(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Print the rules that hold."""
-    with Looking(target, "metrics", name, metrics_of) as looking:
-        found = looking.ask(lambda metrics: metrics.rules())
+    """Print the rules of a view."""
+    with Looking(target, "metrics", name, metrics_of) as view:
+        rules = view.ask(lambda metrics: metrics.rules())
     out = output(target.output)
-    out.rows([_row(rule) for rule in found])
+    out.rows([_row(rule) for rule in rules])
     out.end()
 
 
@@ -36,16 +36,16 @@ def list_rules(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 def keep(
     name: Name, measurement: Measurement, duration: str, /, *, target: ViewTarget = VIEW_TARGET
 ) -> None:
-    """Let points of a measurement go when they are older than this, and refuse later ones.
+    """Set the retention of a measurement: older points are deleted, and rejected on writes.
 
     Parameters
     ----------
     duration
-        How long they are kept: 12h, 30d, 52w.
+        Maximum age of a point: 12h, 30d, 52w.
     """
     with putting(target, "metrics", name, metrics_of) as metrics:
         metrics.keep(measurement, duration)
-        _tell(target, metrics.rules(), "keep", measurement)
+        _print_rule(target, metrics.rules(), "keep", measurement)
 
 
 @app.command
@@ -62,23 +62,23 @@ def downsample(
     delay: str | None = None,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Make one point of another measurement of each window: load becomes load_avg.
+    """Compute one point of another measurement from each window: load becomes load_avg.
 
     Parameters
     ----------
     into
-        The measurement that is made.
+        The measurement of the results.
     window
-        How long a window is: 1m, 1h.
+        Length of a window: 1m, 1h.
     aggregate
-        What is made of a window: avg, sum, count, min, max, first, last, percentile(95), rate.
-        May be given several times.
+        Aggregates of a window: avg, sum, count, min, max, first, last, percentile(95), rate.
+        Repeatable.
     by
-        Tags that are left; may be given several times. Without it every series is by itself.
+        Tags to keep; repeatable. Default: one result for each series.
     together
-        Leave no tag: all series together.
+        Keep no tag: one result of all series.
     delay
-        How long after its end a window is made; what comes later makes it again.
+        Time from the end of a window to its computation; later points compute it again.
     """
     groups = () if together else by
     with putting(target, "metrics", name, metrics_of) as metrics:
@@ -90,7 +90,7 @@ def downsample(
             by="*" if groups is None else groups,
             delay=0 if delay is None else delay,
         )
-        _tell(target, metrics.rules(), "downsample", into)
+        _print_rule(target, metrics.rules(), "downsample", into)
 
 
 @app.command
@@ -102,32 +102,32 @@ def remove(
     *,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Remove a rule; what it has made or let go stays so.
+    """Remove a rule; its computed and deleted points stay so.
 
     Parameters
     ----------
     kind
-        What the rule does.
+        Kind of the rule.
     measurement
-        The one that is kept, or that is made.
+        The measurement that is kept, or that holds the results.
     """
     with changing(target, "metrics", name, metrics_of) as metrics:
-        found = _find(metrics.rules(), kind, measurement)
-        if found is None:
+        rule = _find(metrics.rules(), kind, measurement)
+        if rule is None:
             error = NotFound(f"{name!r} has no rule of kind {kind} for {measurement!r}")
-            error.add_note(f"`strandline metrics rule ls {name}` shows the rules")
+            error.add_note(f"`strandline metrics rule ls {name}` lists the rules")
             raise error
         if kind == "keep":
             metrics.keep_all(measurement)
         else:
             metrics.stop_downsampling(measurement)
-        output(target.output).one(_row(found))
+        output(target.output).one(_row(rule))
 
 
-def _tell(target: ViewTarget, rules: list[Rule], kind: str, measurement: str) -> None:
-    found = _find(rules, kind, measurement)
-    assert found is not None, "it was just added"
-    output(target.output).one(_row(found))
+def _print_rule(target: ViewTarget, rules: list[Rule], kind: str, measurement: str) -> None:
+    rule = _find(rules, kind, measurement)
+    assert rule is not None, "it was just added"
+    output(target.output).one(_row(rule))
 
 
 def _find(rules: list[Rule], kind: str, measurement: str) -> Rule | None:
@@ -151,21 +151,21 @@ def _row(rule: Rule) -> Row:
         "delay_ns": rule.delay_ns,
     }
     by = "each series" if rule.by is None else f"by {', '.join(rule.by)}" if rule.by else "together"
-    told = f"{', '.join(rule.aggregates)} of {rule.source}, {_duration(rule.window_ns)}, {by}"
+    text = f"{', '.join(rule.aggregates)} of {rule.source}, {_duration(rule.window_ns)}, {by}"
     if rule.delay_ns:
-        told += f", {_duration(rule.delay_ns)} later"
+        text += f", {_duration(rule.delay_ns)} later"
     return Made(
         json,
         {
             "measurement": formatting.plain(rule.into),
             "kind": "downsample",
-            "rule": formatting.plain(told),
+            "rule": formatting.plain(text),
         },
     )
 
 
 def _duration(size_ns: int) -> str:
-    """As one would write it, in the largest unit that it is a whole number of."""
+    """A duration as text, in the largest unit that divides it."""
     seconds, rest = divmod(size_ns, 1_000_000_000)
     if rest:
         return f"{size_ns}ns"

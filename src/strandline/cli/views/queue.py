@@ -1,8 +1,8 @@
-"""``strandline queue``: jobs of a work queue, put, claimed and settled.
+"""``strandline queue``: puts, claims and acks the jobs of a queue.
 
-A claim prints a ticket for every job, ``SEQ:LEASE``. Whoever has it may ack, nack or extend the
-job, from any process. A lease runs while some process has the store open; found at an opening, it
-begins anew. So what a worker that is gone holds is given back at once with ``release``.
+A claim prints a ticket for every job, ``SEQ:LEASE``. With the ticket, any process may ack, nack or
+extend the job. A lease runs while a process has the store open, and starts again at each opening.
+The jobs of a lost worker are therefore returned with ``release``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from strandline.errors import Conflict, Invalid
 from strandline.views.queue.codec import PRIORITY
 from strandline.views.queue.job import Job, Put, Settled, Ticket, Waiting
 
-if TYPE_CHECKING:  # views are loaded when one is asked for
+if TYPE_CHECKING:  # a view is imported when it is opened
     from strandline.views.queue.queue import Queue
 
 _TICKET = re.compile(r"(\d{1,18}):([0-9a-f]{1,64})")
@@ -39,40 +39,40 @@ app.command(dead_letters.list_letters, name="dlq")
 app.command(dead_letters.redrive)
 
 Name = Annotated[str, Parameter(metavar="NAME", help="Name of the queue, and of its topic.")]
-Tickets = Annotated[str, Parameter(metavar="TICKET", help="Claimed jobs, as a claim printed them.")]
+Tickets = Annotated[str, Parameter(metavar="TICKET", help="Tickets of claimed jobs, from `claim`.")]
 
 
-@Parameter(name="*", group="What is said of every job")
+@Parameter(name="*", group="Options of every job")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """What the jobs of one put share."""
+    """Options that all jobs of one put share."""
 
     priority: Annotated[
         int, Parameter(help="Jobs of a lower number are claimed first, from 0 to 255.")
     ] = PRIORITY
     delay: Annotated[
-        str | None, Parameter(help="Not to be claimed before this is over: 500ms, 30s, 15m, 24h.")
+        str | None, Parameter(help="Time before the first claim: 500ms, 30s, 15m, 24h.")
     ] = None
     at: Annotated[
         str | None,
-        Parameter(help="Not to be claimed before: 2026-03-28T14:05:00Z, or microseconds."),
+        Parameter(help="Earliest time of a claim: 2026-03-28T14:05:00Z, or microseconds."),
     ] = None
     ttl: Annotated[
-        str | None, Parameter(help="It ends when nobody has claimed it for so long: 30s, 15m, 24h.")
+        str | None, Parameter(help="Expire a job that was not claimed in this time: 30s, 15m, 24h.")
     ] = None
     key: Annotated[
         str | None,
-        Parameter(help="Put nothing if a job of this key waits or is in flight. For one job."),
+        Parameter(help="Put nothing if a job of this key is waiting or in flight. For one job."),
     ] = None
     group: Annotated[
-        str | None, Parameter(help="Jobs of a group go out one after the other, in their order.")
+        str | None, Parameter(help="Jobs of a group are claimed one after the other, in order.")
     ] = None
-    tag: Annotated[str | None, Parameter(help="A tag, to find dead letters by.")] = None
+    tag: Annotated[str | None, Parameter(help="A tag, for filters of dead letters.")] = None
 
-    def given(self, count: int) -> _Said:
-        """The same as ``Queue.put_many`` takes it, for so many jobs."""
+    def given(self, count: int) -> _PutOptions:
+        """The arguments of ``Queue.put_many`` for this number of jobs."""
         if self.delay is not None and self.at is not None:
-            raise Invalid("a job waits for its --delay or for a time --at, not for both")
+            raise Invalid("give --delay or --at, not both")
         return {
             "priority": self.priority,
             "delay": 0.0 if self.delay is None else milliseconds(self.delay) / 1000,
@@ -87,7 +87,7 @@ class JobOptions:
 PLAIN_JOBS = JobOptions()
 
 
-class _Said(TypedDict):
+class _PutOptions(TypedDict):
     priority: int
     delay: float
     at: int | None
@@ -98,12 +98,12 @@ class _Said(TypedDict):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run, or one batch of it, has put."""
+    """The result of a put, or of one of its batches."""
 
     name: str
     jobs: int
     existed: int
-    """Those of them that were there before, under the same key."""
+    """Jobs that existed before, under the same key."""
     first_seq: int | None
     last_seq: int | None
 
@@ -118,24 +118,24 @@ def put(
     jobs: JobOptions = PLAIN_JOBS,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Put jobs, and make the queue with its topics and store if there are none.
+    """Put jobs, and create the queue with its topics and store if they do not exist.
 
-    Data that begins with a dash goes behind `--`.
+    Data that begins with a dash goes after `--`.
 
     Parameters
     ----------
     data
-        One job each. Without any, the lines of a piped stdin are taken.
+        One job each. Default: the lines of a piped stdin.
     stdin
-        Take jobs from stdin, one per line.
+        Read jobs from stdin, one per line.
     batch
         Jobs that become durable together, or not at all. Default: all DATA, 1000 lines.
     """
     if batch is not None and batch < 1:
-        raise Invalid(f"--batch {batch} cannot be: it is 1 or more")
+        raise Invalid(f"--batch {batch} is not possible: it is 1 or more")
     if jobs.key is not None and (stdin or len(data) != 1):
         raise Invalid("--key is for one job: give one DATA argument with it")
-    jobs.given(0)  # before a store is made
+    jobs.given(0)  # checked before a store is created
     batches = batches_of(data, batch, stdin=stdin, once=False)
     with putting(target, "queue", name, queue_of) as queue:
         putter = _Putter(name, output(target.output))
@@ -143,7 +143,7 @@ def put(
             for each in batches:
                 putter.add(queue.put_many(each, **jobs.given(len(each))))
         except BaseException:
-            if putter.found:
+            if putter.puts:
                 putter.end()
             raise
         putter.end()
@@ -160,18 +160,18 @@ def claim(
     wait: str | None = None,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Take the next jobs, and print each with the ticket to settle it.
+    """Claim the next jobs, and print each with its ticket for ack and nack.
 
     Parameters
     ----------
     max
-        At most so many.
+        At most this many.
     worker
-        Whose they are; `queue release` gives back all that a worker holds.
+        Name of the worker; `queue release` returns all jobs of a worker.
     lease
-        For how long: 500ms, 30s, 15m. Default: what the queue says.
+        Duration of the lease: 500ms, 30s, 15m. Default: the option of the queue.
     wait
-        When there is none, wait so long for one.
+        Wait this long for a job if there is none.
     """
     lease_s = None if lease is None else milliseconds(lease) / 1000
     wait_s = 0.0 if wait is None else milliseconds(wait) / 1000
@@ -184,48 +184,48 @@ def claim(
 
 @app.command
 def ack(name: Name, /, *ticket: Tickets, target: ViewTarget = VIEW_TARGET) -> None:
-    """Say that jobs are done: they leave the queue."""
-    _settle(name, ticket, target, lambda queue, held: queue.ack_many(held))
+    """Report that jobs are done, which removes them from the queue."""
+    _update(name, ticket, target, lambda queue, held: queue.ack_many(held))
 
 
 @app.command
 def nack(
     name: Name, /, *ticket: Tickets, delay: str | None = None, target: ViewTarget = VIEW_TARGET
 ) -> None:
-    """Give jobs back, to be claimed again.
+    """Return jobs, to be claimed again.
 
     Parameters
     ----------
     delay
-        Not before this time is over: 500ms, 30s, 15m.
+        Time before the next claim: 500ms, 30s, 15m.
     """
     delay_s = 0.0 if delay is None else milliseconds(delay) / 1000
-    _settle(name, ticket, target, lambda queue, held: queue.nack_many(held, delay=delay_s))
+    _update(name, ticket, target, lambda queue, held: queue.nack_many(held, delay=delay_s))
 
 
 @app.command
 def extend(
     name: Name, /, *ticket: Tickets, lease: str | None = None, target: ViewTarget = VIEW_TARGET
 ) -> None:
-    """Keep claimed jobs for longer, from now on.
+    """Extend the lease of claimed jobs, from now on.
 
     Parameters
     ----------
     lease
-        For how long: 500ms, 30s, 15m. Default: what the queue says.
+        Duration of the lease: 500ms, 30s, 15m. Default: the option of the queue.
     """
     lease_s = None if lease is None else milliseconds(lease) / 1000
-    _settle(name, ticket, target, lambda queue, held: queue.extend_many(held, lease=lease_s))
+    _update(name, ticket, target, lambda queue, held: queue.extend_many(held, lease=lease_s))
 
 
 @app.command
 def release(name: Name, worker: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Give back all jobs that a worker holds, as when it is gone.
+    """Return all jobs that a worker holds, for example after it crashed.
 
     Parameters
     ----------
     worker
-        The name that it claimed them with.
+        Name of the worker in the claims.
     """
     with changing(target, "queue", name, queue_of) as queue:
         released = queue.release(worker)
@@ -244,29 +244,29 @@ def purge(
     yes: Annotated[Flag, Parameter(name=["--yes", "-y"])] = False,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Throw waiting jobs away: all, or those that fit. Jobs in flight stay. It asks first.
+    """Delete waiting jobs: all, or those that match. Jobs in flight stay. It asks first.
 
     Parameters
     ----------
     tag
-        Those with this tag; `eu*` for every tag that begins so.
+        Jobs with this tag; `eu*` for tags with this prefix.
     from_seq
-        Those from this seq on.
+        Jobs from this seq on.
     to_seq
-        Those up to this seq, which is included.
+        Jobs up to this seq, inclusive.
     dry_run
-        Only say how many it would be.
+        Only report how many match.
     yes
-        Do not ask.
+        Do not ask for confirmation.
     """
     with changing(target, "queue", name, queue_of) as queue:
         purged = queue.purge(tag=tag, from_seq=from_seq, to_seq=to_seq, dry_run=True)
         if purged and not dry_run:
             if not yes:
-                ask(f"Throw {purged} jobs of {name!r} away?")
+                ask(f"Delete {purged} jobs of {name!r}?")
             purged = queue.purge(tag=tag, from_seq=from_seq, to_seq=to_seq)
-        done = fact_row({"name": name, "purged": purged, "dry_run": dry_run})
-        output(target.output).one(done)
+        result = fact_row({"name": name, "purged": purged, "dry_run": dry_run})
+        output(target.output).one(result)
 
 
 @app.command
@@ -277,31 +277,31 @@ def peek(
     max: Annotated[int, Parameter(name=["--max", "-n"])] = 10,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Print the jobs that would be claimed next; they stay where they are.
+    """Print the jobs that would be claimed next, without claiming them.
 
     Parameters
     ----------
     max
-        At most so many.
+        At most this many.
     """
     out = output(target.output)
-    with _looking(name, target) as looking:
-        jobs = looking.ask(lambda queue: queue.peek(max))
+    with _view(name, target) as view:
+        jobs = view.ask(lambda queue: queue.peek(max))
         out.rows([_waiting_row(job) for job in jobs])
     out.end()
 
 
 @app.command
 def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Print how many jobs wait, are in flight, or are dead letters."""
-    with _looking(name, target) as looking:
-        numbers = looking.ask(lambda queue: queue.statistics())
+    """Print how many jobs are waiting, in flight, or dead letters."""
+    with _view(name, target) as view:
+        numbers = view.ask(lambda queue: queue.statistics())
     output(target.output).one(row_of(numbers, waiting=numbers.waiting))
 
 
 @app.command
 def pause(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Give out no jobs until `queue resume`. Putting goes on."""
+    """Deliver no jobs until `queue resume`. Puts are still accepted."""
     with changing(target, "queue", name, queue_of) as queue:
         queue.pause()
         output(target.output).one(fact_row({"name": name, "paused": queue.paused}))
@@ -309,82 +309,82 @@ def pause(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 
 @app.command
 def resume(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Give out jobs again."""
+    """Deliver jobs again."""
     with changing(target, "queue", name, queue_of) as queue:
         queue.resume()
         output(target.output).one(fact_row({"name": name, "paused": queue.paused}))
 
 
 class _Putter:
-    """Adds up what was put and prints it: per batch as jsonl, else once at the end."""
+    """Counts jobs that were put and prints the result: per batch as jsonl, else at the end."""
 
     def __init__(self, name: str, out: Output) -> None:
-        self.found: list[Put] = []
+        self.puts: list[Put] = []
         self._name = name
         self._out = out
         self._per_batch = isinstance(out, JsonLinesOutput)
 
-    def add(self, found: list[Put]) -> None:
-        self.found += found
+    def add(self, puts: list[Put]) -> None:
+        self.puts += puts
         if self._per_batch:
-            self._out.one(_tally(self._name, self.found))
-            self.found.clear()
+            self._out.one(_summary_row(self._name, self.puts))
+            self.puts.clear()
 
     def end(self) -> None:
         if not self._per_batch:
-            self._out.one(_tally(self._name, self.found))
+            self._out.one(_summary_row(self._name, self.puts))
 
 
-def _looking(name: str, target: ViewTarget) -> Looking[Queue]:
+def _view(name: str, target: ViewTarget) -> Looking[Queue]:
     return Looking(target, "queue", name, queue_of)
 
 
-def _settle(
+def _update(
     name: str,
     tickets: Iterable[str],
     target: ViewTarget,
-    settle: Callable[[Queue, list[Ticket]], Settled],
+    operation: Callable[[Queue, list[Ticket]], Settled],
 ) -> None:
-    held = [_ticket(text) for text in tickets]
-    if not held:
-        raise Invalid("name the jobs by the tickets that a claim printed, as SEQ:LEASE")
+    parsed = [_ticket(text) for text in tickets]
+    if not parsed:
+        raise Invalid("name the jobs by the tickets of a claim, as SEQ:LEASE")
     with changing(target, "queue", name, queue_of) as queue:
-        settled = settle(queue, held)
+        result = operation(queue, parsed)
         output(target.output).one(
-            fact_row({"name": name, "done": settled.done, "skipped": list(settled.skipped)})
+            fact_row({"name": name, "done": result.done, "skipped": list(result.skipped)})
         )
-    if settled.skipped:
-        error = Conflict(f"{len(settled.skipped)} of {len(held)} jobs are not held by that ticket")
-        error.add_note("they are settled already, or were given to another worker meanwhile")
+    if result.skipped:
+        error = Conflict(f"{len(result.skipped)} of {len(parsed)} jobs are not held by that ticket")
+        error.add_note("they are acked already, or were claimed by another worker since")
         raise error
 
 
 def _ticket(text: str) -> Ticket:
-    found = _TICKET.fullmatch(text)
-    if found is None:
-        error = Invalid(f"{text!r} is no ticket: it is SEQ:LEASE")
+    match = _TICKET.fullmatch(text)
+    if match is None:
+        error = Invalid(f"{text!r} is not a ticket: a ticket is SEQ:LEASE")
         error.add_note("`strandline queue claim` prints the ticket of every job")
         raise error
-    return Ticket(int(found[1]), int(found[2], 16))
+    return Ticket(int(match[1]), int(match[2], 16))
 
 
-def _tally(name: str, found: list[Put]) -> Row:
-    seqs = [each.seq for each in found]
-    existed = sum(each.existed for each in found)
-    tally = Tally(
+def _summary_row(name: str, puts: list[Put]) -> Row:
+    seqs = [each.seq for each in puts]
+    existed = sum(each.existed for each in puts)
+    totals = Tally(
         name=name,
-        jobs=len(found),
+        jobs=len(puts),
         existed=existed,
         first_seq=min(seqs, default=None),
         last_seq=max(seqs, default=None),
     )
-    texts = {"name": name, "jobs": str(len(found))}
+    texts = {"name": name, "jobs": str(len(puts))}
     if seqs:
-        one = tally.first_seq == tally.last_seq
-        texts["seqs"] = f"{tally.first_seq}" if one else f"{tally.first_seq} to {tally.last_seq}"
+        one = totals.first_seq == totals.last_seq
+        texts["seqs"] = f"{totals.first_seq}" if one else f"{totals.first_seq} to {totals.last_seq}"
     if existed:
         texts["there before"] = str(existed)
-    return row_of(tally, texts)
+    return row_of(totals, texts)
 
 
 def _job_row(job: Job) -> Row:

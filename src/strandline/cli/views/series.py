@@ -1,7 +1,7 @@
 """``strandline series``: points of sources by time.
 
-``at`` counts in the unit of the series, which its options tell. A time such as
-2026-03-28T14:05:00Z is understood where that unit is one of time.
+``at`` counts in the unit of the series, which is one of its options. A time such as
+2026-03-28T14:05:00Z is accepted if that is a unit of time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strandline.errors import Invalid, NotFound
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.values import Point
 
-if TYPE_CHECKING:  # views are loaded when one is asked for
+if TYPE_CHECKING:  # a view is imported when it is opened
     from strandline.views.series.series import Series
 
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -46,25 +46,25 @@ def append(
     version: int = 0,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Append a point of a source, and make the series with its topic and store if there are none.
+    """Append a point of a source, and create series, topic and store if they do not exist.
 
     Parameters
     ----------
     source
-        Whose point it is, any text.
+        Source of the point, any text.
     payload
-        What the point holds. Without it, all of a piped stdin is taken.
+        Content of the point. Default: all of a piped stdin.
     at
-        When it was: a whole number in the unit of the series, or 2026-03-28T14:05:00Z; else now.
+        Its time: a whole number in the unit of the series, or 2026-03-28T14:05:00Z. Default: now.
     version
-        Version of the payload's form, for those who read it.
+        Version of the payload format, for readers.
     """
     stored = value_of(payload, "payload")
     with putting(target, "series", name, series_of) as series:
         unit = series.statistics().unit
         when = _now(unit) if at is None else _at(at, unit)
-        done = series.append(os.fsencode(source), when, stored, version=version)
-        json: Json = {"name": name, "source": source, "at": when, "seq": done.first_seq}
+        appended = series.append(os.fsencode(source), when, stored, version=version)
+        json: Json = {"name": name, "source": source, "at": when, "seq": appended.first_seq}
         output(target.output).one(fact_row(json))
 
 
@@ -79,40 +79,40 @@ def read_range(
     everything: Annotated[Flag, Parameter(name=["--all", "-a"])] = False,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Print points of sources in the order of their time, source after source.
+    """Print points of sources in order of time, source after source.
 
     Parameters
     ----------
     source
-        Whose points; without any, those of all sources.
+        Sources of the points. Default: all.
     first
         The earliest: a whole number in the unit of the series, or 2026-03-28T14:05:00Z.
     last
-        The latest, which is included.
+        The latest, inclusive.
     limit
-        Print at most so many of each source.
+        Print at most this many of each source.
     everything
-        Print all of them, however many.
+        Print all points.
     """
     if limit < 1:
         raise Invalid("--limit is 1 or more")
     out = output(target.output)
     more: list[Point] = []
-    with _looking(name, target) as looking:
-        unit = looking.ask(lambda series: series.statistics().unit)
+    with _view(name, target) as view:
+        unit = view.ask(lambda series: series.statistics().unit)
         start = AT_MIN if first is None else _at(first, unit)
         end = AT_MAX if last is None else _at(last, unit)
-        for each in _sources(looking, source):
-            found = looking.ask(_points_of(each, start, end, 0 if everything else limit + 1))
-            shown = found if everything else found[:limit]
+        for each in _sources(view, source):
+            points = view.ask(_points_of(each, start, end, 0 if everything else limit + 1))
+            shown = points if everything else points[:limit]
             out.rows([_point_row(point, unit) for point in shown])
-            more += found[len(shown) :]
+            more += points[len(shown) :]
     out.end()
     if more and target.output == "table":
         sys.stdout.flush()
-        behind = ", ".join(f"{formatting.plain(each.source)} --from {each.at}" for each in more[:3])
-        rest = f" and {len(more) - 3} sources more" if len(more) > 3 else ""
-        print(f"more behind: {behind}{rest}", file=sys.stderr)
+        starts = ", ".join(f"{formatting.plain(each.source)} --from {each.at}" for each in more[:3])
+        rest = f" and {len(more) - 3} more sources" if len(more) > 3 else ""
+        print(f"more points: {starts}{rest}", file=sys.stderr)
 
 
 @app.command
@@ -122,17 +122,17 @@ def latest(name: Name, /, *source: str, target: ViewTarget = VIEW_TARGET) -> Non
     Parameters
     ----------
     source
-        Whose points; without any, those of all sources.
+        Sources of the points. Default: all.
     """
-    wanted = [os.fsencode(each) for each in source]
+    sources = [os.fsencode(each) for each in source]
     out = output(target.output)
-    with _looking(name, target) as looking:
-        unit = looking.ask(lambda series: series.statistics().unit)
-        found = looking.ask(lambda series: _newest(series, wanted))
-        for each in wanted:
-            if each not in found:
+    with _view(name, target) as view:
+        unit = view.ask(lambda series: series.statistics().unit)
+        newest = view.ask(lambda series: _newest(series, sources))
+        for each in sources:
+            if each not in newest:
                 raise _no_source(name, each)
-        out.rows([_point_row(point, unit) for point in found.values()])
+        out.rows([_point_row(point, unit) for point in newest.values()])
     out.end()
 
 
@@ -140,18 +140,18 @@ def latest(name: Name, /, *source: str, target: ViewTarget = VIEW_TARGET) -> Non
 def list_sources(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """List the sources, with the times of their newest points."""
     out = output(target.output)
-    with _looking(name, target) as looking:
-        unit = looking.ask(lambda series: series.statistics().unit)
-        found = looking.ask(lambda series: series.read_latest())
-        out.rows([_source_row(point, unit) for point in found.values()])
+    with _view(name, target) as view:
+        unit = view.ask(lambda series: series.statistics().unit)
+        newest = view.ask(lambda series: series.read_latest())
+        out.rows([_source_row(point, unit) for point in newest.values()])
     out.end()
 
 
 @app.command
 def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Print how many sources and points there are, how they came, and how the index is doing."""
-    with _looking(name, target) as looking:
-        numbers = looking.ask(lambda series: series.statistics())
+    """Print statistics of sources, points, arrivals and the index."""
+    with _view(name, target) as view:
+        numbers = view.ask(lambda series: series.statistics())
     output(target.output).one(row_of(numbers))
 
 
@@ -164,58 +164,58 @@ def retain(
     yes: Yes = False,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Forget all points before a floor, for good, and let their records leave the log.
+    """Delete all points before a floor permanently, with their records in the log.
 
     With `--floor` it asks first; without a terminal it needs `--yes`.
 
-    Those that no saved view has seen wait for the next save. A store does all this by itself when
-    the series has a retention, after every save of its views.
+    Points that the saved view has not applied wait for the next save. A store does this by itself
+    if the series has a retention, after every save of its views.
 
     Parameters
     ----------
     floor
-        The earliest that stays: a whole number in the unit of the series, or 2026-03-28T14:05:00Z.
-        Without it, as far before the newest point, or before now, as the options retention and
-        retention_by say.
+        The earliest point to keep: a whole number in the unit of the series, or
+        2026-03-28T14:05:00Z. Default: the distance `retention` before the newest point or before
+        now (option `retention_by`).
     """
     with writing(target) as store:
         must_have(store, "series", name)
         series = store.series(name)
         config = store.existing_topic(name).config.views.series
         if floor is None and (config is None or not config.kept):
-            error = Invalid(f"the series {name!r} keeps everything: say from where on with --floor")
-            error.add_note(f"`strandline view alter series {name} --option retention=N` keeps less")
+            error = Invalid(f"the series {name!r} has no retention: give a floor with --floor")
+            error.add_note(f"`strandline view alter series {name} --option retention=N` sets one")
             raise error
         at = None if floor is None else _at(floor, series.statistics().unit)
         if at is not None and not yes:
-            ask(f"Forget the points of {name!r} before {floor}?")
+            ask(f"Delete the points of {name!r} before {floor}?")
         output(target.output).one(row_of(series.run_retention(at)))
 
 
-def _looking(name: str, target: ViewTarget) -> Looking[Series]:
+def _view(name: str, target: ViewTarget) -> Looking[Series]:
     return Looking(target, "series", name, series_of)
 
 
-def _sources(looking: Looking[Series], given: Sequence[str]) -> list[bytes]:
-    if given:
-        return [os.fsencode(each) for each in dict.fromkeys(given)]
-    return looking.ask(lambda series: list(series.read_latest()))
+def _sources(view: Looking[Series], names: Sequence[str]) -> list[bytes]:
+    if names:
+        return [os.fsencode(each) for each in dict.fromkeys(names)]
+    return view.ask(lambda series: list(series.read_latest()))
 
 
 def _points_of(source: bytes, start: int, end: int, limit: int) -> Callable[[Series], list[Point]]:
     return lambda series: series.range(source, start, end, limit=limit)
 
 
-def _newest(series: Series, wanted: Sequence[bytes]) -> dict[bytes, Point]:
-    if not wanted:
+def _newest(series: Series, sources: Sequence[bytes]) -> dict[bytes, Point]:
+    if not sources:
         return series.read_latest()
-    found = {source: series.latest(source) for source in wanted}
-    return {source: point for source, point in found.items() if point is not None}
+    points = {source: series.latest(source) for source in sources}
+    return {source: point for source, point in points.items() if point is not None}
 
 
 def _no_source(name: str, source: bytes) -> NotFound:
     error = NotFound(f"there is no point of source {formatting.plain(source)!r} in {name!r}")
-    error.add_note(f"`strandline series ls {name}` shows the sources")
+    error.add_note(f"`strandline series ls {name}` lists the sources")
     return error
 
 
@@ -230,12 +230,14 @@ def _at(text: str, unit: str) -> int:
     if text.lstrip("-").isdigit():
         return int(text)
     if unit not in _NS:
-        raise Invalid(f"{text!r} is not an at: the series counts in {unit!r}, in whole numbers")
+        raise Invalid(
+            f"{text!r} is not a valid time: the series counts in {unit!r}, in whole numbers"
+        )
     try:
         return microseconds(text) * 1_000 // _NS[unit]
     except Invalid as error:
         raise Invalid(
-            f"{text!r} is not an at: write a whole number in {unit}, or 2026-03-28T14:05:00Z"
+            f"{text!r} is not a valid time: write a whole number in {unit}, or 2026-03-28T14:05:00Z"
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""``strandline view``: the views of a store, whatever their kind.
+"""``strandline view``: lists, creates, alters and rebuilds the views of a store, of any kind.
 
-A view can always be thrown away and folded again from the log. So ``rebuild`` loses nothing, and
-is the cure for all that may be wrong with saved views.
+A view is derived from the log, so ``rebuild`` loses nothing and repairs any damage of a saved
+view.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Options = Annotated[
         name="--option",
         metavar="NAME=VALUE",
         negative="",
-        help="An option of the view, as history=20; one for each.",
+        help="An option of the view, as in history=20; repeatable.",
     ),
 ]
 
@@ -52,7 +52,7 @@ def list_views(*, target: ViewTarget = VIEW_TARGET) -> None:
     """List the views of a store."""
     out = output(target.output)
     with open_to_read(target) as store:
-        out.rows([_listed(store, cast("Kind", kind), name) for kind, name in store.views.names()])
+        out.rows([_list_row(store, cast("Kind", kind), name) for kind, name in store.views.names()])
     out.end()
 
 
@@ -66,33 +66,33 @@ def create(
     durability: Durability | None = None,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Give a topic a view, and make the topic and the store if there are none.
+    """Create a view of a topic, and the topic and the store if they do not exist.
 
-    What a topic has is folded in. From then on it keeps all records that the view needs: its own
-    deletes, ttl and caps are refused.
+    The view is built from the records of the topic. From then on the topic keeps all records that
+    the view needs: deletes, ttl and caps of the topic are rejected.
 
     Parameters
     ----------
     kind
         kv, queue, series, metrics or table.
     name
-        Name of the topic, which is the view's name, too.
+        Name of the topic, and of the view.
     durability
-        For a topic that is new: ephemeral, memory, disk (the default) or fsync.
+        Of a new topic: ephemeral, memory, disk (the default) or fsync.
     """
-    given = _options(kind, option or [])
+    options = _options(kind, option or [])
     if durability is not None:
-        given["durability"] = durability
+        options["durability"] = durability
     with writing(target, create=True) as store:
         with contextlib.suppress(UnknownTopic):
             refuse_owned(name, store.existing_topic(name).config.views)
-        view = _opened(store, kind, name, given)
-        output(target.output).one(_facts(_shown(store, kind, name, view)))
+        view = _opened(store, kind, name, options)
+        output(target.output).one(_facts(_details(store, kind, name, view)))
 
 
 @app.command
 def show(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Show a view: its options, how far it is saved, and its numbers.
+    """Show a view: its options, its saved position and its statistics.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ def show(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     name
         Name of the view.
     """
-    with _looking(kind, name, target) as looking:
-        json = looking.ask(lambda view: _shown(looking.store, kind, name, view))
+    with _view(kind, name, target) as reader:
+        json = reader.ask(lambda view: _details(reader.store, kind, name, view))
     notes = json["notes"]
     assert isinstance(notes, list)
     listed: list[Row] = [Made({}, {"note": formatting.text(note)}) for note in notes]
@@ -113,7 +113,7 @@ def show(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 def alter(
     kind: Kind, name: str, /, *, option: Options = None, target: ViewTarget = VIEW_TARGET
 ) -> None:
-    """Change options of a view; it is folded again with them.
+    """Change options of a view, which rebuilds it.
 
     Parameters
     ----------
@@ -122,15 +122,15 @@ def alter(
     name
         Name of the view.
     """
-    given = _options(kind, option or [])
-    if not given:
+    options = _options(kind, option or [])
+    if not options:
         known = ", ".join(load_kinds()[kind].config.__struct_fields__)
-        raise Invalid(f"say what to alter: --option NAME=VALUE, with one of {known}")
+        raise Invalid(f"name an option to alter: --option NAME=VALUE, with one of {known}")
     with writing(target) as store:
         must_have(store, kind, name)
-        store.views.alter(kind, name, **given)
+        store.views.alter(kind, name, **options)
         _save(store)
-        output(target.output).one(_listed(store, kind, name))
+        output(target.output).one(_list_row(store, kind, name))
 
 
 @app.command
@@ -142,7 +142,7 @@ def rebuild(
     everything: Annotated[Flag, Parameter(name=["--all", "-a"])] = False,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
-    """Throw the saved state of a view away, fold the log again, and save it.
+    """Discard the saved state of a view, rebuild it from the log, and save it.
 
     Parameters
     ----------
@@ -154,18 +154,18 @@ def rebuild(
         All views of the store.
     """
     if everything == (kind is not None and name is not None) or (everything and kind is not None):
-        raise Invalid("say what to rebuild: KIND NAME, or --all")
+        raise Invalid("name the view to rebuild: KIND NAME, or --all")
     out = output(target.output)
     with writing(target) as store:
         views = store.views.names() if everything else [(str(kind), str(name))]
-        out.rows([_rebuilt(store, cast("Kind", each), of) for each, of in views])
+        out.rows([_rebuild(store, cast("Kind", each), of) for each, of in views])
         _save(store)
     out.end()
 
 
 @app.command
 def digest(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
-    """Print a checksum of all that can be seen of a view: the same before and after a rebuild.
+    """Print a checksum of the content of a view. A rebuild does not change it.
 
     Parameters
     ----------
@@ -174,13 +174,13 @@ def digest(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> Non
     name
         Name of the view.
     """
-    with _looking(kind, name, target) as looking:
-        json = looking.ask(
+    with _view(kind, name, target) as reader:
+        json = reader.ask(
             lambda _: {
                 "kind": kind,
                 "name": name,
-                "head_seq": looking.store.existing_topic(name).head_seq,
-                "digest": looking.store.views.digest(kind, name),
+                "head_seq": reader.store.existing_topic(name).head_seq,
+                "digest": reader.store.views.digest(kind, name),
             }
         )
     output(target.output).one(fact_row(json))
@@ -188,12 +188,12 @@ def digest(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> Non
 
 @app.command
 def memory(*, target: ViewTarget = VIEW_TARGET) -> None:
-    """Open every view, and show how much of the memory budget they take then.
+    """Open every view, and show how much of the memory budget they use.
 
-    A process that uses few of them takes less, one that writes may take more.
+    A process that opens fewer views uses less; one that writes may use more.
     """
     out = output(target.output)
-    out.rows([_share(each) for each in look(target, _memory_of_all).values()])
+    out.rows([_share_row(each) for each in look(target, _memory_of_all).values()])
     out.end()
 
 
@@ -205,7 +205,7 @@ def _memory_of_all(store: Store) -> dict[str, ShareUse]:
     return store.views.memory()
 
 
-def _looking(kind: Kind, name: str, target: ViewTarget) -> Looking[object]:
+def _view(kind: Kind, name: str, target: ViewTarget) -> Looking[object]:
     def open_view(store: Store, name: str) -> object:
         return _opened(store, kind, name, {})
 
@@ -219,18 +219,18 @@ def _opened(store: Store, kind: Kind, name: str, options: dict[str, object]) -> 
 
 
 def _save(store: Store) -> None:
-    if not is_served(store):  # a server saves its views by itself
+    if not is_served(store):  # a server saves its views itself
         store.views.shelf.save()
 
 
-def _options(kind: Kind, given: Sequence[str]) -> dict[str, object]:
-    """Options from texts such as ``history=20``: what reads as JSON is that, the rest is text."""
+def _options(kind: Kind, texts: Sequence[str]) -> dict[str, object]:
+    """Options from texts such as ``history=20``: a value is JSON if it parses, else text."""
     known = load_kinds()[kind].config.__struct_fields__
     options: dict[str, object] = {}
-    for text in given:
-        name, sign, value = text.partition("=")
+    for text in texts:
+        name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
-        if not sign or name not in known or name in options:
+        if not equals or name not in known or name in options:
             wrong = Invalid(f"--option {text!r}: write each option once, as NAME=VALUE")
             wrong.add_note(f"a {kind} view has the options {', '.join(known)}")
             raise wrong
@@ -241,7 +241,7 @@ def _options(kind: Kind, given: Sequence[str]) -> dict[str, object]:
     return options
 
 
-def _listed(store: Store, kind: Kind, name: str) -> Row:
+def _list_row(store: Store, kind: Kind, name: str) -> Row:
     topic = store.existing_topic(name)
     statistics = topic.statistics()
     json: Json = {
@@ -263,27 +263,27 @@ def _listed(store: Store, kind: Kind, name: str) -> Row:
     return Made(json, columns)
 
 
-def _shown(store: Store, kind: Kind, name: str, view: object) -> Json:
+def _details(store: Store, kind: Kind, name: str, view: object) -> Json:
     if is_served(store):
-        return _shown_by_server(store, kind, name, view)
-    host = store.views.shelf.host(kind, store.existing_topic(name))
-    host.catch_up()
-    numbers = _numbers(view)
+        return _details_of_server(store, kind, name, view)
+    runner = store.views.shelf.host(kind, store.existing_topic(name))
+    runner.catch_up()
+    numbers = _statistics(view)
     return {
         "kind": kind,
         "name": name,
-        "topics": [topic.name for topic in host.topics],
-        "records": [topic.statistics().count for topic in host.topics],
-        "head_seqs": [topic.head_seq for topic in host.topics],
-        "saved_seqs": list(host.saved.applied),
-        "options": formatting.jsonable(getattr(host.topics[0].config.views, kind)),
+        "topics": [topic.name for topic in runner.topics],
+        "records": [topic.statistics().count for topic in runner.topics],
+        "head_seqs": [topic.head_seq for topic in runner.topics],
+        "saved_seqs": list(runner.saved.applied),
+        "options": formatting.jsonable(getattr(runner.topics[0].config.views, kind)),
         **numbers,
         "notes": list(store.views.shelf.complaints),
     }
 
 
-def _shown_by_server(store: Store, kind: Kind, name: str, view: object) -> Json:
-    """What a server tells: not how far it has saved the view."""
+def _details_of_server(store: Store, kind: Kind, name: str, view: object) -> Json:
+    """A view of a server, which does not return its saved position."""
     topic = store.existing_topic(name).statistics()
     return {
         "kind": kind,
@@ -292,13 +292,13 @@ def _shown_by_server(store: Store, kind: Kind, name: str, view: object) -> Json:
         "records": [topic.count],
         "head_seqs": [topic.head_seq],
         "options": formatting.jsonable(getattr(topic.config.views, kind)),
-        **_numbers(view),
+        **_statistics(view),
         "notes": [],
     }
 
 
-def _numbers(view: object) -> Json:
-    """What a view says of itself, if it does."""
+def _statistics(view: object) -> Json:
+    """The statistics of a view, if it has any."""
     statistics = getattr(view, "statistics", None)
     if statistics is None:
         return {}
@@ -307,11 +307,11 @@ def _numbers(view: object) -> Json:
     return numbers
 
 
-def _rebuilt(store: Store, kind: Kind, name: str) -> Row:
+def _rebuild(store: Store, kind: Kind, name: str) -> Row:
     must_have(store, kind, name)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     store.rebuild(kind, name)
-    seconds = round(time.monotonic() - begun, 3)
+    seconds = round(time.monotonic() - started_at, 3)
     json: Json = {
         "kind": kind,
         "name": name,
@@ -322,7 +322,7 @@ def _rebuilt(store: Store, kind: Kind, name: str) -> Row:
     return fact_row(json)
 
 
-def _share(use: ShareUse) -> Row:
+def _share_row(use: ShareUse) -> Row:
     is_reserve = use.name == RESERVE
     columns = {
         "share": use.name,
@@ -336,5 +336,5 @@ def _share(use: ShareUse) -> Row:
 
 
 def _facts(json: Json) -> Row:
-    without_notes = {name: it for name, it in json.items() if name != "notes"}
+    without_notes = {name: value for name, value in json.items() if name != "notes"}
     return Made(json, fact_row(without_notes).cells)

@@ -1,7 +1,7 @@
-"""Requests to one server: sent, answered, made again when that is safe.
+"""Sends requests to one server, and repeats them when that is safe.
 
-The token is in a header and nowhere else. Redirects are not followed, and proxies of the
-environment are not used: a token goes to the server that was named, or nowhere.
+The token is sent in a header and nowhere else. Redirects are not followed and proxies of the
+environment are not used, so the token is sent only to the named server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from strandline.platform.clock import Clock
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.retry_policy import Attempts
 
-_MENTION_S = 1.0
+_SEND_ONCE_TIMEOUT_S = 1.0
 
 
 class AsyncConnection:
@@ -56,13 +56,13 @@ class AsyncConnection:
         self._verify = verify
         self._closed = False
         self._name = OsDisk().random_id().hex()
-        self._sent = itertools.count(1)
+        self._key_numbers = itertools.count(1)
         self.forks = 0
-        """How often it was forked: what was begun before is the parent's."""
-        self._left_to_parent: list[httpx2.AsyncClient] = []
+        """How often the process was forked: sessions begun before belong to the parent."""
+        self._parent_clients: list[httpx2.AsyncClient] = []
         self._streams: dict[int, httpx2.Response] = {}
-        """Answers that go on, by their identity."""
-        self._http = self._fresh()
+        """Streaming responses, by their identity."""
+        self._http = self._new_client()
         process.tell_when_forked(self)
 
     def __reduce__(self) -> NoReturn:
@@ -72,16 +72,16 @@ class AsyncConnection:
         return f"AsyncConnection({self.address.shown!r})"
 
     def new_key(self) -> str:
-        """A name for one append, which no other append ever has."""
-        return f"{self._name}.{next(self._sent)}"
+        """An idempotency key that no other append has."""
+        return f"{self._name}.{next(self._key_numbers)}"
 
-    async def ask(self, ask: Ask) -> Reply:
-        """The answer to a request, or what an open store would raise."""
-        patience = Patience(ask, self.settings, self.clock)
+    async def ask(self, request: Ask) -> Reply:
+        """Send a request; return the response, or raise what an embedded store would raise."""
+        patience = Patience(request, self.settings, self.clock)
         try:
             async for attempt in Attempts(patience.pause_after):
                 with attempt:
-                    return await self._once(ask, repeated=patience.perhaps_done)
+                    return await self._attempt(request, repeated=patience.perhaps_done)
         except Failed as failed:
             raise failed.error from failed.__cause__
         raise AssertionError("the last attempt returns or raises")
@@ -90,18 +90,18 @@ class AsyncConnection:
     def is_closed(self) -> bool:
         return self._closed
 
-    async def open(self, ask: Ask, headers: dict[str, str], quiet_s: float) -> httpx2.Response:
-        """An answer that goes on, until it is left; it may say nothing for so long at a time."""
+    async def open(self, request: Ask, headers: dict[str, str], quiet_s: float) -> httpx2.Response:
+        """Open a streaming response, until ``leave``. ``quiet_s`` is its timeout without data."""
         if self._closed:
             raise Closed("the connection is closed: connect again")
-        request = self._http.build_request(
-            ask.method,
-            self.address.url + ask.path,
-            headers=_headers(ask) | headers,
+        http_request = self._http.build_request(
+            request.method,
+            self.address.url + request.path,
+            headers=_headers(request) | headers,
             timeout=self._timeout(0.0, quiet_s),
         )
         try:
-            response = await self._http.send(request, stream=True)
+            response = await self._http.send(http_request, stream=True)
             if response.status_code < 300:
                 self._streams[id(response)] = response
                 return response
@@ -109,60 +109,62 @@ class AsyncConnection:
             await response.aclose()
         except httpx2.RequestError as error:
             if self._closed:
-                raise Closed("the connection was closed meanwhile") from None
+                raise Closed("the connection was closed during the request") from None
             raise failed_on_the_way(error, self.address.shown) from error
         wait_s = _seconds(response.headers.get("retry-after"))
-        raise refused(read_problem(response.status_code, content, wait_s), ask)
+        raise refused(read_problem(response.status_code, content, wait_s), request)
 
     async def leave(self, response: httpx2.Response) -> None:
-        """Hang up on an answer that goes on. Twice is fine."""
+        """Close a streaming response. Closing it twice is fine."""
         self._streams.pop(id(response), None)
         await response.aclose()
 
-    async def mention(self, ask: Ask) -> None:
-        """Say something once, for the server's sake: nobody minds when it is not heard."""
+    async def mention(self, request: Ask) -> None:
+        """Send a request once without waiting long; its failure is ignored."""
         if self._closed:
             return
-        url, headers = self.address.url + ask.path, _headers(ask)
-        # RuntimeError: it was closed at this very moment.
+        url, headers = self.address.url + request.path, _headers(request)
+        # RuntimeError: the client was closed by another thread or task after the check above.
         with contextlib.suppress(httpx2.HTTPError, RuntimeError):
-            await self._http.request(ask.method, url, headers=headers, timeout=_MENTION_S)
+            await self._http.request(
+                request.method, url, headers=headers, timeout=_SEND_ONCE_TIMEOUT_S
+            )
 
     async def close(self) -> None:
-        """Close all connections. Twice is fine."""
+        """Close all connections. Closing twice is fine."""
         self._closed = True
         for response in list(self._streams.values()):
-            shut_down(response)  # closing alone does not wake who waits in it
+            shut_down(response)  # closing alone does not wake a reader that waits in it
         await self._http.aclose()
 
     def forked(self) -> None:
-        """In a forked child: the connections are the parent's, so make others when needed."""
-        self._left_to_parent.append(self._http)  # closing them here could say so to the server
+        """In a forked child: the connections belong to the parent, so use new ones."""
+        self._parent_clients.append(self._http)  # closing them here could end TLS for the parent
         self._streams = {}
         self.forks += 1
-        self._http = self._fresh()
+        self._http = self._new_client()
         self._name = OsDisk().random_id().hex()
 
-    async def _once(self, ask: Ask, *, repeated: bool) -> Reply:
+    async def _attempt(self, request: Ask, *, repeated: bool) -> Reply:
         if self._closed:
             raise Closed("the connection is closed: connect again")
         try:
             response = await self._http.request(
-                ask.method,
-                self.address.url + ask.path,
-                params=ask.query or None,
-                content=ask.body or None,
-                headers=_headers(ask),
-                timeout=self._timeout(ask.wait_s),
+                request.method,
+                self.address.url + request.path,
+                params=request.query or None,
+                content=request.body or None,
+                headers=_headers(request),
+                timeout=self._timeout(request.wait_s),
             )
         except httpx2.RequestError as error:
             if self._closed:
-                raise Closed("the connection was closed meanwhile") from None
+                raise Closed("the connection was closed during the request") from None
             raise failed_on_the_way(error, self.address.shown) from error
         if response.status_code >= 300:
             wait_s = _seconds(response.headers.get("retry-after"))
             problem = read_problem(response.status_code, response.content, wait_s)
-            raise refused(problem, ask)
+            raise refused(problem, request)
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return Reply(response.status_code, media_type, response.content, repeated)
 
@@ -174,10 +176,10 @@ class AsyncConnection:
             read=settings.answer_s_max + wait_s if quiet_s is None else quiet_s,
         )
 
-    def _fresh(self) -> httpx2.AsyncClient:
+    def _new_client(self) -> httpx2.AsyncClient:
         settings = self.settings
         transport = httpx2.AsyncHTTPTransport(
-            # Without encryption there is nothing to look at, and loading authorities takes 20 ms.
+            # Without TLS there is no certificate to verify, and loading authorities takes 20 ms.
             verify=self._verify if self.address.is_encrypted else False,
             trust_env=False,
             uds=self.address.socket or None,
@@ -190,15 +192,15 @@ class AsyncConnection:
         return httpx2.AsyncClient(transport=transport, headers=self._headers, trust_env=False)
 
 
-def _headers(ask: Ask) -> dict[str, str]:
-    headers = {"accept": ask.accept}
-    if ask.body or ask.method != "GET":
-        headers["content-type"] = ask.media_type
+def _headers(request: Ask) -> dict[str, str]:
+    headers = {"accept": request.accept}
+    if request.body or request.method != "GET":
+        headers["content-type"] = request.media_type
     return headers
 
 
 def _seconds(text: str | None) -> float | None:
-    """What Retry-After says; a date is as good as nothing."""
+    """The seconds of Retry-After; None without it or when it is a date."""
     try:
         return None if text is None else max(0.0, float(text))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Dead letters of a queue of a server: listed, put back, thrown away.
+"""Lists, redrives and purges the dead letters of a queue of a server.
 
-A filter that is a value (``views/queue/dead_letter_filter.py``) is looked for by the server. Any
-other function is asked here, with every letter, and the server is told the seqs that it meant.
+A filter that is a value (``views/queue/dead_letter_filter.py``) is applied by the server. Any other
+function is called here with every letter, and the request has the seqs that it selected.
 """
 
 from __future__ import annotations
@@ -14,68 +14,71 @@ from strandline.log.topic.validation import check_whole
 from strandline.views.queue.dead_letter_codec import DeadLetter, Where
 from strandline.views.queue.dead_letters import Redriven
 
-_AT_ONCE = 1000
+_BATCH_SIZE = 1000
 
 
 class AsyncDeadLetters:
     """The dead letters of a queue. Safe from many tasks of one loop."""
 
-    def __init__(self, at: AsyncRoute) -> None:
-        self._at = at
-        self._letters = at.below("dead")
+    def __init__(self, endpoint: AsyncRoute) -> None:
+        self._endpoint = endpoint
+        self._letters = endpoint.below("dead")
 
     async def count(self) -> int:
-        """How many there are."""
-        return (await self._at.get("", wire.QueueState)).dead
+        """The number of dead letters."""
+        return (await self._endpoint.get("", wire.QueueState)).dead
 
     async def letters(self, *, after: int = 0, limit: int = 100) -> list[DeadLetter]:
-        """Dead letters behind a seq, oldest first."""
+        """Dead letters after a seq, oldest first."""
         check_whole(after=after, limit=limit)
         if after < 0 or limit < 1:
             raise Invalid("after is 0 or a seq, limit is at least 1")
-        found: list[DeadLetter] = []
-        while len(found) < limit:
-            count = min(_AT_ONCE, limit - len(found))
+        letters: list[DeadLetter] = []
+        while len(letters) < limit:
+            count = min(_BATCH_SIZE, limit - len(letters))
             query = {"after": str(after), "limit": str(count)}
             page = await self._letters.get("", wire.Letters, query)
-            found += [letter_of(each) for each in page.letters]
+            letters += [letter_of(each) for each in page.letters]
             after = page.next_after
             if not after:
                 break
-        return found
+        return letters
 
     async def redrive(
         self, where: Where | None = None, *, limit: int | None = None, dry_run: bool = False
     ) -> Redriven:
-        """Make jobs of dead letters again: all, or those that are meant, at most so many.
+        """Put dead letters back into the queue: all, or those that ``where`` selects.
 
-        Payload, key, tag, group and priority stay, deliveries begin anew, delay and ttl are gone.
+        At most ``limit`` are put back. Payload, key, tag, group and priority stay; deliveries start
+        again at 0; delay and ttl are dropped.
         """
         if limit is not None:
             check_whole(limit=limit)
             if limit < 1:
                 raise Invalid(f"limit is at least 1, not {limit}")
-        meant = await self._meant(where, limit)
-        asked = wire.Redrive(where=meant, limit=limit, dry_run=dry_run)
-        done = await self._letters.do("redrive", asked, wire.Redriven)
-        return Redriven(matched=done.matched, redriven=done.redriven, kept=tuple(done.kept))
+        selected = await self._filter(where, limit)
+        body = wire.Redrive(where=selected, limit=limit, dry_run=dry_run)
+        response = await self._letters.do("redrive", body, wire.Redriven)
+        return Redriven(
+            matched=response.matched, redriven=response.redriven, kept=tuple(response.kept)
+        )
 
     async def purge(self, where: Where | None = None, *, dry_run: bool = False) -> int:
-        """Throw dead letters away: all, or those that are meant; how many."""
-        asked = wire.Purge(where=await self._meant(where, None), dry_run=dry_run)
-        return (await self._letters.do("purge", asked, wire.Purged)).purged
+        """Delete dead letters: all, or those that ``where`` selects; return their number."""
+        body = wire.Purge(where=await self._filter(where, None), dry_run=dry_run)
+        return (await self._letters.do("purge", body, wire.Purged)).purged
 
-    async def _meant(self, where: Where | None, limit: int | None) -> wire.Meant:
-        meant = filter_of(where)
-        if meant is not None:
-            return meant
-        assert where is not None, "None means all, which the server knows"
+    async def _filter(self, where: Where | None, limit: int | None) -> wire.Meant:
+        selected = filter_of(where)
+        if selected is not None:
+            return selected
+        assert where is not None, "None selects all, which filter_of handles"
         seqs: list[int] = []
         after = 0
         while limit is None or len(seqs) < limit:
-            letters = await self.letters(after=after, limit=_AT_ONCE)
+            letters = await self.letters(after=after, limit=_BATCH_SIZE)
             seqs += [letter.seq for letter in letters if where(letter)]
-            if len(letters) < _AT_ONCE:
+            if len(letters) < _BATCH_SIZE:
                 break
             after = letters[-1].seq
         return wire.Meant(seqs=seqs)

@@ -1,4 +1,4 @@
-"""A place of the server, and what is said there: structs out, structs or columns in."""
+"""An endpoint of the server: sends structs or columns, and decodes responses to structs."""
 
 from __future__ import annotations
 
@@ -20,64 +20,64 @@ class AsyncRoute:
     """Requests below one path. Safe from many tasks of one loop."""
 
     def __init__(self, connection: AsyncConnection, *names: str) -> None:
-        """``names`` are the parts of the path behind the version."""
+        """``names`` are the parts of the path after the version."""
         self.connection = connection
         self.clock = connection.clock
         self.path = "/".join(["/v0", *(quote(name, safe="") for name in names)])
 
     def below(self, *names: str) -> AsyncRoute:
-        """A path further down."""
-        made = AsyncRoute(self.connection)
-        made.path = "/".join([self.path, *(quote(name, safe="") for name in names)])
-        return made
+        """The endpoint of a subpath."""
+        endpoint = AsyncRoute(self.connection)
+        endpoint.path = "/".join([self.path, *(quote(name, safe="") for name in names)])
+        return endpoint
 
     async def get(self, verb: str, kind: type[Kind], query: dict[str, str] | None = None) -> Kind:
-        """Ask; it changes nothing."""
+        """GET a resource."""
         return (await self.ask(Ask("GET", self._to(verb), query or {}, safe=True))).told(kind)
 
     async def find(self, verb: str, body: object, kind: type[Kind], *, wait_s: float = 0.0) -> Kind:
-        """Ask with a body; it changes nothing. The server may wait so long before it answers."""
-        ask = Ask("POST", self._to(verb), body=_json(body), safe=True, wait_s=wait_s)
-        return (await self.ask(ask)).told(kind)
+        """POST a request that is safe to repeat; the server may wait ``wait_s`` to respond."""
+        request = Ask("POST", self._to(verb), body=_json(body), safe=True, wait_s=wait_s)
+        return (await self.ask(request)).told(kind)
 
     async def poll(self, verb: str, body: object, kind: type[Kind], *, wait_s: float) -> Kind:
-        """The same for a loop that outlives the server's absence."""
+        """The same for a loop that continues after the server was unavailable."""
         path, content = self._to(verb), _json(body)
-        ask = Ask("POST", path, body=content, safe=True, wait_s=wait_s, in_loop=True)
-        return (await self.ask(ask)).told(kind)
+        request = Ask("POST", path, body=content, safe=True, wait_s=wait_s, in_loop=True)
+        return (await self.ask(request)).told(kind)
 
     async def do(self, verb: str, body: object, kind: type[Kind]) -> Kind:
-        """Have something done that must not be done twice."""
+        """POST a request that must not be executed twice."""
         return (await self.ask(Ask("POST", self._to(verb), body=_json(body)))).told(kind)
 
     async def put(self, verb: str, body: object, kind: type[Kind]) -> Kind:
-        """Have something be so; saying it again changes nothing."""
-        ask = Ask("PUT", self._to(verb), body=_json(body), safe=True)
-        return (await self.ask(ask)).told(kind)
+        """PUT a resource (idempotent)."""
+        request = Ask("PUT", self._to(verb), body=_json(body), safe=True)
+        return (await self.ask(request)).told(kind)
 
     async def patch(self, verb: str, body: object, kind: type[Kind]) -> Kind:
-        """Have something be otherwise; saying it again changes nothing."""
-        ask = Ask("PATCH", self._to(verb), body=_json(body), safe=True)
-        return (await self.ask(ask)).told(kind)
+        """PATCH a resource (idempotent)."""
+        request = Ask("PATCH", self._to(verb), body=_json(body), safe=True)
+        return (await self.ask(request)).told(kind)
 
     async def drop(self, verb: str, kind: type[Kind], query: dict[str, str] | None = None) -> Kind:
-        """Have something be gone."""
+        """DELETE a resource. Not repeated: a second attempt would report that it is absent."""
         return (await self.ask(Ask("DELETE", self._to(verb), query or {}))).told(kind)
 
     async def table(self, verb: str, body: object) -> pa.Table:
-        """Ask for columns; it changes nothing."""
-        ask = Ask("POST", self._to(verb), body=_json(body), accept=ARROW, safe=True)
-        return table_of(await self.ask(ask))
+        """POST a read whose response is columns."""
+        request = Ask("POST", self._to(verb), body=_json(body), accept=ARROW, safe=True)
+        return table_of(await self.ask(request))
 
     async def send(
         self, verb: str, table: pa.Table, kind: type[Kind], query: dict[str, str]
     ) -> Kind:
-        """Hand columns over, once."""
-        ask = Ask("POST", self._to(verb), query, ipc(table), ARROW)
-        return (await self.ask(ask)).told(kind)
+        """POST columns; must not be executed twice."""
+        request = Ask("POST", self._to(verb), query, ipc(table), ARROW)
+        return (await self.ask(request)).told(kind)
 
-    async def ask(self, ask: Ask) -> Reply:
-        return await self.connection.ask(ask)
+    async def ask(self, request: Ask) -> Reply:
+        return await self.connection.ask(request)
 
     def _to(self, verb: str) -> str:
         return f"{self.path}/{verb}" if verb else self.path

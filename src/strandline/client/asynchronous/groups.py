@@ -1,8 +1,9 @@
-"""Consumer groups of a server, their members, and what is delivered to them.
+"""Consumer groups of a server, their members and deliveries.
 
-Reading for a member may be repeated: what a lost answer had in it is delivered again when its lease
-is over. What is said of a delivery names its token; when that was said twice because an answer was
-lost, and the record is then no longer the member's, this is told as Unreachable and never guessed.
+A read of a member is safe to repeat: the records of a lost response are delivered again when their
+lease has ended. An ack, nack or extend names the token of the delivery. If it was repeated because
+a response was lost, and the member no longer holds the record, Unreachable is raised: it is not
+known whether the first attempt was executed.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from strandline.views.groups.options import options_of
 from strandline.views.queue.job import Settled
 
 _WAIT_S_MAX = 25.0
-_AT_ONCE = 1000
+_BATCH_SIZE = 1000
 
 
 class AsyncDelivery:
-    """A record in the hands of a member. Safe from many tasks of one loop."""
+    """A record that is delivered to a member. Safe from many tasks of one loop."""
 
     __slots__ = ("deliveries", "member", "record", "token")
 
-    def __init__(self, member: AsyncMember, record: Record, told: wire.Delivery) -> None:
+    def __init__(self, member: AsyncMember, record: Record, delivery: wire.Delivery) -> None:
         self.record = record
         self.member = member
-        self.deliveries = told.deliveries
-        """How often the record was delivered, this time included."""
-        self.token = told.token
+        self.deliveries = delivery.deliveries
+        """How often the record was delivered, including this time."""
+        self.token = delivery.token
 
     def __repr__(self) -> str:
         return f"AsyncDelivery({self.seq}, number {self.deliveries}, to {self.member.name!r})"
@@ -61,28 +62,28 @@ class AsyncDelivery:
         return self.record.key
 
     async def ack(self) -> bool:
-        """Be done with it: it will not be delivered again. False when it is no longer yours."""
+        """Report the record as done: it is not delivered again. False if the lease has ended."""
         return (await self.member.ack_many((self,))).done == 1
 
     async def nack(self, delay_s: float = 0.0) -> bool:
-        """It was in vain: deliver it again, not before so many seconds. False as above."""
+        """Return the record, to be delivered again after ``delay_s``. False as above."""
         check_timeout(delay_s)
-        done = await self.member.settle("nack", (self,), {"delay_ms": max(0.0, delay_s) * 1000})
-        return done.done == 1
+        result = await self.member.settle("nack", (self,), {"delay_ms": max(0.0, delay_s) * 1000})
+        return result.done == 1
 
     async def extend(self) -> bool:
-        """Keep it for a whole lease from now on. False as above."""
+        """Renew the lease for its whole time from now. False as above."""
         return (await self.member.settle("extend", (self,), {})).done == 1
 
 
 class AsyncMember:
-    """A worker of a group. Get one from ``AsyncGroup.join``. Safe from many tasks of one loop."""
+    """A member of a group, from ``AsyncGroup.join``. Safe from many tasks of one loop."""
 
-    def __init__(self, at: AsyncRoute, name: str, incarnation: str) -> None:
+    def __init__(self, endpoint: AsyncRoute, name: str, incarnation: str) -> None:
         self.name = name
         self.incarnation = incarnation
         self.has_left = False
-        self._at = at
+        self._endpoint = endpoint
 
     async def __aenter__(self) -> AsyncMember:
         return self
@@ -94,188 +95,194 @@ class AsyncMember:
         return f"AsyncMember({self.name!r})"
 
     async def read(self, *, max: int = 1, wait_s: float = 0.0) -> list[AsyncDelivery]:
-        """Records for this member, at most so many; when there are none, wait so long for one."""
+        """At most ``max`` records for this member; if there are none, wait ``wait_s`` for one."""
         check_whole(max=max)
         check_timeout(wait_s)
         if not 1 <= max <= READ_MAX:
             raise Invalid(f"max is 1 to {READ_MAX}, not {max}")
-        clock = self._at.clock
+        clock = self._endpoint.clock
         until = clock.monotonic() + wait_s
         while True:
             left = until - clock.monotonic()
-            now_s = min(_WAIT_S_MAX, left) if left > 0 else 0.0
-            asked = wire.ReadRecords(**self._me(), max=max, wait_ms=round(now_s * 1000))
-            reply = await self._say("read", asked, wait_s=now_s, in_loop=True)
-            found = reply.told(wire.Deliveries).deliveries
-            if found or left <= now_s:
-                return [AsyncDelivery(self, _record(each), each) for each in found]
+            request_wait_s = min(_WAIT_S_MAX, left) if left > 0 else 0.0
+            body = wire.ReadRecords(
+                **self._identity(), max=max, wait_ms=round(request_wait_s * 1000)
+            )
+            response = await self._send("read", body, wait_s=request_wait_s, in_loop=True)
+            deliveries = response.told(wire.Deliveries).deliveries
+            if deliveries or left <= request_wait_s:
+                return [AsyncDelivery(self, _record(each), each) for each in deliveries]
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery]) -> Settled:
-        """Be done with these, for the price of one ack; those that are not this member's are
-        skipped.
+        """Report records as done, at the cost of one ack; skip those that this member does not
+        hold.
         """
         return await self.settle("ack", deliveries, {})
 
     async def leave(self) -> None:
-        """Go; what this member holds goes to others at once. Leaving twice is fine."""
+        """Leave the group; its records go to other members at once. Leaving twice is fine."""
         if not self.has_left:
             self.has_left = True
-            ask = Ask("POST", f"{self._at.path}/leave", body=_json(wire.Leave(**self._me())))
+            request = Ask(
+                "POST", f"{self._endpoint.path}/leave", body=_json(wire.Leave(**self._identity()))
+            )
             try:
-                await self._at.ask(ask._replace(safe=True, closed_is_final=True))
+                await self._endpoint.ask(request._replace(safe=True, closed_is_final=True))
             except Closed:
-                return  # the group is gone, and with it the member
+                return  # the group was deleted, and with it the member
 
     async def settle(
-        self, verb: str, deliveries: Sequence[AsyncDelivery], said: dict[str, Any]
+        self, verb: str, deliveries: Sequence[AsyncDelivery], fields: dict[str, Any]
     ) -> Settled:
-        """Say what became of deliveries: ``ack``, ``nack`` or ``extend``."""
+        """Send ``ack``, ``nack`` or ``extend`` for deliveries."""
         done, skipped = 0, []
-        for place in range(0, len(deliveries), _AT_ONCE):
-            some = deliveries[place : place + _AT_ONCE]
-            held = [wire.Held(seq=each.seq, token=each.token) for each in some]
+        for first in range(0, len(deliveries), _BATCH_SIZE):
+            batch = deliveries[first : first + _BATCH_SIZE]
+            tokens = [wire.Held(seq=each.seq, token=each.token) for each in batch]
             kind = wire.Nack if verb == "nack" else wire.Settle
-            reply = await self._say(verb, kind(**self._me(), deliveries=held, **said))
-            told = reply.told(wire.Settled)
-            if told.skipped and reply.repeated and verb != "extend":
+            response = await self._send(verb, kind(**self._identity(), deliveries=tokens, **fields))
+            result = response.told(wire.Settled)
+            if result.skipped and response.repeated and verb != "extend":
                 raise Unreachable(
-                    f"an answer was lost: {verb} of records {told.skipped} was done then, or came "
-                    "too late; which of them is not known"
+                    f"a response was lost: {verb} of records {result.skipped} was executed then, "
+                    "or came too late; which of the two is not known"
                 )
-            done += told.done
-            skipped += told.skipped
+            done += result.done
+            skipped += result.skipped
         return Settled(done, tuple(skipped))
 
-    async def _say(
-        self, verb: str, asked: object, *, wait_s: float = 0.0, in_loop: bool = False
+    async def _send(
+        self, verb: str, body: object, *, wait_s: float = 0.0, in_loop: bool = False
     ) -> Reply:
         if self.has_left:
             raise Closed(f"{self.name!r} has left the group: join again")
-        ask = Ask(
+        request = Ask(
             "POST",
-            f"{self._at.path}/{verb}",
-            body=_json(asked),
+            f"{self._endpoint.path}/{verb}",
+            body=_json(body),
             safe=True,
             wait_s=wait_s,
             in_loop=in_loop,
             closed_is_final=True,
         )
-        return await self._at.ask(ask)
+        return await self._endpoint.ask(request)
 
-    def _me(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         return {"member": self.name, "incarnation": self.incarnation}
 
 
 class AsyncGroup:
     """Members that share a topic. Safe from many tasks of one loop."""
 
-    def __init__(self, at: AsyncRoute, topic: str, name: str, options: GroupOptions) -> None:
+    def __init__(self, endpoint: AsyncRoute, topic: str, name: str, options: GroupOptions) -> None:
         self.name = name
         self.options = options
-        self._at = at
+        self._endpoint = endpoint
         self._topic = topic
 
     def __repr__(self) -> str:
         return f"AsyncGroup({self._topic!r}, {self.name!r}, {self.options.mode})"
 
     async def join(self, name: str) -> AsyncMember:
-        """A new member. One of the same name before it is shut out."""
+        """Join as a new member. An earlier member of this name is removed."""
         if not isinstance(name, str) or not name:
-            raise Invalid(f"the name of a member is text, not {name!r}")
-        told = await self._at.find("join", wire.Join(member=name), wire.Joined)
-        return AsyncMember(self._at, name, told.incarnation)
+            raise Invalid(f"the name of a member is non-empty text, not {name!r}")
+        response = await self._endpoint.find("join", wire.Join(member=name), wire.Joined)
+        return AsyncMember(self._endpoint, name, response.incarnation)
 
     async def seek(
         self, to: int | Literal["earliest", "latest"] | None = None, *, ts: int | None = None
     ) -> None:
-        """Go on with this seq, or with the records of a time (microseconds) and later.
+        """Continue with this seq, or with the records of a time (microseconds) and later.
 
-        Everything from there on is delivered again, and nothing before. What members hold is no
-        longer theirs.
+        All records from there on are delivered again, and none before. Members lose the records
+        that they hold.
         """
         if (to is None) == (ts is None):
-            raise Invalid('say where to go on: a seq, "earliest", "latest", or ts=MICROSECONDS')
+            raise Invalid('give a position: a seq, "earliest", "latest", or ts=MICROSECONDS')
         if ts is not None:
             check_whole(ts=ts)
         elif to not in ("earliest", "latest"):
             check_whole(seq=to)
-        await self._at.do("seek", wire.Seek(to=to, ts_us=ts), wire.Lag)
+        await self._endpoint.do("seek", wire.Seek(to=to, ts_us=ts), wire.Lag)
 
     async def lag(self) -> int:
-        """Records that are neither done nor gone: what is behind, whoever has it."""
-        return (await self._at.get("lag", wire.Lag)).lag
+        """The number of records that are neither done nor deleted, delivered or not."""
+        return (await self._endpoint.get("lag", wire.Lag)).lag
 
     async def pending(self) -> list[PendingDelivery]:
-        """What members hold, in order of seq."""
-        told = await self._at.get("pending", wire.Pending)
-        return msgspec.convert(msgspec.to_builtins(told.pending), list[PendingDelivery])
+        """The records that members hold, in order of seq."""
+        response = await self._endpoint.get("pending", wire.Pending)
+        return msgspec.convert(msgspec.to_builtins(response.pending), list[PendingDelivery])
 
     async def gaps(self) -> list[Tombstone]:
-        """Where records were lost before the group was done with them, as met since opening."""
-        told = await self._at.get("gaps", wire.Gaps)
-        return msgspec.convert(msgspec.to_builtins(told.gaps), list[Tombstone])
+        """Gaps of records that were lost before the group was done with them, found since the
+        group was opened.
+        """
+        response = await self._endpoint.get("gaps", wire.Gaps)
+        return msgspec.convert(msgspec.to_builtins(response.gaps), list[Tombstone])
 
     async def statistics(self) -> GroupStatistics:
-        """The group's numbers at this moment."""
-        told = msgspec.to_builtins(await self._at.get("statistics", wire.GroupState))
-        return msgspec.convert(told, GroupStatistics)
+        """The current statistics of the group."""
+        fields = msgspec.to_builtins(await self._endpoint.get("statistics", wire.GroupState))
+        return msgspec.convert(fields, GroupStatistics)
 
 
 class AsyncGroups:
     """The groups of all topics. Safe from many tasks of one loop."""
 
-    def __init__(self, at: AsyncRoute) -> None:
-        self._at = at.below("groups")
+    def __init__(self, endpoint: AsyncRoute) -> None:
+        self._endpoint = endpoint.below("groups")
 
     async def open(self, topic: str, name: str, options: dict[str, object]) -> AsyncGroup:
-        """The group of this name on a topic, with these options; a new one if there is none."""
+        """Open the group of this name on a topic with these options; create it if it is absent."""
         check_topic_name(check_topic_name(topic) + OFFSETS)
         options_of(options)
         check_topic_name(name)
         check_topic_name(f"{topic}:{name}{DEAD}")
-        at = self._at.below(topic, name)
+        endpoint = self._endpoint.below(topic, name)
         try:
-            made = await at.put("", options, wire.Group)
+            group = await endpoint.put("", options, wire.Group)
         except UnknownTopic:
-            await self._at.connection.ask(_make(topic))
-            made = await at.put("", options, wire.Group)
-        return AsyncGroup(at, topic, name, _options(made))
+            await self._endpoint.connection.ask(_create_topic(topic))
+            group = await endpoint.put("", options, wire.Group)
+        return AsyncGroup(endpoint, topic, name, _options(group))
 
     async def alter(self, topic: str, name: str, **options: object) -> GroupOptions:
-        """Give a group other options. Its members are told, and join again."""
-        at = self._at.below(known(topic), name)
-        return _options(await at.patch("", options, wire.Group))
+        """Change the options of a group. Its members get an error, and have to join again."""
+        endpoint = self._endpoint.below(known(topic), name)
+        return _options(await endpoint.patch("", options, wire.Group))
 
     async def names(self, topic: str) -> list[str]:
-        """The groups that a topic has."""
-        return (await self._at.below(known(topic)).get("", wire.GroupNames)).groups
+        """The names of the groups of a topic."""
+        return (await self._endpoint.below(known(topic)).get("", wire.GroupNames)).groups
 
     async def delete(self, topic: str, name: str) -> bool:
-        """Forget where a group stands; whether there was one. Its members are told."""
-        at = self._at.below(known(topic), name)
-        return (await at.drop("", wire.GroupDeleted)).deleted
+        """Delete a group and its offsets; return whether it existed. Its members get an error."""
+        endpoint = self._endpoint.below(known(topic), name)
+        return (await endpoint.drop("", wire.GroupDeleted)).deleted
 
 
-def _options(told: wire.Group) -> GroupOptions:
-    fields = {name: getattr(told, name) for name in GroupOptions.__struct_fields__}
-    return msgspec.convert(fields, GroupOptions)
+def _options(group: wire.Group) -> GroupOptions:
+    values = {name: getattr(group, name) for name in GroupOptions.__struct_fields__}
+    return msgspec.convert(values, GroupOptions)
 
 
-def _record(told: wire.Delivery) -> Record:
+def _record(delivery: wire.Delivery) -> Record:
     return Record(
-        seq=told.seq,
-        ts=told.us,
-        data=sure_bytes(told.data, told.data_base64),
-        key=bytes_of(told.key, told.key_base64),
-        tag=None if told.tag is UNSET else told.tag,
-        node=None if told.node is UNSET else told.node,
-        meta=bytes_of(told.meta, told.meta_base64),
+        seq=delivery.seq,
+        ts=delivery.us,
+        data=sure_bytes(delivery.data, delivery.data_base64),
+        key=bytes_of(delivery.key, delivery.key_base64),
+        tag=None if delivery.tag is UNSET else delivery.tag,
+        node=None if delivery.node is UNSET else delivery.node,
+        meta=bytes_of(delivery.meta, delivery.meta_base64),
     )
 
 
-def _make(topic: str) -> Ask:
+def _create_topic(topic: str) -> Ask:
     return Ask("PUT", f"/v0/topics/{quote(topic, safe='')}", {"if": "same"}, b"{}", safe=True)
 
 
-def _json(asked: object) -> bytes:
-    return msgspec.json.encode(asked)
+def _json(body: object) -> bytes:
+    return msgspec.json.encode(body)

@@ -30,41 +30,41 @@ from strandline.views.kv.values import (
 )
 
 _WAIT_S_MAX = 25.0
-_PAGE_FIRST = 100
-_PAGE_MAX = 1000
+_FIRST_PAGE_SIZE = 100
+_PAGE_SIZE_MAX = 1000
 
 
 class AsyncKv:
     """A key-value view. Safe from many tasks of one loop."""
 
-    def __init__(self, at: AsyncRoute, name: str) -> None:
+    def __init__(self, endpoint: AsyncRoute, name: str) -> None:
         self.name = name
-        self._at = at
+        self._endpoint = endpoint
 
     def __repr__(self) -> str:
         return f"AsyncKv({self.name!r})"
 
     @property
     async def head(self) -> int:
-        """The version of the newest change: watch from here to see all that comes."""
-        return (await self._at.get("", wire.Head)).head
+        """The version of the newest change: a watch from here gets all later changes."""
+        return (await self._endpoint.get("", wire.Head)).head
 
     async def get(self, key: Key) -> bytes | None:
-        """The value of a key, None when there is none."""
+        """The value of a key; None if it is absent."""
         entry = await self.entry(key)
         return None if entry is None else entry.value
 
     async def entry(self, key: Key) -> Entry | None:
-        """A key with its value, version and end; None when there is none."""
-        asked = wire.Get(**key_pair(plain_key(key)))
-        return kv_codec.found(await self._at.find("get", asked, wire.Found))
+        """A key with its value, version and expiry; None if it is absent."""
+        body = wire.Get(**key_pair(plain_key(key)))
+        return kv_codec.found(await self._endpoint.find("get", body, wire.Found))
 
     async def mget(self, keys: Sequence[Key]) -> list[bytes | None]:
         """The values of many keys, in their order."""
-        asked = wire.Keys(keys=[wire.ByKey(**key_pair(plain_key(key))) for key in keys])
+        body = wire.Keys(keys=[wire.ByKey(**key_pair(plain_key(key))) for key in keys])
         return [
             kv_codec.value_of(each)
-            for each in (await self._at.find("mget", asked, wire.Values)).values
+            for each in (await self._endpoint.find("mget", body, wire.Values)).values
         ]
 
     async def exists(self, key: Key) -> bool:
@@ -80,13 +80,13 @@ class AsyncKv:
         xx: bool = False,
         version: int | None = None,
     ) -> int:
-        """Give a key a value, for ``ttl`` seconds or for ever; the new version.
+        """Set the value of a key, for ``ttl`` seconds or without expiry; return the new version.
 
-        ``nx`` wants the key absent, ``xx`` present, ``version`` as it was read (0: absent); if it
-        is not, that is a Conflict and nothing is written.
+        ``nx`` requires the key to be absent, ``xx`` to be present, ``version`` to have this version
+        (0: absent). Otherwise Conflict is raised and nothing is written.
         """
         conditions.check_conditions(nx=nx, xx=xx, version=version)
-        asked = wire.Put(
+        body = wire.Put(
             **key_pair(plain_key(key)),
             **value_pair(plain_value(value)),
             ttl_ms=self._ttl_ms(ttl),
@@ -94,10 +94,10 @@ class AsyncKv:
             xx=xx,
             version=version,
         )
-        return (await self._at.do("put", asked, wire.Versioned)).version
+        return (await self._endpoint.do("put", body, wire.Versioned)).version
 
     async def put_many(self, values: Mapping[Key, bytes], *, ttl: float | None = None) -> list[int]:
-        """Give keys their values, all or none; their versions. Quicker than a batch."""
+        """Set many keys, all or none; return their versions. Faster than a batch."""
         new = [
             wire.NewValue(**key_pair(plain_key(key)), **value_pair(plain_value(value)))
             for key, value in values.items()
@@ -105,82 +105,82 @@ class AsyncKv:
         ttl_ms = self._ttl_ms(ttl)
         if not new:
             return []
-        asked = wire.PutMany(values=new, ttl_ms=ttl_ms)
-        return (await self._at.do("put_many", asked, wire.VersionsDone)).versions
+        body = wire.PutMany(values=new, ttl_ms=ttl_ms)
+        return (await self._endpoint.do("put_many", body, wire.VersionsDone)).versions
 
     async def delete(self, key: Key, *, version: int | None = None) -> bool:
-        """Delete a key, if it has this version or none is named; whether it was there."""
+        """Delete a key, with ``version`` only if it has this one; return whether it existed."""
         conditions.check_conditions(nx=False, xx=False, version=version)
-        asked = wire.Delete(**key_pair(plain_key(key)), version=version)
-        return (await self._at.do("delete", asked, wire.Deleted)).deleted
+        body = wire.Delete(**key_pair(plain_key(key)), version=version)
+        return (await self._endpoint.do("delete", body, wire.Deleted)).deleted
 
     async def incr(self, key: Key, delta: int = 1) -> int:
-        """Add to a counter, a whole number as text; the new number. It begins at 0."""
-        asked = wire.Incr(**key_pair(plain_key(key)), delta=delta)
-        return (await self._at.do("incr", asked, wire.Number)).number
+        """Add to a counter, an integer stored as text that starts at 0; return the new number."""
+        body = wire.Incr(**key_pair(plain_key(key)), delta=delta)
+        return (await self._endpoint.do("incr", body, wire.Number)).number
 
     async def touch(self, key: Key, ttl: float) -> int:
-        """Let a key end in so many seconds from now; its version, 0 when it is not there."""
+        """Set the time to live of a key in seconds from now; its version, 0 if it is absent."""
         ttl_ms = self._ttl_ms(ttl)
         if ttl_ms is None:
-            raise Invalid("say for how long: touch(key, ttl=SECONDS), or use persist(key)")
-        asked = wire.Touch(**key_pair(plain_key(key)), ttl_ms=ttl_ms)
-        return (await self._at.do("touch", asked, wire.Versioned)).version
+            raise Invalid("touch needs a time to live: use touch(key, ttl=SECONDS) or persist(key)")
+        body = wire.Touch(**key_pair(plain_key(key)), ttl_ms=ttl_ms)
+        return (await self._endpoint.do("touch", body, wire.Versioned)).version
 
     async def persist(self, key: Key) -> int:
-        """Let a key stay for ever; its version, 0 when it is not there."""
-        asked = wire.ByKey(**key_pair(plain_key(key)))
-        return (await self._at.do("persist", asked, wire.Versioned)).version
+        """Remove the time to live of a key; its version, 0 if it is absent."""
+        body = wire.ByKey(**key_pair(plain_key(key)))
+        return (await self._endpoint.do("persist", body, wire.Versioned)).version
 
     async def json_get(self, key: Key, path: str = "$", default: object = None) -> object:
-        """What is at a place of a JSON document, the default when it is not there."""
-        asked = wire.JsonPlace(**key_pair(plain_key(key)), path=path)
-        told = await self._at.find("json_get", asked, wire.JsonFound)
-        return default if told.value is UNSET else msgspec.json.decode(told.value)
+        """The value at a path of a JSON document; the default if it is absent."""
+        body = wire.JsonPlace(**key_pair(plain_key(key)), path=path)
+        response = await self._endpoint.find("json_get", body, wire.JsonFound)
+        return default if response.value is UNSET else msgspec.json.decode(response.value)
 
     async def json_set(self, key: Key, path: str, value: object) -> int:
-        """Put something at a place of a JSON document; the new version. ``$`` makes a new one."""
+        """Set the value at a path of a JSON document (``$`` is all of it); the new version."""
         raw = msgspec.Raw(_json(value))
-        asked = wire.JsonSet(**key_pair(plain_key(key)), path=path, value=raw)
-        return (await self._at.do("json_set", asked, wire.Versioned)).version
+        body = wire.JsonSet(**key_pair(plain_key(key)), path=path, value=raw)
+        return (await self._endpoint.do("json_set", body, wire.Versioned)).version
 
     async def json_delete(self, key: Key, path: str) -> bool:
-        """Take a place out of a JSON document; whether it was there."""
-        asked = wire.JsonPlace(**key_pair(plain_key(key)), path=path)
-        return (await self._at.do("json_delete", asked, wire.Deleted)).deleted
+        """Delete a path of a JSON document; return whether it existed."""
+        body = wire.JsonPlace(**key_pair(plain_key(key)), path=path)
+        return (await self._endpoint.do("json_delete", body, wire.Deleted)).deleted
 
     async def batch(self, operations: Sequence[Put | Delete]) -> list[int]:
-        """Do all of this or nothing; the version of each, 0 for a delete of an absent key.
+        """Apply all operations or none; the version of each, 0 for a delete of an absent key.
 
-        Conditions see what operations before them in the batch have done. A key that is named
-        twice is written once, as it is in the end.
+        Conditions see the effects of earlier operations of the batch. A key that occurs twice is
+        written once, with its last state.
         """
-        asked = wire.Batch(operations=[self._operation(each) for each in operations])
-        if not asked.operations:
+        body = wire.Batch(operations=[self._operation(each) for each in operations])
+        if not body.operations:
             return []
-        return (await self._at.do("batch", asked, wire.VersionsDone)).versions
+        return (await self._endpoint.do("batch", body, wire.VersionsDone)).versions
 
     def transaction(self) -> AsyncTransaction:
-        """Reads and writes that happen at once: ``with kv.transaction() as work``."""
-        return AsyncTransaction(self._at)
+        """Reads and writes that are applied together: ``with kv.transaction() as work``."""
+        return AsyncTransaction(self._endpoint)
 
     async def history(self, key: Key) -> list[Version]:
-        """The versions of a key that are kept, newest first, deletes included."""
-        asked = wire.ByKey(**key_pair(plain_key(key)))
-        told = await self._at.find("history", asked, wire.History)
-        return [kv_codec.version_of(each) for each in told.versions]
+        """The kept versions of a key, newest first, including deletes."""
+        body = wire.ByKey(**key_pair(plain_key(key)))
+        response = await self._endpoint.find("history", body, wire.History)
+        return [kv_codec.version_of(each) for each in response.versions]
 
     async def entry_at(
         self, key: Key, *, version: int | None = None, ts: int | None = None
     ) -> Entry | None:
-        """The key as it was at a version of the view, or at a time in microseconds since 1970.
+        """The entry of a key at a version of the view, or at a time in microseconds since 1970.
 
-        None when it had no value then; NotFound when that is longer ago than its history.
+        None if it had no value then; NotFound if that is before the kept history.
         """
         if (version is None) == (ts is None):
-            raise Invalid("say when: version=VERSION or ts=MICROSECONDS")
-        asked = wire.Get(**key_pair(plain_key(key)), version=version, ts_us=ts)
-        return kv_codec.found(await self._at.find("get", asked, wire.Found))
+            raise Invalid("give one of version=VERSION and ts=MICROSECONDS")
+        body = wire.Get(**key_pair(plain_key(key)), version=version, ts_us=ts)
+        return kv_codec.found(await self._endpoint.find("get", body, wire.Found))
 
     def scan(
         self,
@@ -194,12 +194,12 @@ class AsyncKv:
     ) -> AsyncIterator[Entry]:
         """Entries in order of their keys: with a prefix, or from ``first`` on and before ``next``.
 
-        ``after`` is a cursor: the key of the last entry that was seen, in the same direction.
-        Entries are read a few at a time, and each is as it is when it is read.
+        ``after`` is a cursor: the key of the last entry that was read, in the same direction.
+        Entries are read in pages; each entry is current when its page is read.
         """
         span = kv_scan.span_of(prefix, first, next, after, reverse=reverse)
         if limit is not None and (type(limit) is not int or limit < 0):
-            raise Invalid(f"limit is a whole number from 0 up, or None, not {limit!r}")
+            raise Invalid(f"limit is a whole number of at least 0, or None, not {limit!r}")
         return self._scan(span, limit)
 
     def watch(
@@ -210,74 +210,78 @@ class AsyncKv:
         after: int | None = None,
         timeout_s: float | None = None,
     ) -> AsyncIterator[Change]:
-        """Changes of a key, of a prefix, or of all, behind a version (None: from now on).
+        """Changes of a key, of a prefix, or of all keys, after a version (None: from now on).
 
-        It waits for more, and ends when nothing came for ``timeout_s``. RecordsLost says that it
-        was away for longer than deleted keys are remembered.
+        Waits for more, and ends when none came for ``timeout_s``. Raises RecordsLost when the
+        version is older than the markers of deleted keys that are kept.
         """
         if key is not None and prefix is not None:
             raise Invalid("watch a key or a prefix, not both")
         check_timeout(timeout_s)
-        wanted = maybe_key(None if key is None else plain_key(key))
-        wanted |= maybe_key(plain_key(prefix) if prefix else None, "prefix")
-        return self._watch(wanted, self._position(after), timeout_s)
+        keys = maybe_key(None if key is None else plain_key(key))
+        keys |= maybe_key(plain_key(prefix) if prefix else None, "prefix")
+        return self._watch(keys, self._position(after), timeout_s)
 
     async def wait_for(
         self, key: Key, *, after: int = 0, timeout_s: float | None = None
     ) -> Entry | None:
-        """Wait until a key is there, with a version behind ``after``; None when time is over."""
-        pair, clock = key_pair(plain_key(key)), self._at.clock
+        """Wait until a key exists with a version above ``after``; None after the timeout."""
+        pair, clock = key_pair(plain_key(key)), self._endpoint.clock
         until = None if timeout_s is None else clock.monotonic() + timeout_s
         while True:
             left = _WAIT_S_MAX if until is None else until - clock.monotonic()
             wait_s = max(0.0, min(_WAIT_S_MAX, left))
-            asked = wire.Wait(**pair, after=after, wait_ms=round(wait_s * 1000))
-            entry = kv_codec.found(await self._at.poll("wait", asked, wire.Found, wait_s=wait_s))
+            body = wire.Wait(**pair, after=after, wait_ms=round(wait_s * 1000))
+            entry = kv_codec.found(
+                await self._endpoint.poll("wait", body, wire.Found, wait_s=wait_s)
+            )
             if entry is not None or (until is not None and left <= wait_s):
                 return entry
 
     async def compact(self) -> Compacted:
-        """Let records go that nobody can see any more: old versions, deleted and ended keys."""
-        told = await self._at.do("compact", None, wire.Compacted)
-        return msgspec.convert(msgspec.to_builtins(told), Compacted)
+        """Release records that no read needs: old versions, deleted and expired keys."""
+        response = await self._endpoint.do("compact", None, wire.Compacted)
+        return msgspec.convert(msgspec.to_builtins(response), Compacted)
 
     async def _scan(self, span: kv_scan.Span, limit: int | None) -> AsyncIterator[Entry]:
-        low, high, left, size = span.first, span.next, limit, _PAGE_FIRST
+        low, high, left, size = span.first, span.next, limit, _FIRST_PAGE_SIZE
         while left is None or left > 0:
             count = size if left is None else min(size, left)
-            asked = wire.Scan(
+            body = wire.Scan(
                 **maybe_key(low, "first"),
                 **maybe_key(high, "next"),
                 limit=count,
                 reverse=span.reverse,
             )
-            page = await self._at.find("scan", asked, wire.Scanned)
-            for told in page.entries:
-                entry = kv_codec.entry_of(told)
+            page = await self._endpoint.find("scan", body, wire.Scanned)
+            for line in page.entries:
+                entry = kv_codec.entry_of(line)
                 low, high = (low, entry.key) if span.reverse else (entry.key + b"\0", high)
                 yield entry
             if not page.more:
                 return
             left = None if left is None else left - len(page.entries)
-            size = min(_PAGE_MAX, size * 2)
+            size = min(_PAGE_SIZE_MAX, size * 2)
 
     async def _watch(
-        self, wanted: dict[str, object], begun: Awaitable[int], timeout_s: float | None
+        self, keys: dict[str, object], start: Awaitable[int], timeout_s: float | None
     ) -> AsyncIterator[Change]:
-        after, clock = await begun, self._at.clock
-        since = clock.monotonic()
+        after, clock = await start, self._endpoint.clock
+        last_change_s = clock.monotonic()
         while True:
-            left = _WAIT_S_MAX if timeout_s is None else since + timeout_s - clock.monotonic()
+            left = (
+                _WAIT_S_MAX if timeout_s is None else last_change_s + timeout_s - clock.monotonic()
+            )
             wait_s = max(0.0, min(_WAIT_S_MAX, left))
-            asked = wire.Changes(**wanted, after=after, wait_ms=round(wait_s * 1000))  # type: ignore[arg-type]  # pairs
-            told = await self._at.poll("changes", asked, wire.Changed, wait_s=wait_s)
-            for change in told.changes:
+            body = wire.Changes(**keys, after=after, wait_ms=round(wait_s * 1000))  # type: ignore[arg-type]  # pairs
+            page = await self._endpoint.poll("changes", body, wire.Changed, wait_s=wait_s)
+            for change in page.changes:
                 yield kv_codec.change_of(change)
-            if told.next_after > after:
-                since = clock.monotonic()
+            if page.next_after > after:
+                last_change_s = clock.monotonic()
             elif timeout_s is not None and left <= wait_s:
                 return
-            after = told.next_after
+            after = page.next_after
 
     async def _position(self, after: int | None) -> int:
         return await self.head if after is None else after
@@ -296,7 +300,7 @@ class AsyncKv:
         )
 
     def _ttl_ms(self, ttl: float | None) -> float | None:
-        end_of(ttl, self._at.clock.now_us())  # it says what is wrong
+        end_of(ttl, self._endpoint.clock.now_us())  # raises Invalid for a wrong ttl
         return None if ttl is None else ttl * 1000
 
 
@@ -304,4 +308,4 @@ def _json(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError) as error:
-        raise Invalid(f"this cannot be written as JSON: {error}") from error
+        raise Invalid(f"the value cannot be encoded as JSON: {error}") from error

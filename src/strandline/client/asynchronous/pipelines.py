@@ -1,4 +1,4 @@
-"""The declared pipelines of a server: listed, run, and what has run."""
+"""Lists and runs the declared pipelines of a server, and reads the history of runs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from strandline.client.asynchronous.endpoint import AsyncRoute
 
 
 class AsyncPipelines:
-    """What a server runs when it is due. Safe from many tasks of one loop."""
+    """The declared pipelines of a server. Safe from many tasks of one loop."""
 
-    def __init__(self, at: AsyncRoute) -> None:
-        self._at = at.below("pipelines")
+    def __init__(self, endpoint: AsyncRoute) -> None:
+        self._endpoint = endpoint.below("pipelines")
 
     async def list(self) -> builtins.list[wire.Scheduled]:
         """The declared pipelines in order of their names, with their last and next runs."""
-        return (await self._at.get("", wire.PipelineList)).pipelines
+        return (await self._endpoint.get("", wire.PipelineList)).pipelines
 
     async def runs(
         self, name: str | None = None, *, limit: int = 100, before: int | None = None
     ) -> builtins.list[wire.RunLine]:
-        """Runs that have ended, the newest first: of a declaration, before a seq of the history."""
+        """Ended runs, newest first: of one declared pipeline, before a seq of the history."""
         query = {"limit": str(limit)}
         query |= {} if name is None else {"name": name}
         query |= {} if before is None else {"before": str(before)}
-        return (await self._at.get("runs", wire.RunList, query)).runs
+        return (await self._endpoint.get("runs", wire.RunList, query)).runs
 
     async def start(self, name: str) -> wire.Run:
-        """Run a declared pipeline now; NotFound when none is declared, Conflict when it runs."""
-        return (await self._at.below(name).do("run", None, wire.RunBegun)).run
+        """Run a declared pipeline now; NotFound if it is not declared, Conflict if it runs."""
+        return (await self._endpoint.below(name).do("run", None, wire.RunBegun)).run

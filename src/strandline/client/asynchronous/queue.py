@@ -1,8 +1,8 @@
 """A work queue of a server.
 
-What is said of a claimed job names its lease, so it may be said again when an answer is lost. When
-it then turns out that the job is no longer under that lease, nobody can tell whether the first time
-did it or the lease was over: that is told as Unreachable, and never guessed.
+An ack, nack or extend names the lease of the job, so it is safe to repeat when a response is lost.
+If the job is then no longer under that lease, it is not known whether the first attempt was
+executed or the lease had ended: Unreachable is raised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from strandline.api import queues as wire
 from strandline.api.topics import TopicState
-from strandline.client import queue_codec as told_jobs
+from strandline.client import queue_codec
 from strandline.client.append_codec import UNLIMITED
 from strandline.client.asynchronous.dead_letters import AsyncDeadLetters
 from strandline.client.asynchronous.endpoint import AsyncRoute
@@ -32,14 +32,14 @@ from strandline.views.queue.purge import JobFilter
 from strandline.views.queue.queue import CLAIM_MAX
 from strandline.views.queue.times import checked_wait, moment_after
 
-_AT_ONCE = 1000
+_BATCH_SIZE = 1000
 _WAIT_S_MAX = 25.0
 
-Told = TypeVar("Told", wire.Acked, wire.Nacked, wire.Extended)
+Response = TypeVar("Response", wire.Acked, wire.Nacked, wire.Extended)
 
 
 class AsyncJob:
-    """A claimed job: yours until its lease runs out, or you say what became of it."""
+    """A claimed job: it belongs to the worker until its lease ends, or until an ack or nack."""
 
     __slots__ = (
         *("_queue", "data", "deadline", "deliveries", "key", "lease", "meta", "seq", "tag", "ts"),
@@ -51,11 +51,11 @@ class AsyncJob:
         self._queue = queue
         self.seq = record.seq
         self.lease = lease
-        """Never given twice, nor by another queue that has this name later."""
+        """Never used twice, also not by a later queue of this name."""
         self.deliveries = deliveries
-        """How often it was given out, this time included."""
+        """How often the job was claimed, including this time."""
         self.deadline = deadline
-        """When the lease as claimed runs out: microseconds, by the server's clock at the claim."""
+        """When the claimed lease ends: microseconds, by the server's clock at the claim."""
         self.ts = record.ts
         self.data = record.data
         self.key = record.key
@@ -66,34 +66,34 @@ class AsyncJob:
         return f"AsyncJob(seq={self.seq}, lease={self.lease}, deliveries={self.deliveries})"
 
     async def ack(self) -> bool:
-        """It is done; False when it is no longer yours."""
+        """Report the job as done; False if it is no longer under this lease."""
         return await self._queue.ack(self)
 
     async def nack(self, delay: float = 0.0) -> bool:
-        """Give it back, to be claimed again in so many seconds; False when it is not yours."""
+        """Return the job, to be claimed again after ``delay`` seconds; False as above."""
         return await self._queue.nack(self, delay=delay)
 
     async def extend(self, lease: float | None = None) -> bool:
-        """Keep it for so many seconds from now; False when it is no longer yours."""
+        """Renew the lease for so many seconds from now; False as above."""
         return await self._queue.extend(self, lease=lease)
 
 
 class AsyncQueue:
     """A work queue. Safe from many tasks of one loop."""
 
-    def __init__(self, at: AsyncRoute, leases: AsyncRoute, name: str) -> None:
+    def __init__(self, endpoint: AsyncRoute, leases: AsyncRoute, name: str) -> None:
         self.name = name
-        self._at = at
+        self._endpoint = endpoint
         self._leases = leases
-        self.dead = AsyncDeadLetters(at)
-        """Jobs that were given up."""
+        self.dead = AsyncDeadLetters(endpoint)
+        """The dead letters of the queue."""
 
     def __repr__(self) -> str:
         return f"AsyncQueue({self.name!r})"
 
     @property
     async def lease_ms(self) -> int:
-        """How long a claimed job is its worker's, unless the claim says otherwise."""
+        """The default lease of a claim."""
         return (await self._leases.get("", TopicState)).config.lease_ms
 
     async def put(
@@ -108,12 +108,12 @@ class AsyncQueue:
         group: Key | None = None,
         tag: str | None = None,
     ) -> Put:
-        """Put a job: not before a delay or a time, and no later than its ttl.
+        """Put a job, claimable after a delay or a time, and until its ttl.
 
-        With a ``key`` that a job which waits or is in flight has, that one is answered and nothing
-        is put. Jobs of a ``group`` go out one after the other, in the order in which they were put.
+        If a waiting or claimed job has the same ``key``, that job is returned and none is put. Jobs
+        of a ``group`` are claimed one after the other, in the order in which they were put.
         """
-        (found,) = await self.put_many(
+        (job,) = await self.put_many(
             (data,),
             priority=priority,
             delay=delay,
@@ -123,7 +123,7 @@ class AsyncQueue:
             groups=None if group is None else (group,),
             tag=tag,
         )
-        return found
+        return job
 
     async def put_many(
         self,
@@ -138,8 +138,8 @@ class AsyncQueue:
         priorities: Sequence[int] | None = None,
         tag: str | None = None,
     ) -> list[Put]:
-        """Put jobs, all or none; those whose key is taken are answered with the job that has it."""
-        now_us = self._at.clock.now_us()
+        """Put jobs, all or none; for a key that is in use the job that has it is returned."""
+        now_us = self._endpoint.clock.now_us()
         job = job_options.job_of(now_us, priority=priority, delay=delay, at=at, ttl=ttl)
         plain = job_options.plain_keys(keys, len(data))
         job_options.metas_of(job, len(data), keys=plain, groups=groups, priorities=priorities)
@@ -147,92 +147,92 @@ class AsyncQueue:
         plain_groups = (
             None if groups is None else [job_options.plain_group(each) for each in groups]
         )
-        asked = wire.PutJobs(
-            jobs=told_jobs.new_jobs(data, plain, plain_groups, priorities),
+        body = wire.PutJobs(
+            jobs=queue_codec.new_jobs(data, plain, plain_groups, priorities),
             priority=priority,
             delay_ms=delay * 1000,
             at_us=at,
             ttl_ms=None if ttl is None else ttl * 1000,
             tag=tag,
         )
-        done = await self._at.do("jobs", asked, wire.PutJobsDone)
-        return [Put(each.seq, each.existed) for each in done.jobs]
+        response = await self._endpoint.do("jobs", body, wire.PutJobsDone)
+        return [Put(each.seq, each.existed) for each in response.jobs]
 
     async def claim(
         self, max: int = 1, *, worker: str = "", lease: float | None = None, wait_s: float = 0.0
     ) -> list[AsyncJob]:
-        """Take the next jobs, at most so many: yours for ``lease`` seconds.
+        """Claim the next jobs, at most ``max``, for ``lease`` seconds.
 
-        When there is none, waits for one at most ``wait_s`` seconds.
+        If there are none, wait for one at most ``wait_s`` seconds.
         """
         check_whole(max=max)
         if not 1 <= max <= CLAIM_MAX:
             raise Invalid(f"claim 1 to {CLAIM_MAX} jobs, not {max}")
         lease_ms = None if lease is None else lease_ms_of(lease)
         job_options.plain_worker(worker)
-        clock = self._at.clock
+        clock = self._endpoint.clock
         until = clock.monotonic() + checked_wait(wait_s)
-        found: list[AsyncJob] = []
+        jobs: list[AsyncJob] = []
         while True:
-            left = until - clock.monotonic() if not found else 0.0
-            now_s = min(_WAIT_S_MAX, left) if left > 0 else 0.0
-            asked = wire.Claim(
+            left = until - clock.monotonic() if not jobs else 0.0
+            request_wait_s = min(_WAIT_S_MAX, left) if left > 0 else 0.0
+            body = wire.Claim(
                 node=worker,
-                max=min(_AT_ONCE, max - len(found)),
+                max=min(_BATCH_SIZE, max - len(jobs)),
                 lease_ms=lease_ms,
-                wait_ms=round(now_s * 1000),
+                wait_ms=round(request_wait_s * 1000),
                 include_micros=True,
             )
-            told = await self._leases.poll("claim", asked, wire.Claimed, wait_s=now_s)
-            found += [self._job(each) for each in told.claimed]
-            enough = len(found) >= max or (found and len(told.claimed) < asked.max)
-            if enough or (not told.claimed and left <= now_s):
-                return found
+            response = await self._leases.poll("claim", body, wire.Claimed, wait_s=request_wait_s)
+            jobs += [self._job(each) for each in response.claimed]
+            is_complete = len(jobs) >= max or (jobs and len(response.claimed) < body.max)
+            if is_complete or (not response.claimed and left <= request_wait_s):
+                return jobs
 
     async def ack(self, job: Held) -> bool:
-        """A job is done: it leaves the queue. False when it is no longer under this lease."""
+        """Report a job as done: it leaves the queue. False if it is not under this lease."""
         return (await self.ack_many((job,))).done == 1
 
     async def ack_many(self, jobs: Sequence[Held]) -> Settled:
-        """Jobs are done."""
+        """Report jobs as done."""
 
-        def said(some: Sequence[Held]) -> wire.Settle:
-            return wire.Settle(node="", **told_jobs.named(some))
+        def body_of(batch: Sequence[Held]) -> wire.Settle:
+            return wire.Settle(node="", **queue_codec.named(batch))
 
-        return await self._settle("ack", jobs, said, wire.Acked)
+        return await self._finish("ack", jobs, body_of, wire.Acked)
 
     async def nack(self, job: Held, *, delay: float = 0.0) -> bool:
-        """Give a job back, to be claimed again in so many seconds; False when it is not held."""
+        """Return a job, to be claimed again after ``delay`` seconds; False if it is not held."""
         return (await self.nack_many((job,), delay=delay)).done == 1
 
     async def nack_many(self, jobs: Sequence[Held], *, delay: float = 0.0) -> Settled:
-        """Give jobs back."""
+        """Return jobs."""
         moment_after(0, delay, "delay")
 
-        def said(some: Sequence[Held]) -> wire.Nack:
-            return wire.Nack(node="", **told_jobs.named(some), delay_ms=delay * 1000)
+        def body_of(batch: Sequence[Held]) -> wire.Nack:
+            return wire.Nack(node="", **queue_codec.named(batch), delay_ms=delay * 1000)
 
-        return await self._settle("nack", jobs, said, wire.Nacked)
+        return await self._finish("nack", jobs, body_of, wire.Nacked)
 
     async def extend(self, job: Held, *, lease: float | None = None) -> bool:
-        """Keep a job for so many seconds from now; False when it is no longer under this lease."""
+        """Renew the lease of a job for so many seconds; False if it is not under this lease."""
         return (await self.extend_many((job,), lease=lease)).done == 1
 
     async def extend_many(self, jobs: Sequence[Held], *, lease: float | None = None) -> Settled:
-        """Keep jobs."""
+        """Renew the leases of jobs."""
         lease_ms = None if lease is None else lease_ms_of(lease)
 
-        def said(some: Sequence[Held]) -> wire.Extend:
-            return wire.Extend(node="", **told_jobs.named(some), lease_ms=lease_ms)
+        def body_of(batch: Sequence[Held]) -> wire.Extend:
+            return wire.Extend(node="", **queue_codec.named(batch), lease_ms=lease_ms)
 
-        return await self._settle("extend", jobs, said, wire.Extended)
+        return await self._finish("extend", jobs, body_of, wire.Extended)
 
     async def release(self, worker: str) -> int:
-        """Give back all that a worker holds, as when its connection is lost; how many jobs."""
+        """Return all jobs of a worker, as when its connection is lost; return their number."""
         if not job_options.plain_worker(worker):
-            raise Invalid("name the worker whose jobs are to be given back")
-        asked = wire.Release(node=worker)
-        return (await self._at.do("release", asked, wire.Released)).released
+            raise Invalid("name the worker whose jobs are to be returned")
+        body = wire.Release(node=worker)
+        return (await self._endpoint.do("release", body, wire.Released)).released
 
     async def purge(
         self,
@@ -242,67 +242,67 @@ class AsyncQueue:
         to_seq: int | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Throw waiting jobs away: all, or those with a tag (``"eu*"`` for a beginning), of a range
-        of seqs (both ends included), or both; how many. Jobs in flight are left to their workers.
+        """Delete waiting jobs: all, or those with a tag (``"eu*"`` for a prefix), of a range of
+        seqs (both ends included), or both; return their number. Claimed jobs stay.
         """
         JobFilter(tag=tag, from_seq=from_seq, to_seq=to_seq).checked()
-        asked = wire.PurgeJobs(tag=tag, from_seq=from_seq, to_seq=to_seq, dry_run=dry_run)
-        return (await self._at.do("purge", asked, wire.Purged)).purged
+        body = wire.PurgeJobs(tag=tag, from_seq=from_seq, to_seq=to_seq, dry_run=dry_run)
+        return (await self._endpoint.do("purge", body, wire.Purged)).purged
 
     async def peek(self, max: int = 1) -> list[Waiting]:
-        """The jobs that would be claimed next, at most so many; they stay where they are."""
+        """The jobs that would be claimed next, at most ``max``; they are not claimed."""
         check_whole(max=max)
         if not 1 <= max <= CLAIM_MAX:
             raise Invalid(f"peek at 1 to {CLAIM_MAX} jobs, not {max}")
         query = {"max": str(max), "include_micros": "true"}
-        told = await self._at.get("peek", wire.Peeked, query)
-        return [told_jobs.waiting_of(each) for each in told.jobs]
+        response = await self._endpoint.get("peek", wire.Peeked, query)
+        return [queue_codec.waiting_of(each) for each in response.jobs]
 
     async def pause(self) -> None:
-        """Give out no jobs until ``resume``, also after a restart. Putting goes on."""
-        await self._at.find("pause", None, wire.Paused)
+        """Stop claims until ``resume``, also after a restart. Puts continue."""
+        await self._endpoint.find("pause", None, wire.Paused)
 
     async def resume(self) -> None:
-        """Give out jobs again."""
-        await self._at.find("resume", None, wire.Paused)
+        """Allow claims again."""
+        await self._endpoint.find("resume", None, wire.Paused)
 
     @property
     async def paused(self) -> bool:
         return (await self.statistics()).paused
 
     async def statistics(self) -> QueueStatistics:
-        """The queue in numbers, at this moment."""
-        told = msgspec.to_builtins(await self._at.get("", wire.QueueState))
-        return msgspec.convert(told, QueueStatistics)
+        """The current statistics of the queue."""
+        fields = msgspec.to_builtins(await self._endpoint.get("", wire.QueueState))
+        return msgspec.convert(fields, QueueStatistics)
 
     async def compact(self) -> None:
-        """Say the state of all leases once more, so that older records can leave the log."""
-        await self._at.find("compact", None, wire.Compacted)
+        """Write a snapshot of the lease state, so that older lease records can leave the log."""
+        await self._endpoint.find("compact", None, wire.Compacted)
 
-    def _job(self, told: wire.ClaimedJob) -> AsyncJob:
-        record = told_jobs.record_of(told)
-        deadline = told_jobs.deadline_of(told)
-        return AsyncJob(self, record, int(told.lease_id), told.deliveries, deadline)
+    def _job(self, claimed: wire.ClaimedJob) -> AsyncJob:
+        record = queue_codec.record_of(claimed)
+        deadline = queue_codec.deadline_of(claimed)
+        return AsyncJob(self, record, int(claimed.lease_id), claimed.deliveries, deadline)
 
-    async def _settle(
+    async def _finish(
         self,
         verb: str,
         held: Sequence[Held],
-        said: Callable[[Sequence[Held]], object],
-        kind: type[Told],
+        body_of: Callable[[Sequence[Held]], object],
+        kind: type[Response],
     ) -> Settled:
         done, skipped = 0, []
-        for place in range(0, len(held), _AT_ONCE):
-            some = list({one.seq: one for one in held[place : place + _AT_ONCE]}.values())
-            body = msgspec.json.encode(said(some))
-            ask = Ask("POST", f"{self._leases.path}/{verb}", body=body, safe=True)
-            reply = await self._leases.ask(ask)
-            told = reply.told(kind)
-            if told.skipped and reply.repeated and verb != "extend":
+        for first in range(0, len(held), _BATCH_SIZE):
+            batch = list({job.seq: job for job in held[first : first + _BATCH_SIZE]}.values())
+            body = msgspec.json.encode(body_of(batch))
+            request = Ask("POST", f"{self._leases.path}/{verb}", body=body, safe=True)
+            response = await self._leases.ask(request)
+            result = response.told(kind)
+            if result.skipped and response.repeated and verb != "extend":
                 raise Unreachable(
-                    f"an answer was lost: {verb} of jobs {told.skipped} was done then, or came too "
-                    "late; which of them is not known"
+                    f"a response was lost: {verb} of jobs {result.skipped} was executed then, or "
+                    "came too late; which of the two is not known"
                 )
-            done += len(some) - len(told.skipped)
-            skipped += told.skipped
+            done += len(batch) - len(result.skipped)
+            skipped += result.skipped
         return Settled(done, tuple(skipped))

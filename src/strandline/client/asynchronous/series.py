@@ -34,17 +34,17 @@ from strandline.views.series.values import (
     name_of,
 )
 
-_SOURCES_AT_ONCE = 64
+_SOURCES_BATCH = 64
 
 
 class AsyncSeries:
     """Records by source and time. Safe from many tasks of one loop."""
 
-    def __init__(self, at: AsyncRoute, name: str) -> None:
+    def __init__(self, endpoint: AsyncRoute, name: str) -> None:
         self.name = name
-        self._at = at
+        self._endpoint = endpoint
         self.versions = PayloadVersions()
-        """How payloads are read, by their version."""
+        """Decoders of payloads, by version."""
 
     def __repr__(self) -> str:
         return f"AsyncSeries({self.name!r})"
@@ -82,22 +82,22 @@ class AsyncSeries:
     ) -> Appended:
         """Append points, each (source, at, payload), as one batch: all of them, or none.
 
-        With ``drop_refused`` points that are refused are left out, and listed in the result.
+        With ``drop_refused`` rejected points are left out, and listed in the result.
         """
         check_version(version)
         names, ats, payloads = _columns(points)
         if is_small(payloads):
-            told = [point_told(*point) for point in zip(names, ats, payloads, strict=True)]
-            asked = wire.AppendPoints(points=told, version=version, drop_refused=drop_refused)
-            done = await self._at.do("append", asked, wire.Appended)
+            lines = [point_told(*point) for point in zip(names, ats, payloads, strict=True)]
+            body = wire.AppendPoints(points=lines, version=version, drop_refused=drop_refused)
+            response = await self._endpoint.do("append", body, wire.Appended)
         else:
             query = {"version": str(version), "drop_refused": str(drop_refused).lower()}
             table = table_of(names, ats, payloads)
-            done = await self._at.send("append", table, wire.Appended, query)
-        return appended_of(done, drop_refused=drop_refused)
+            response = await self._endpoint.send("append", table, wire.Appended, query)
+        return appended_of(response, drop_refused=drop_refused)
 
     @overload
-    async def range(  # type: ignore[overload-overlap]  # text is iterable too, and one source all the same
+    async def range(  # type: ignore[overload-overlap]  # text is iterable too, but names one source
         self, source: SourceName, start: int = ..., end: int = ..., *, limit: int = ...
     ) -> list[Point]: ...
 
@@ -116,15 +116,15 @@ class AsyncSeries:
     ) -> list[Point] | dict[SourceName, list[Point]]:
         """Points of one source from start to end, both included; of several, by source.
 
-        ``limit`` is how many of each source, the earliest; 0 is all.
+        ``limit`` is the number of points of each source, the earliest first; 0 is all.
         """
         _check_bounds(start, end, limit)
         if isinstance(source, int | str | bytes):
-            found = await self._range([source], start, end, limit)
-            return found.get(name_of(source), [])
-        given = list(dict.fromkeys(source))
-        found = await self._range(given, start, end, limit)
-        return {each: found.get(name_of(each), []) for each in given}
+            points = await self._range([source], start, end, limit)
+            return points.get(name_of(source), [])
+        distinct = list(dict.fromkeys(source))
+        points = await self._range(distinct, start, end, limit)
+        return {each: points.get(name_of(each), []) for each in distinct}
 
     async def range_all(
         self, start: int = AT_MIN, end: int = AT_MAX, *, limit: int = 0
@@ -136,17 +136,17 @@ class AsyncSeries:
     async def range_from_available(
         self, sources: Iterable[SourceName], start: int, window: int, *, limit: int = 0
     ) -> Available:
-        """The points within a window that begins with the earliest there is from start on.
+        """The points of a window that begins at the earliest point from ``start`` on.
 
-        ``end`` of the answer is where the window ends; go on behind it. None: there is nothing.
+        ``end`` of the result is the end of the window; continue after it. None: there is no point.
         """
         check_at("window", window)
-        given = list(dict.fromkeys(sources))
-        first = await self.earliest(given, start)
+        distinct = list(dict.fromkeys(sources))
+        first = await self.earliest(distinct, start)
         if first is None or window < 0:
             return Available(None, {})
         end = min(first + window, AT_MAX)
-        return Available(end, await self.range(given, first, end, limit=limit))
+        return Available(end, await self.range(distinct, first, end, limit=limit))
 
     async def visit(
         self,
@@ -157,10 +157,10 @@ class AsyncSeries:
         *,
         limit: int = 0,
     ) -> int:
-        """Call back with every point, source after source, until it says False; how many it were.
+        """Call back with every point, source after source, until it returns False; their number.
 
-        Only the points of a few sources are in memory at a time. Each source is seen as it is when
-        its turn comes; without sources it is all that there are now.
+        Only the points of a few sources are in memory at a time. Each source is current when it is
+        read; the default is all sources that exist at the call.
         """
         visited = 0
         async for point in self.points(sources, start, end, limit=limit):
@@ -177,70 +177,70 @@ class AsyncSeries:
         *,
         limit: int = 0,
     ) -> AsyncIterator[Point]:
-        """Every point, source after source, as ``visit`` sees them."""
+        """Every point, source after source, as ``visit`` reads them."""
         _check_bounds(start, end, limit)
         names = None if sources is None else [name_of(each) for each in dict.fromkeys(sources)]
         return self._points(names, start, end, limit)
 
     async def latest(self, source: SourceName) -> Point | None:
-        """The point of a source with the greatest at, of equal ones the last to come."""
-        told = source_told(source)
-        asked = wire.Latest(source=told.source, source_base64=told.source_base64)
-        found = await self._latest(asked)
-        return found.get(name_of(source))
+        """The point of a source with the greatest ``at``; of equal ones the last appended."""
+        name = source_told(source)
+        body = wire.Latest(source=name.source, source_base64=name.source_base64)
+        points = await self._latest(body)
+        return points.get(name_of(source))
 
     async def read_latest(self) -> dict[bytes, Point]:
-        """The same of every source that has points, in order of their names."""
+        """The same for every source that has points, in order of their names."""
         return await self._latest(wire.Latest())
 
     async def earliest(
         self, sources: Iterable[SourceName] | None = None, start: int = AT_MIN
     ) -> int | None:
-        """The smallest at from start on, of these sources or of all; None when there is none."""
+        """The smallest ``at`` from ``start`` on, of these or all sources; None if there is none."""
         check_at("start", start)
         names = None if sources is None else [source_told(each) for each in sources]
-        asked = wire.Earliest(sources=names, start=start)
-        return (await self._at.find("earliest", asked, wire.At)).at
+        body = wire.Earliest(sources=names, start=start)
+        return (await self._endpoint.find("earliest", body, wire.At)).at
 
     async def run_retention(self, floor: int | None = None) -> Retained:
-        """Forget all points before the floor, or before what ``retention`` keeps.
+        """Delete all points before the floor, or before what ``retention`` keeps.
 
         The floor never falls: a lower one changes nothing. Records leave the log as far as views
         are saved, the rest after the next save.
         """
         if floor is not None:
             check_at("floor", floor)
-        told = await self._at.find("retention", wire.Retain(floor=floor), wire.Retained)
-        return msgspec.convert(msgspec.to_builtins(told), Retained)
+        response = await self._endpoint.find("retention", wire.Retain(floor=floor), wire.Retained)
+        return msgspec.convert(msgspec.to_builtins(response), Retained)
 
     async def statistics(self) -> SeriesStatistics:
-        """The series in numbers, at this moment."""
-        told = msgspec.to_builtins(await self._at.get("", wire.SeriesState))
-        return msgspec.convert(told, SeriesStatistics)
+        """The current statistics of the series."""
+        fields = msgspec.to_builtins(await self._endpoint.get("", wire.SeriesState))
+        return msgspec.convert(fields, SeriesStatistics)
 
     async def _range(
         self, sources: Sequence[SourceName] | None, start: int, end: int, limit: int
     ) -> dict[bytes, list[Point]]:
         names = None if sources is None else [source_told(each) for each in sources]
-        asked = wire.Range(sources=names, start=start, end=end, limit=limit)
-        return by_source(await self._at.table("range", asked))
+        body = wire.Range(sources=names, start=start, end=end, limit=limit)
+        return by_source(await self._endpoint.table("range", body))
 
     async def _points(
         self, names: list[bytes] | None, start: int, end: int, limit: int
     ) -> AsyncIterator[Point]:
         if names is None:
             names = list(await self._range(None, start, end, 1))
-        for place in range(0, len(names), _SOURCES_AT_ONCE):
-            some = list(names[place : place + _SOURCES_AT_ONCE])
-            found = await self._range(some, start, end, limit)
-            for name in some:
-                for point in found.get(name, []):
+        for first in range(0, len(names), _SOURCES_BATCH):
+            batch = list(names[first : first + _SOURCES_BATCH])
+            points = await self._range(batch, start, end, limit)
+            for name in batch:
+                for point in points.get(name, []):
                     yield point
 
-    async def _latest(self, asked: wire.Latest) -> dict[bytes, Point]:
-        told = await self._at.find("latest", asked, wire.Points)
-        found = dict(points_of(each) for each in told.sources)
-        return {name: points[0] for name, points in found.items() if points}
+    async def _latest(self, body: wire.Latest) -> dict[bytes, Point]:
+        response = await self._endpoint.find("latest", body, wire.Points)
+        by_name = dict(points_of(each) for each in response.sources)
+        return {name: points[0] for name, points in by_name.items() if points}
 
 
 def _columns(
@@ -254,10 +254,10 @@ def _columns(
     names = {source: name_of(source) for source in dict.fromkeys(sources)}
     for at in ats:
         check_at("at", at)
-    for place, payload in enumerate(payloads):
+    for index, payload in enumerate(payloads):
         if not isinstance(payload, bytes):
             raise Invalid(
-                f"record {place} is {type(payload).__name__}, not bytes: convert it first"
+                f"record {index} is {type(payload).__name__}, not bytes: convert it first"
             )
     return [names[source] for source in sources], list(ats), list(payloads)
 

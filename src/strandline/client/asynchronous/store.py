@@ -1,4 +1,4 @@
-"""A store that a server has, with the verbs of one that is open here.
+"""The store of a server, with the methods of an embedded one.
 
     with strandline.connect("http://127.0.0.1:4000", token="…") as store:
         store.topic("orders").append(b"…")
@@ -6,7 +6,7 @@
     async with strandline.connect_async("http://127.0.0.1:4000", token="…") as store:
         await (await store.topic("orders")).append(b"…")
 
-Nothing is sent before the first verb.
+Nothing is sent before the first method call.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PAGE_SIZE = 1000
 
 
 class AsyncStore:
-    """A store behind a server. Safe from many tasks of one loop; use it as a context manager."""
+    """The store of a server. Safe from many tasks of one loop; use it as a context manager."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class AsyncStore:
             settings=settings or ClientSettings(),
             clock=clock or SystemClock(),
         )
-        self._at = AsyncRoute(self._connection)
+        self._endpoint = AsyncRoute(self._connection)
 
     async def __aenter__(self) -> AsyncStore:
         return self
@@ -86,44 +86,44 @@ class AsyncStore:
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """The URL of the server."""
         return self._connection.address.shown
 
     @property
     async def id(self) -> str:
-        """Which store this is, in hex: the same for every opening."""
-        return (await self._at.get("store", StoreHealth)).store_id
+        """The identity of the store in hex: the same for every opening."""
+        return (await self._endpoint.get("store", StoreHealth)).store_id
 
     async def topic(self, name: str, **options: object) -> AsyncTopic:
-        """The topic of this name, made with these options if there is none."""
+        """The topic of this name, created with these options if it is absent."""
         check_topic_name(name)
         if not options:
             try:
                 return await self.existing_topic(name)
             except UnknownTopic:
                 pass
-            except Forbidden:  # who may only append is told so when he tries more
+            except Forbidden:  # a token that may only append: later reads are rejected
                 return AsyncTopic(self._connection, name)
-        return await self._put(name, options, given="same")
+        return await self._put(name, options, condition="same")
 
     async def create_topic(self, name: str, **options: object) -> AsyncTopic:
-        """A new topic; TopicExists when the name is taken."""
+        """Create a topic; TopicExists if there is one of this name."""
         check_topic_name(name)
-        return await self._put(name, options, given="absent")
+        return await self._put(name, options, condition="absent")
 
     async def existing_topic(self, name: str) -> AsyncTopic:
-        """The topic of this name; UnknownTopic when there is none."""
+        """The topic of this name; UnknownTopic if it is absent."""
         known(name)
-        state = await self._at.below("topics", name).get("", wire.TopicState)
+        state = await self._endpoint.below("topics", name).get("", wire.TopicState)
         return AsyncTopic(self._connection, name, state.config.idempotency_window_ms)
 
     async def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
-        """Delete a topic with all its records; False when there is none."""
+        """Delete a topic with all its records; False if it is absent."""
         query = {"if_empty": "true"} if if_empty else {}
         if not can_be(name):
             return False
-        at = self._at.below("topics", name)
-        return (await at.drop("", wire.TopicDeleted, query)).deleted
+        endpoint = self._endpoint.below("topics", name)
+        return (await endpoint.drop("", wire.TopicDeleted, query)).deleted
 
     async def topics(self, prefix: str = "") -> list[str]:
         """Names of the topics, sorted."""
@@ -132,74 +132,78 @@ class AsyncStore:
         names: list[str] = []
         query = {"prefix": prefix, "page_size": str(_PAGE_SIZE)}
         while True:
-            page = await self._at.get("topics", wire.TopicList, query)
+            page = await self._endpoint.get("topics", wire.TopicList, query)
             names += [line.topic for line in page.topics]
             if not isinstance(page.next_cursor, str):
                 return names
             query["cursor"] = page.next_cursor
 
     async def kv(self, name: str, **options: object) -> AsyncKv:
-        """The key-value map over a topic's keys, made with these options if there is none."""
+        """The key-value view of a topic, created with these options if it is absent."""
         await self._open("kv", name, options)
-        return AsyncKv(self._at.below("kv", name), name)
+        return AsyncKv(self._endpoint.below("kv", name), name)
 
     async def queue(self, name: str, **options: object) -> AsyncQueue:
-        """The work queue whose jobs are a topic's records, made if there is none."""
+        """The work queue whose jobs are the records of a topic, created if it is absent."""
         await self._open("queue", name, options)
-        return AsyncQueue(self._at.below("queues", name), self._at.below("topics", name), name)
+        return AsyncQueue(
+            self._endpoint.below("queues", name), self._endpoint.below("topics", name), name
+        )
 
     async def series(self, name: str, **options: object) -> AsyncSeries:
-        """A topic's records by source and time, made if there is none."""
+        """The records of a topic by source and time, created if the view is absent."""
         await self._open("series", name, options)
-        return AsyncSeries(self._at.below("series", name), name)
+        return AsyncSeries(self._endpoint.below("series", name), name)
 
     async def metrics(self, name: str, **options: object) -> AsyncMetrics:
-        """Measurements with tags and numeric fields, in a topic, made if there is none."""
+        """The metrics view of a topic, created if it is absent."""
         await self._open("metrics", name, options)
-        return AsyncMetrics(self._at.below("measurements", name), name)
+        return AsyncMetrics(self._endpoint.below("measurements", name), name)
 
     async def table(self, name: str, **options: object) -> AsyncTable:
-        """A topic's records as an event table, made with these options if there is none."""
+        """The records of a topic as an event table, created with these options if it is absent."""
         await self._open("table", name, options)
-        return AsyncTable(self._at.below("tables", name), name)
+        return AsyncTable(self._endpoint.below("tables", name), name)
 
     async def group(self, topic: str, name: str, **options: object) -> AsyncGroup:
-        """The consumer group of this name on a topic, made with these options."""
+        """The consumer group of this name on a topic, created with these options if absent."""
         return await self.groups.open(topic, name, options)
 
     @cached_property
     def groups(self) -> AsyncGroups:
         """The consumer groups of all topics."""
-        return AsyncGroups(self._at)
+        return AsyncGroups(self._endpoint)
 
     @cached_property
     def views(self) -> AsyncViews:
         """All views: their names, options and digests."""
-        return AsyncViews(self._at)
+        return AsyncViews(self._endpoint)
 
     @cached_property
     def routers(self) -> AsyncRouters:
-        """What forwards records from topic to topic."""
-        return AsyncRouters(self._at)
+        """The routers, which forward records from topic to topic."""
+        return AsyncRouters(self._endpoint)
 
     @cached_property
     def pipelines(self) -> AsyncPipelines:
-        """What the server runs when it is due: docs/guide/pipelines.md."""
-        return AsyncPipelines(self._at)
+        """The declared pipelines of the server: docs/guide/pipelines.md."""
+        return AsyncPipelines(self._endpoint)
 
     @cached_property
     def tokens(self) -> AsyncTokens:
-        """Who may do what at this server."""
-        return AsyncTokens(self._at)
+        """The tokens of the server."""
+        return AsyncTokens(self._endpoint)
 
     async def rebuild(self, kind: str, name: str) -> None:
-        """Throw the state of a view away and fold the log again."""
+        """Delete the state of a view and compute it again from the log."""
         await self.views.rebuild(kind, name)
 
     async def run(self, command: str) -> Result:
-        """Do what a command says: docs/guide/queries.md."""
+        """Execute a command: docs/guide/queries.md."""
         body = msgspec.json.encode(results.Command(command=command))
-        return result_of(await self._at.ask(Ask("POST", "/v0/command", body=body, accept=ARROW)))
+        return result_of(
+            await self._endpoint.ask(Ask("POST", "/v0/command", body=body, accept=ARROW))
+        )
 
     async def sql(
         self,
@@ -208,16 +212,16 @@ class AsyncStore:
         as_of: object = None,
         params: Mapping[str, Any] | list[Any] | None = None,
     ) -> Result:
-        """Ask a SELECT over topics, views and tables, all at one moment: docs/guide/sql.md."""
-        asked = results.Sql(sql=text, params=params_told(params), as_of=as_of_told(as_of))
-        body = msgspec.json.encode(asked)
-        ask = Ask("POST", "/v0/sql", body=body, accept=ARROW, safe=True)
-        return result_of(await self._at.ask(ask))
+        """Run a SELECT over topics, views and tables, all at one position: docs/guide/sql.md."""
+        query = results.Sql(sql=text, params=params_told(params), as_of=as_of_told(as_of))
+        body = msgspec.json.encode(query)
+        request = Ask("POST", "/v0/sql", body=body, accept=ARROW, safe=True)
+        return result_of(await self._endpoint.ask(request))
 
     async def health(self) -> Health:
-        """How the store is doing, at this moment."""
-        told = msgspec.to_builtins(await self._at.get("store", StoreHealth))
-        return msgspec.convert(told, Health)
+        """The current health of the store."""
+        fields = msgspec.to_builtins(await self._endpoint.get("store", StoreHealth))
+        return msgspec.convert(fields, Health)
 
     async def close(self) -> None:
         """Close the connections. Closing twice is fine."""
@@ -229,12 +233,13 @@ class AsyncStore:
         except Forbidden:
             if options:
                 raise
-            # Who may not make one may use what is there: its verbs say if it is not.
+            # A token that may not create a view may use an existing one; if the view is absent,
+            # its methods raise.
 
-    async def _put(self, name: str, options: dict[str, object], *, given: str) -> AsyncTopic:
-        topic_config(TopicConfig(), options)  # it says what is wrong
+    async def _put(self, name: str, options: dict[str, object], *, condition: str) -> AsyncTopic:
+        topic_config(TopicConfig(), options)  # raises Invalid for wrong options
         body = msgspec.json.encode(options)
-        path = self._at.below("topics", name).path
-        ask = Ask("PUT", path, {"if": given}, body, safe=given == "same")
-        told = (await self._connection.ask(ask)).told(wire.PutAnswer)
-        return AsyncTopic(self._connection, name, told.config.idempotency_window_ms)
+        path = self._endpoint.below("topics", name).path
+        request = Ask("PUT", path, {"if": condition}, body, safe=condition == "same")
+        response = (await self._connection.ask(request)).told(wire.PutAnswer)
+        return AsyncTopic(self._connection, name, response.config.idempotency_window_ms)

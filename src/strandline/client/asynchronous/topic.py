@@ -1,7 +1,7 @@
 """One topic of a server: append, read, follow, delete, alter, statistics.
 
-An append carries an idempotency key of the client's own unless the caller gives one: when its
-answer is lost, the server knows it again and appends nothing twice.
+An append has an idempotency key, generated unless the caller gives one: when its response is lost
+and the request is repeated, the server recognizes it and appends nothing twice.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from strandline.log.topic.validation import check_timeout, check_whole
 from strandline.records import Appended, Record
 
 _READ_SIZE_MAX = 64 << 20
-_ANSWER_SIZE_MAX = 8 << 20
-_ANSWER_RECORDS_MAX = 1000
+_RESPONSE_SIZE_MAX = 8 << 20
+_RESPONSE_RECORDS_MAX = 1000
 _WAIT_S_MAX = 25.0
 _ARROW_FROM = 64
-"""Records from which on columns are quicker than JSON."""
-_PICKED_AT_ONCE = 10_000
+"""With this many records or more, columns are faster than JSON."""
+_PICK_SEQS_MAX = 10_000
 _PAGE_RECORDS_MAX = LimitSettings().page_records_max
 
 Kind = TypeVar("Kind")
@@ -73,17 +73,17 @@ class AsyncTopic:
 
     @property
     async def head_seq(self) -> int:
-        """The newest published seq, 0 when there never was a record."""
+        """The newest published seq; 0 if there never was a record."""
         return (await self._state()).head_seq
 
     @property
     async def epoch(self) -> int:
-        """Changes when a cursor could lie: the topic was made anew, or lost its tail."""
+        """Changes when cursors become invalid: the topic was recreated, or lost its tail."""
         return (await self._state()).epoch
 
     @property
     async def identity(self) -> tuple[int, int]:
-        """Which topic this is, and which life of it: names are used again, these never are."""
+        """The id of the topic and its epoch: names are reused, these never are."""
         return (await self._state()).identity
 
     async def gaps_below(self, seq: int) -> list[tuple[int, int]]:
@@ -135,14 +135,14 @@ class AsyncTopic:
         return await self._append(of_table(batch, terms), idempotency_key)
 
     async def taken(self, producer: str) -> int | None:
-        """The highest number that a producer has had taken here, None when it had none."""
+        """The highest number that this topic accepted from a producer; None if there is none."""
         path = f"/producers/{quote(producer, safe='')}"
-        return (await self._told("GET", path, ProducerTaken)).number
+        return (await self._request("GET", path, ProducerTaken)).number
 
     async def producers(self, prefix: str = "") -> list[str]:
-        """The names of the producers who have had numbers taken here, and are not forgotten."""
-        found = await self._told("GET", "/producers", Producers, query={"prefix": prefix})
-        return found.producers
+        """The names of the producers whose numbers this topic stores."""
+        response = await self._request("GET", "/producers", Producers, query={"prefix": prefix})
+        return response.producers
 
     async def read(
         self,
@@ -153,7 +153,7 @@ class AsyncTopic:
         size_max: int = _READ_SIZE_MAX,
         epoch: int | None = None,
     ) -> Page:
-        """The records after a cursor, at most so many. ``node`` is spared its own records."""
+        """The records after a cursor, at most ``limit``, without those of ``node``."""
         check_whole(after=after, limit=limit, size_max=size_max)
         if after < 0 or limit < 1 or size_max < 1:
             raise Invalid("after is 0 or a seq, limit and size_max are at least 1")
@@ -163,26 +163,26 @@ class AsyncTopic:
             raise Invalid(f"node is text, not {type(node).__name__}")
         if epoch is not None:
             check_whole(epoch=epoch)
-        asked = Diff(from_seq=after, limit=limit, node=node, epoch=epoch)
-        return await self._read(asked, size_max)
+        diff = Diff(from_seq=after, limit=limit, node=node, epoch=epoch)
+        return await self._read(diff, size_max)
 
     async def pick(self, seqs: Sequence[int]) -> Page:
-        """The live ones of these records, in order of seq."""
-        wanted = sorted(set(seqs))
-        answers = []
-        for place in range(0, max(1, len(wanted)), _PICKED_AT_ONCE):
-            some = Pick(seqs=wanted[place : place + _PICKED_AT_ONCE], include_micros=True)
-            answers.append(await self._told("POST", "/pick", PickAnswer, body=some))
-        return picked(answers)
+        """Those of these records that exist, in order of seq."""
+        ordered = sorted(set(seqs))
+        responses = []
+        for first in range(0, max(1, len(ordered)), _PICK_SEQS_MAX):
+            body = Pick(seqs=ordered[first : first + _PICK_SEQS_MAX], include_micros=True)
+            responses.append(await self._request("POST", "/pick", PickAnswer, body=body))
+        return picked(responses)
 
     async def cursor_at(self, ts: int) -> int:
-        """The cursor from which a read gives the records of a time (microseconds) and later."""
+        """The cursor from which a read returns the records of a time (microseconds) and later."""
         check_whole(ts=ts)
         query = {"ts_us": str(max(-(2**63 - 1), min(ts, 2**63 - 1)))}
-        return (await self._told("GET", "/seek", SeekAnswer, query=query)).from_seq
+        return (await self._request("GET", "/seek", SeekAnswer, query=query)).from_seq
 
     async def wait_for(self, after: int, timeout_s: float | None = None) -> bool:
-        """Wait until the head is past a cursor; False when the time is over or the topic gone."""
+        """Wait until the head is past a cursor; False after the timeout or if the topic is gone."""
         check_whole(after=after)
         check_timeout(timeout_s)
         clock = self._connection.clock
@@ -190,9 +190,9 @@ class AsyncTopic:
         while True:
             left = _WAIT_S_MAX if until is None else until - clock.monotonic()
             wait_s = max(0.0, min(_WAIT_S_MAX, left))
-            asked = Diff(from_seq=max(0, after), limit=1, include_data=False)
+            diff = Diff(from_seq=max(0, after), limit=1, include_data=False)
             try:
-                page = page_of(await self._diff(asked, wait_s=wait_s))
+                page = page_of(await self._diff(diff, wait_s=wait_s))
             except UnknownTopic:
                 return False
             if page.head_seq > after:
@@ -209,15 +209,15 @@ class AsyncTopic:
         lossy: bool = False,
         epoch: int | None = None,
     ) -> AsyncIterator[Record]:
-        """Records after a cursor, then live ones, until nothing came for ``timeout_s``.
+        """Records after a cursor, then live ones, until none came for ``timeout_s``.
 
-        Lost records raise ``RecordsLost`` unless the caller says that it does not mind. With the
-        ``epoch`` that a page told, so does a cursor of an earlier topic of this name. A server
-        that is away for a while is waited for, and nothing is left out or told twice.
+        Lost records raise ``RecordsLost`` unless ``lossy`` is set. With the ``epoch`` of a page,
+        so does a cursor of an earlier topic of this name. If the server is unavailable for a
+        while, the call waits for it; no record is left out or returned twice.
         """
         check_whole(after=after)
         check_timeout(timeout_s)
-        place = AsyncFollowing(
+        follower = AsyncFollowing(
             self._connection,
             self.name,
             self._path,
@@ -227,24 +227,26 @@ class AsyncTopic:
             lossy=lossy,
             epoch=epoch,
         )
-        return place.records()
+        return follower.records()
 
     async def delete(self, *, before: int | None = None, match: str | None = None) -> Deleted:
-        """Delete records for good: below a seq, with a tag (``"eu*"`` for a beginning), or both."""
+        """Delete records permanently: below a seq, with a tag (``"eu*"`` for a prefix), or both."""
         if before is None and match is None:
-            raise Invalid("say what to delete: before=SEQ, match=TAG, or both")
+            raise Invalid("select the records to delete: before=SEQ, match=TAG, or both")
         if before is not None:
             check_whole(before=before)
             if before < 1:
                 raise Invalid("before is a seq: at least 1")
         if match is not None and not isinstance(match, str):
             raise Invalid(f"match is a tag, not {type(match).__name__}")
-        asked = Deletion(before_seq=before, match=_as_match(match))
-        done = await self._told("POST", "/delete", DeletionAnswer, body=asked, safe=False)
-        return Deleted(deleted=done.deleted, earliest_seq=done.earliest_seq, head_seq=done.head_seq)
+        deletion = Deletion(before_seq=before, match=_as_match(match))
+        response = await self._request("POST", "/delete", DeletionAnswer, body=deletion, safe=False)
+        return Deleted(
+            deleted=response.deleted, earliest_seq=response.earliest_seq, head_seq=response.head_seq
+        )
 
     async def alter(self, **options: object) -> TopicConfig:
-        """Change the configuration from here on; what the old one evicted stays evicted."""
+        """Change the configuration from now on; records that the old one evicted stay evicted."""
         topic_config(TopicConfig(), options)
         body = msgspec.json.encode(options)
         await self._connection.ask(Ask("PATCH", self._path, body=body, safe=True))
@@ -253,7 +255,7 @@ class AsyncTopic:
         return config
 
     async def statistics(self) -> TopicStatistics:
-        """The topic's numbers at this moment."""
+        """The current statistics of the topic."""
         state = await self._state()
         return TopicStatistics(
             name=state.topic,
@@ -269,7 +271,7 @@ class AsyncTopic:
         )
 
     async def _append(self, body: Body, once: Once | None) -> Appended:
-        ask = Ask(
+        request = Ask(
             "POST",
             self._path,
             body.query,
@@ -278,48 +280,50 @@ class AsyncTopic:
             safe=True,
             window_s=self._window_s,
         )
-        reply = await self._connection.ask(ask)
-        told = reply.told(AppendAnswer)
-        deduped = told.deduped and once is not None  # with our own key it is the first time
-        return Appended(told.first_seq, told.last_seq, told.head_seq, deduped)
+        response = await self._connection.ask(request)
+        appended = response.told(AppendAnswer)
+        deduped = (
+            appended.deduped and once is not None
+        )  # a generated key repeats only our own request
+        return Appended(appended.first_seq, appended.last_seq, appended.head_seq, deduped)
 
     def _terms(self, expected_head: int | None, once: Once | None) -> Terms:
         return Terms(expected_head, self._connection.new_key() if once is None else once)
 
-    async def _read(self, asked: Diff, size_max: int) -> Page:
-        """A page as large as was asked for, however many answers that takes."""
+    async def _read(self, diff: Diff, size_max: int) -> Page:
+        """A page of the requested size, from as many responses as necessary."""
         pages: list[Page] = []
-        left, size = asked.limit, 0
+        left, size = diff.limit, 0
         while True:
-            asked.limit = min(left, _ANSWER_RECORDS_MAX)
-            asked.max_batch_bytes = min(size_max - size, _ANSWER_SIZE_MAX)
-            page = page_of(await self._diff(asked, many=asked.limit >= _ARROW_FROM))
+            diff.limit = min(left, _RESPONSE_RECORDS_MAX)
+            diff.max_batch_bytes = min(size_max - size, _RESPONSE_SIZE_MAX)
+            page = page_of(await self._diff(diff, many=diff.limit >= _ARROW_FROM))
             if pages and (page.tombstone is not None or page.epoch != pages[0].epoch):
-                return joined(pages)  # who reads on is told of it
+                return joined(pages)  # the next read reports the tombstone
             pages.append(page)
             left -= len(page)
             size += 0 if left < 1 or page.caught_up else sum(map(len, page.data))
             if left < 1 or size >= size_max or page.caught_up:
                 return joined(pages)
-            asked.from_seq = page.next
+            diff.from_seq = page.next
 
-    async def _diff(self, asked: Diff, *, wait_s: float = 0.0, many: bool = False) -> Reply:
-        asked.include_tags = asked.include_micros = True
-        asked.wait_ms = round(wait_s * 1000)
-        ask = Ask(
+    async def _diff(self, diff: Diff, *, wait_s: float = 0.0, many: bool = False) -> Reply:
+        diff.include_tags = diff.include_micros = True
+        diff.wait_ms = round(wait_s * 1000)
+        request = Ask(
             "POST",
             f"{self._path}/diff",
-            body=msgspec.json.encode(asked),
+            body=msgspec.json.encode(diff),
             accept=ARROW if many else JSON,
             safe=True,
             wait_s=wait_s,
         )
-        return await self._connection.ask(ask)
+        return await self._connection.ask(request)
 
     async def _state(self) -> TopicState:
-        return await self._told("GET", "", TopicState)
+        return await self._request("GET", "", TopicState)
 
-    async def _told(
+    async def _request(
         self,
         method: str,
         path: str,
@@ -330,12 +334,12 @@ class AsyncTopic:
         safe: bool = True,
     ) -> Kind:
         content = b"" if body is None else msgspec.json.encode(body)
-        ask = Ask(method, self._path + path, query or {}, content, safe=safe)
-        return (await self._connection.ask(ask)).told(kind)
+        request = Ask(method, self._path + path, query or {}, content, safe=safe)
+        return (await self._connection.ask(request)).told(kind)
 
 
 def _as_match(match: str | None) -> str | list[str] | None:
-    """A tag as the server takes it: a plain text is always meant as it stands."""
+    """A tag in the syntax of the server: a text without a trailing ``*`` is matched literally."""
     if match is None or not match.endswith("*"):
         return match
     return ["tag", "Glob", match]

@@ -1,9 +1,8 @@
-"""Reads and writes of one key-value view that happen at once, or not at all.
+"""Reads and writes of one key-value view that are applied together, or not at all.
 
-What a key becomes is decided here, with the rules of an open store
-(``views/kv/pending_writes.py``), from
-what was read. The server writes it if every key that was read is still as it was seen; else that is
-a Conflict, and nothing is written.
+The client computes the new entries from the entries that were read, with the rules of an embedded
+store (``views/kv/pending_writes.py``). The server writes them if every key that was read still has
+the same version; otherwise it responds with a Conflict and writes nothing.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from strandline.views.kv.values import Delete, Key, Put, end_of, plain_key
 
 
 class AsyncTransaction:
-    """Made by ``AsyncKv.transaction``, committed at the end of its block. Owned by one task.
+    """Created by ``AsyncKv.transaction``, committed at the end of its block. Owned by one task.
 
-    What was raised inside the block travels, and nothing is written.
+    An error inside the block is passed on, and nothing is written.
     """
 
-    def __init__(self, at: AsyncRoute) -> None:
-        self._at = at
+    def __init__(self, endpoint: AsyncRoute) -> None:
+        self._endpoint = endpoint
         self._seen: dict[bytes, Now | None] = {}
-        self._changes = Changes(self._seen.__getitem__, at.clock.now_us())
+        self._changes = Changes(self._seen.__getitem__, endpoint.clock.now_us())
         self._ttls: dict[bytes, float] = {}
-        """Keys whose end is told in seconds from the commit on: the server's clock counts."""
+        """Keys with a time to live in seconds from the commit, by the server's clock."""
         self._done = False
 
     async def __aenter__(self) -> AsyncTransaction:
@@ -43,8 +42,8 @@ class AsyncTransaction:
             await self.commit()
 
     async def get(self, key: Key) -> bytes | None:
-        now = (await self._looked(key)).now(plain_key(key))
-        return None if now is None else now.value
+        current = (await self._read(key)).now(plain_key(key))
+        return None if current is None else current.value
 
     async def exists(self, key: Key) -> bool:
         return await self.get(key) is not None
@@ -59,76 +58,76 @@ class AsyncTransaction:
         xx: bool = False,
         version: int | None = None,
     ) -> None:
-        """As ``AsyncKv.put``. A condition that does not hold is a Conflict at once."""
+        """As ``AsyncKv.put``. A condition that does not hold raises Conflict at once."""
         if nx or xx or version is not None:
-            await self._looked(key)
-        self._open().put(Put(key, value, ttl, nx, xx, version))
-        self._ends(plain_key(key), ttl)
+            await self._read(key)
+        self._open_changes().put(Put(key, value, ttl, nx, xx, version))
+        self._set_ttl(plain_key(key), ttl)
 
     async def delete(self, key: Key, *, version: int | None = None) -> bool:
-        """Whether the key was there."""
-        return (await self._looked(key)).delete(Delete(key, version)) is not None
+        """Delete a key; return whether it existed."""
+        return (await self._read(key)).delete(Delete(key, version)) is not None
 
     async def incr(self, key: Key, delta: int = 1) -> int:
-        """The new number."""
-        return (await self._looked(key)).incr(plain_key(key), delta)
+        """Add to a counter; return the new number."""
+        return (await self._read(key)).incr(plain_key(key), delta)
 
     async def touch(self, key: Key, ttl: float) -> bool:
-        """Let a key end in so many seconds; whether it is there."""
-        changes = await self._looked(key)
-        is_there = changes.ends(plain_key(key), end_of(ttl, changes.now_us))
-        if is_there:
-            self._ends(plain_key(key), ttl)
-        return is_there
+        """Set the time to live of a key in seconds; return whether it exists."""
+        changes = await self._read(key)
+        exists = changes.ends(plain_key(key), end_of(ttl, changes.now_us))
+        if exists:
+            self._set_ttl(plain_key(key), ttl)
+        return exists
 
     async def persist(self, key: Key) -> bool:
-        """Let a key stay for ever; whether it is there."""
-        is_there = (await self._looked(key)).ends(plain_key(key), 0)
-        self._ends(plain_key(key), None)
-        return is_there
+        """Remove the time to live of a key; return whether it exists."""
+        exists = (await self._read(key)).ends(plain_key(key), 0)
+        self._set_ttl(plain_key(key), None)
+        return exists
 
     async def json_get(self, key: Key, path: str = "$", default: object = None) -> object:
         plain = plain_key(key)
-        now = (await self._looked(key)).now(plain)
-        return default if now is None else conditions.json_get(plain, now, path, default)
+        current = (await self._read(key)).now(plain)
+        return default if current is None else conditions.json_get(plain, current, path, default)
 
     async def json_set(self, key: Key, path: str, value: object) -> None:
-        (await self._looked(key)).json_set(plain_key(key), path, value)
+        (await self._read(key)).json_set(plain_key(key), path, value)
 
     async def json_delete(self, key: Key, path: str) -> bool:
-        """Whether the place was there."""
-        return (await self._looked(key)).json_delete(plain_key(key), path)
+        """Delete a path; return whether it existed."""
+        return (await self._read(key)).json_delete(plain_key(key), path)
 
     async def commit(self) -> int:
-        """Write everything; the version of the last key, 0 when there was nothing to write."""
-        self._open()
+        """Write all changes; the version of the last key, 0 when there was nothing to write."""
+        self._open_changes()
         self._done = True
         seen = [
-            wire.Seen(**key_pair(key), version=0 if now is None else now.version)
-            for key, now in self._seen.items()
+            wire.Seen(**key_pair(key), version=0 if current is None else current.version)
+            for key, current in self._seen.items()
         ]
         if not (seen or self._changes.writes):
             return 0
         writes = [self._write(key, write) for key, write in self._changes.writes.items()]
-        asked = wire.Commit(seen=seen, writes=writes)
-        return (await self._at.do("commit", asked, wire.Versioned)).version
+        body = wire.Commit(seen=seen, writes=writes)
+        return (await self._endpoint.do("commit", body, wire.Versioned)).version
 
     def rollback(self) -> None:
-        """Forget everything. Twice is fine."""
+        """Discard all changes. Calling it twice is fine."""
         self._done = True
 
-    async def _looked(self, key: Key) -> Changes:
-        """What is to be written, once the key has been looked at."""
-        changes, plain = self._open(), plain_key(key)
+    async def _read(self, key: Key) -> Changes:
+        """The pending writes, after the key has been read."""
+        changes, plain = self._open_changes(), plain_key(key)
         if plain not in self._seen and plain not in changes.writes:
-            asked = wire.Get(**key_pair(plain))
-            entry = kv_codec.found(await self._at.find("get", asked, wire.Found))
+            body = wire.Get(**key_pair(plain))
+            entry = kv_codec.found(await self._endpoint.find("get", body, wire.Found))
             self._seen[plain] = (
                 None if entry is None else Now(entry.value, entry.version, entry.expires_us or 0)
             )
         return changes
 
-    def _ends(self, key: bytes, ttl: float | None) -> None:
+    def _set_ttl(self, key: bytes, ttl: float | None) -> None:
         if ttl is None:
             self._ttls.pop(key, None)
         else:
@@ -137,12 +136,12 @@ class AsyncTransaction:
     def _write(self, key: bytes, write: conditions.Write) -> wire.Write:
         if write.value is None:
             return wire.Write(**key_pair(key))
-        said = {**key_pair(key), **value_pair(write.value)}
+        fields = {**key_pair(key), **value_pair(write.value)}
         if key in self._ttls:
-            return wire.Write(**said, ttl_ms=self._ttls[key] * 1000)
-        return wire.Write(**said, expires_us=write.expires_us)
+            return wire.Write(**fields, ttl_ms=self._ttls[key] * 1000)
+        return wire.Write(**fields, expires_us=write.expires_us)
 
-    def _open(self) -> Changes:
+    def _open_changes(self) -> Changes:
         if self._done:
-            raise Closed("this transaction is over: begin another")
+            raise Closed("this transaction has ended: begin another")
         return self._changes

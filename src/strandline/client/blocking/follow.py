@@ -1,15 +1,15 @@
 # Made from asynchronous/follow.py by tests/house/blocking.py: change that one.
-"""Following a topic: pages of what is there, then events of what comes.
+"""Follows a topic: pages of the stored records, then events for new ones.
 
-    look      a page from the cursor: it says what was lost, and whether the topic is another one
-    listen    once there is no more, a watch session from the cursor on: the server tells
+    read a page      from the cursor; it reports lost records, and whether the topic was recreated
+    read an event    after the last page, from a watch session that starts at the cursor
 
-A stream that breaks is opened again behind the last event that came whole; a session that the
-server has forgotten is made anew, from the same cursor in the same life of the topic. Whatever an
-event cannot say exactly (a loss, the end of the topic, bytes that SSE does not keep) is looked at
-in a page. Records come once and in order: those at or before the cursor are dropped, and an event
-that begins behind the cursor is a reason to look. Who stops following says so to the server, which
-would keep the session for minutes; when that is not heard, it does.
+A broken stream is opened again after its last complete event. A session that the server no longer
+has is created again, at the same cursor in the same epoch of the topic. What an event does not
+express exactly (a loss, the end of the topic, bytes that SSE does not preserve) is read as a page.
+Records come once and in order: those at or before the cursor are dropped, and an event that starts
+after the cursor causes a page to be read. At the end the session is deleted on the server; if that
+request is lost, the server keeps the session for minutes.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from strandline.records import Record
 _RECORDS_MAX = 1000
 _BATCH_BYTES = 1 << 20
 _ARROW_FROM = 64
-"""Records from which on columns are quicker than JSON."""
-_PAUSE_S_MAX = 1.0
-"""Between attempts to open a stream again."""
-_WATCHING = Ask("POST", "/v0/watch", safe=True, in_loop=True)
+"""With this many records or more, columns are faster than JSON."""
+_RETRY_PAUSE_S_MAX = 1.0
+"""Longest pause between attempts to open a stream again."""
+_WATCH = Ask("POST", "/v0/watch", safe=True, in_loop=True)
 
 
 class RemoteFollowing:
-    """A place in a topic that moves on. Owned by one thread."""
+    """A cursor in a topic with its watch session. Owned by one thread."""
 
     def __init__(
         self,
@@ -63,35 +63,35 @@ class RemoteFollowing:
         self._node = node
         self._timeout_s = timeout_s
         self._lossy = lossy
-        self._since = connection.clock.monotonic()
-        """When something came last."""
-        self._many = True
+        self._last_record_s = connection.clock.monotonic()
+        """When a record was received last."""
+        self._prefers_arrow = True
         self._session: WatchAnswer | None = None
         self._forks = 0
         self._last_id = ""
         self._stream: RemoteListening | None = None
-        self._patience = self._fresh_patience()
+        self._retry_policy = self._new_retry_policy()
 
     def records(self) -> Iterator[Record]:
-        """Records, until nothing came for the time that was given."""
+        """Records, until none was received for ``timeout_s``."""
         try:
             while True:
-                page = self._look()
+                page = self._read_page()
                 for record in page.records:
                     yield record
                 if not page.caught_up:
                     continue
                 if self._left_s() <= 0:
                     return
-                while (told := self._told()) is not None:
-                    for record in told:
+                while (records := self._next_records()) is not None:
+                    for record in records:
                         yield record
         finally:
-            self._hang_up()
-            self._forget()
+            self._close_stream()
+            self._delete_session()
 
-    def _look(self) -> Page:
-        """The page behind the cursor, which moves behind it."""
+    def _read_page(self) -> Page:
+        """Read the page after the cursor, and advance the cursor past it."""
         diff = Diff(
             from_seq=self._after,
             limit=_RECORDS_MAX,
@@ -100,88 +100,92 @@ class RemoteFollowing:
             include_tags=True,
             include_micros=True,
         )
-        ask = Ask(
+        request = Ask(
             "POST",
             f"{self._path}/diff",
             body=msgspec.json.encode(diff),
-            accept=ARROW if self._many else JSON,
+            accept=ARROW if self._prefers_arrow else JSON,
             safe=True,
             in_loop=True,
         )
-        page = page_of(self._connection.ask(ask))
+        page = page_of(self._connection.ask(request))
         gap = page.tombstone
         if gap is not None and not self._lossy:
             raise RecordsLost(self._name, gap.gap_from, gap.gap_to, gap.reason)
         if page.next > self._after:
-            self._since = self._connection.clock.monotonic()
-        self._after, self._epoch, self._many = page.next, page.epoch, len(page) >= _ARROW_FROM
+            self._last_record_s = self._connection.clock.monotonic()
+        self._after, self._epoch, self._prefers_arrow = (
+            page.next,
+            page.epoch,
+            len(page) >= _ARROW_FROM,
+        )
         return page
 
-    def _told(self) -> list[Record] | None:
-        """The records of the next event; None when it is time to look."""
+    def _next_records(self) -> list[Record] | None:
+        """The records of the next event, with retries; None when a page has to be read."""
         try:
-            for attempt in Attempts(self._pause_after, longest_s=_PAUSE_S_MAX):
+            for attempt in Attempts(self._pause_after, longest_s=_RETRY_PAUSE_S_MAX):
                 with attempt:
                     try:
-                        return self._listen()
+                        return self._read_event()
                     except Failed:
-                        self._hang_up()
+                        self._close_stream()
                         raise
         except Failed as failed:
             raise failed.error from failed.__cause__
         raise AssertionError("the last attempt returns or raises")
 
-    def _listen(self) -> list[Record] | None:
-        """The records of an event, of any stream that can be had."""
+    def _read_event(self) -> list[Record] | None:
+        """The records of the next event; opens a stream if there is none."""
         if self._left_s() <= 0:
             return None
         if self._stream is None:
-            self._stream = self._opened()
-            self._patience = self._fresh_patience()
+            self._stream = self._open_stream()
+            self._retry_policy = self._new_retry_policy()
         try:
             event = self._stream.event()
         except Quiet:
             if self._left_s() > 0:
-                told = f"{self._connection.address.shown} has said nothing for long"
-                raise Failed(Unreachable(told), undone=True, passing=True) from None
-            self._hang_up()
+                message = f"{self._connection.address.shown} sent nothing until the timeout"
+                raise Failed(Unreachable(message), undone=True, passing=True) from None
+            self._close_stream()
             return None
-        return self._taken(event)
+        return self._apply(event)
 
-    def _taken(self, event: Event) -> list[Record] | None:
+    def _apply(self, event: Event) -> list[Record] | None:
         self._last_id = event.id or self._last_id
         match event.name:
             case "record":
-                told = told_records(event)
-                has_hole = told.from_seq > self._after and self._node is None
-                if has_hole or not event.is_exact:
+                batch = told_records(event)
+                has_gap = batch.from_seq > self._after and self._node is None
+                if has_gap or not event.is_exact:
                     return None
-                found = told.behind(self._after)
-                self._after = max(self._after, told.to_seq)
-                self._since = self._connection.clock.monotonic()
-                return found
+                records = batch.behind(self._after)
+                self._after = max(self._after, batch.to_seq)
+                self._last_record_s = self._connection.clock.monotonic()
+                return records
             case "tombstone" | "topic-deleted":
-                self._hang_up()
-                self._forget()
+                self._close_stream()
+                self._delete_session()
                 return None
             case ":" if self._timeout_s is not None:
-                self._hang_up()  # what is left of the time is less than the stream waits
+                self._close_stream()  # the remaining time is less than the stream's timeout
                 return None
             case "error":
                 error = told_error(event)
-                if error.status != 429:  # which is a hint
+                if error.status != 429:  # 429 is a hint; the stream continues
                     pause_s = error.retry_after_ms / 1000 or None
                     problem = Problem(error.status, error.code, error.error, {}, pause_s)
-                    raise _ended(problem)
+                    raise _stream_failure(problem)
         return []
 
-    def _opened(self) -> RemoteListening:
-        """A stream of the session, which is made if there is none."""
+    def _open_stream(self) -> RemoteListening:
+        """Open a stream of the session; create the session if there is none."""
         if self._session is None:
-            self._session = self._watched()
+            self._session = self._create_session()
             self._last_id = self._session.last_event_id
-        beat_s = self._beat_ms() / 1000
-        quiet_s = min(self._left_s(), beat_s + self._connection.settings.answer_s_max)
+        heartbeat_s = self._heartbeat_ms() / 1000
+        quiet_s = min(self._left_s(), heartbeat_s + self._connection.settings.answer_s_max)
         try:
             return RemoteListening.begin(
                 self._connection, self._session.stream_url, last_id=self._last_id, quiet_s=quiet_s
@@ -189,54 +193,54 @@ class RemoteFollowing:
         except Failed as failed:
             if not isinstance(failed.error, NotFound):
                 raise
-            self._session = None  # the server has forgotten it, or is another one
+            self._session = None  # the session expired, or the server was restarted
             raise Failed(failed.error, undone=True, passing=True) from failed
 
-    def _watched(self) -> WatchAnswer:
-        request = WatchRequest(
+    def _create_session(self) -> WatchAnswer:
+        watch = WatchRequest(
             topics={self._name: From(from_seq=self._after, epoch=self._epoch)},
             node=self._node,
             limit=_RECORDS_MAX,
             max_batch_bytes=_BATCH_BYTES,
-            heartbeat_ms=self._beat_ms(),
+            heartbeat_ms=self._heartbeat_ms(),
             include_tags=True,
             include_micros=True,
         )
         self._forks = self._connection.forks
-        ask = _WATCHING._replace(body=msgspec.json.encode(request))
-        return (self._connection.ask(ask)).told(WatchAnswer)
+        request = _WATCH._replace(body=msgspec.json.encode(watch))
+        return (self._connection.ask(request)).told(WatchAnswer)
 
-    def _hang_up(self) -> None:
+    def _close_stream(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
 
-    def _forget(self) -> None:
-        """Tell the server that the session is over, unless it is that of a parent process."""
+    def _delete_session(self) -> None:
+        """Delete the session on the server, unless it belongs to a parent process."""
         session, self._session = self._session, None
         if session is not None and self._forks == self._connection.forks:
             self._connection.mention(Ask("DELETE", session.stream_url))
 
     def _left_s(self) -> float:
-        """How long nothing may come from now on."""
+        """How long to wait for the next record."""
         if self._timeout_s is None:
             return float("inf")
-        return self._since + self._timeout_s - self._connection.clock.monotonic()
+        return self._last_record_s + self._timeout_s - self._connection.clock.monotonic()
 
-    def _beat_ms(self) -> int:
-        """Who counts the time is not to be disturbed."""
+    def _heartbeat_ms(self) -> int:
+        """The heartbeat interval: the longest with a timeout, as a heartbeat ends the wait."""
         return HEARTBEAT_MS if self._timeout_s is None else HEARTBEAT_MS_RANGE[1]
 
     def _pause_after(self, error: Exception) -> bool | float:
-        return self._patience.pause_after(error)
+        return self._retry_policy.pause_after(error)
 
-    def _fresh_patience(self) -> Patience:
-        return Patience(_WATCHING, self._connection.settings, self._connection.clock)
+    def _new_retry_policy(self) -> Patience:
+        return Patience(_WATCH, self._connection.settings, self._connection.clock)
 
 
-def _ended(problem: Problem) -> Failed:
-    """What it means that a stream ends with an error: 410 is about the stream alone."""
-    failed = refused(problem, _WATCHING)
+def _stream_failure(problem: Problem) -> Failed:
+    """The failure for an error event that ends a stream; 410 concerns only the stream."""
+    failed = refused(problem, _WATCH)
     if problem.status != 410:
         return failed
     return Failed(failed.error, undone=True, passing=True, pause_s=problem.retry_after_s)

@@ -1,5 +1,5 @@
 # Made from asynchronous/metrics.py by tests/house/blocking.py: change that one.
-"""Measurements of a server: tags and numeric fields."""
+"""A metrics view of a server: points with tags and numeric fields."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _LINES = "application/x-line-protocol"
 class RemoteMetrics:
     """A metrics view of a topic. Safe from many threads."""
 
-    def __init__(self, at: RemoteRoute, name: str) -> None:
+    def __init__(self, endpoint: RemoteRoute, name: str) -> None:
         self.name = name
-        self._at = at
+        self._endpoint = endpoint
 
     def __repr__(self) -> str:
         return f"RemoteMetrics({self.name!r})"
@@ -44,38 +44,38 @@ class RemoteMetrics:
         fields: Mapping[str, float | int | bool],
         at: Moment | None = None,
     ) -> Appended:
-        """One point for each field, at a time; without one, now."""
-        asked = wire.WritePoint(
+        """Write one point for each field, at a time (default: now)."""
+        body = wire.WritePoint(
             measurement=measurement,
             tags=dict(tags),
             fields={name: _plain(value) for name, value in fields.items()},
             at_ns=None if at is None else at_ns(at),
         )
-        return _appended(self._at.do("write", asked, wire.Written))
+        return _appended(self._endpoint.do("write", body, wire.Written))
 
     def write_lines(
         self, text: str | bytes, *, precision: Literal["ns", "us", "ms", "s"] = "ns"
     ) -> Appended | None:
-        """Line protocol; None when there is no line. An error names line and column."""
+        """Write line protocol; None when there is no line. Errors name the line and column."""
         query = {"precision": precision}
-        path = f"{self._at.path}/lines"
-        reply = self._at.ask(Ask("POST", path, query, line_bytes(text), _LINES))
-        return _maybe(reply.told(wire.Written))
+        path = f"{self._endpoint.path}/lines"
+        response = self._endpoint.ask(Ask("POST", path, query, line_bytes(text), _LINES))
+        return _appended_or_none(response.told(wire.Written))
 
     def write_table(
         self, measurement: str, table: Any, *, at: str = "at", tags: Sequence[str] = ()
     ) -> Appended | None:
-        """Columns: an Arrow table or a dict of arrays, with one of times, tags, and fields.
+        """Write columns, an Arrow table or a dict of arrays: a column of times, tags, and fields.
 
         None when there is no value.
         """
         query = {"measurement": measurement, "at": at, "tags": ",".join(tags)}
         columns = columns_of(table)
-        return _maybe(self._at.send("table", columns, wire.Written, query))
+        return _appended_or_none(self._endpoint.send("table", columns, wire.Written, query))
 
     def query(self, text: str) -> Answer:
-        """The answer to a query in the pipe language."""
-        return self._answer("query", wire.Ask(query=text))
+        """The result of a query in the pipe language."""
+        return self._query("query", wire.Ask(query=text))
 
     def read(
         self,
@@ -87,11 +87,11 @@ class RemoteMetrics:
         next: Moment = INT64_MAX,
         limit: int | None = None,
     ) -> Answer:
-        """Points of a field, from ``first`` on and before ``next``, of each series up to a limit.
+        """Points of a field, from ``first`` on and before ``next``, up to ``limit`` of each series.
 
-        Without a field it is the only one, or the one named value.
+        The default field is the only one, or the one named value.
         """
-        asked = wire.Read(
+        body = wire.Read(
             measurement=measurement,
             field=field,
             tags=dict(tags or {}),
@@ -99,7 +99,7 @@ class RemoteMetrics:
             next_ns=at_ns(next, INT64_MIN, INT64_MAX),
             limit=limit,
         )
-        return self._answer("read", asked)
+        return self._query("read", body)
 
     def aggregate(
         self,
@@ -115,9 +115,9 @@ class RemoteMetrics:
     ) -> Answer:
         """One value for each group and window: ``avg``, ``percentile(95)``, ... (aggregates.py).
 
-        ``by`` names tags; none puts everything together, and "*" leaves each series by itself.
+        ``by`` names tags; none groups all series together, and "*" groups each by itself.
         """
-        asked = wire.Aggregate(
+        body = wire.Aggregate(
             measurement=measurement,
             aggregate=aggregate,
             field=field,
@@ -127,36 +127,36 @@ class RemoteMetrics:
             first_ns=at_ns(first, INT64_MIN, INT64_MAX),
             next_ns=at_ns(next, INT64_MIN, INT64_MAX),
         )
-        return self._answer("aggregate", asked)
+        return self._query("aggregate", body)
 
     def measurements(self) -> list[str]:
-        """Those that have points."""
-        return (self._at.get("names", wire.Names)).measurements
+        """The measurements that have points."""
+        return (self._endpoint.get("names", wire.Names)).measurements
 
     def fields(self, measurement: str) -> dict[str, str]:
-        """The fields of a measurement, and the kind of their values."""
-        return (self._at.get("fields", wire.Fields, {"measurement": measurement})).fields
+        """The fields of a measurement, with the types of their values."""
+        return (self._endpoint.get("fields", wire.Fields, {"measurement": measurement})).fields
 
     def series(
         self, measurement: str, tags: Mapping[str, str] | None = None
     ) -> list[dict[str, str]]:
         """The tags of the series that have points, in order."""
-        asked = wire.SeriesOf(measurement=measurement, tags=dict(tags or {}))
-        return (self._at.find("series", asked, wire.SeriesFound)).series
+        body = wire.SeriesOf(measurement=measurement, tags=dict(tags or {}))
+        return (self._endpoint.find("series", body, wire.SeriesFound)).series
 
     def cardinality(self) -> Cardinality:
-        """How many series there are, and which tags make them many."""
-        told = self._at.get("cardinality", wire.Cardinality)
-        return msgspec.convert(msgspec.to_builtins(told), Cardinality)
+        """The number of series, by measurement and tag."""
+        response = self._endpoint.get("cardinality", wire.Cardinality)
+        return msgspec.convert(msgspec.to_builtins(response), Cardinality)
 
     def keep(self, measurement: str, duration: Duration) -> None:
-        """Points of a measurement go when they are older than this. Late ones are refused."""
-        asked = wire.KeepRule(measurement=measurement, keep=duration_ns(duration))
-        self._at.find("keep", asked, wire.Done)
+        """Delete points of a measurement that are older than this; reject later ones as old."""
+        body = wire.KeepRule(measurement=measurement, keep=duration_ns(duration))
+        self._endpoint.find("keep", body, wire.Done)
 
     def keep_all(self, measurement: str) -> None:
-        """Points of a measurement stay from now on."""
-        self._at.find("keep", wire.KeepRule(measurement=measurement), wire.Done)
+        """Keep the points of a measurement without an age limit from now on."""
+        self._endpoint.find("keep", wire.KeepRule(measurement=measurement), wire.Done)
 
     def downsample(
         self,
@@ -168,11 +168,11 @@ class RemoteMetrics:
         by: Sequence[str] = EACH,
         delay: Duration = 0,
     ) -> None:
-        """Make one point of another measurement for each window of a field: load -> load_avg.
+        """Compute one point of another measurement for each window of a field: load -> load_avg.
 
-        A window is made when it is over, and ``delay`` after that; late points make it again.
+        A window is computed ``delay`` after it has ended, and again when late points arrive.
         """
-        asked = wire.DownsampleRule(
+        body = wire.DownsampleRule(
             source=source,
             into=into,
             window=duration_ns(window),
@@ -180,41 +180,41 @@ class RemoteMetrics:
             by=_tags_of(by),
             delay=duration_ns(delay) if delay else 0,
         )
-        self._at.find("downsample", asked, wire.Done)
+        self._endpoint.find("downsample", body, wire.Done)
 
     def stop_downsampling(self, into: str) -> None:
-        """Nothing is made into this measurement any more; what is there stays."""
-        self._at.find("stop_downsampling", wire.StopRule(into=into), wire.Done)
+        """Stop computing points of this measurement; its existing points stay."""
+        self._endpoint.find("stop_downsampling", wire.StopRule(into=into), wire.Done)
 
     def rules(self) -> list[Rule]:
-        """What holds."""
-        told = self._at.get("rules", wire.Rules)
+        """The rules in effect."""
+        response = self._endpoint.get("rules", wire.Rules)
         rules: list[Rule] = msgspec.convert(
-            msgspec.to_builtins(told.rules), list[Keep | Downsample]
+            msgspec.to_builtins(response.rules), list[Keep | Downsample]
         )
         return rules
 
     def run_once(self) -> None:
-        """Apply the rules: make windows that are over, drop what is too old."""
-        self._at.find("rules/run", None, wire.Done)
+        """Apply the rules: compute windows that have ended, delete points that are too old."""
+        self._endpoint.find("rules/run", None, wire.Done)
 
     def statistics(self) -> Statistics:
-        """The view in numbers."""
-        told = msgspec.to_builtins(self._at.get("", wire.MetricsState))
-        return msgspec.convert(told, Statistics)
+        """The current statistics of the view."""
+        fields = msgspec.to_builtins(self._endpoint.get("", wire.MetricsState))
+        return msgspec.convert(fields, Statistics)
 
-    def _answer(self, verb: str, asked: object) -> Answer:
-        body = msgspec.json.encode(asked)
-        ask = Ask("POST", f"{self._at.path}/{verb}", body=body, accept=ARROW, safe=True)
-        return answer_of(table_of(self._at.ask(ask)))
-
-
-def _appended(told: wire.Written) -> Appended:
-    return Appended(told.first_seq, told.last_seq, told.head_seq)
+    def _query(self, verb: str, fields: object) -> Answer:
+        body = msgspec.json.encode(fields)
+        request = Ask("POST", f"{self._endpoint.path}/{verb}", body=body, accept=ARROW, safe=True)
+        return answer_of(table_of(self._endpoint.ask(request)))
 
 
-def _maybe(told: wire.Written) -> Appended | None:
-    return _appended(told) if told.last_seq else None
+def _appended(written: wire.Written) -> Appended:
+    return Appended(written.first_seq, written.last_seq, written.head_seq)
+
+
+def _appended_or_none(written: wire.Written) -> Appended | None:
+    return _appended(written) if written.last_seq else None
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,5 @@
 # Made from asynchronous/routers.py by tests/house/blocking.py: change that one.
-"""The routers of a server: put, get, list, delete."""
+"""Creates, reads, lists and deletes the routers of a server."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ _PAGE_SIZE = 1000
 class RemoteRouters:
     """The routers of one store. Safe from many threads."""
 
-    def __init__(self, at: RemoteRoute) -> None:
-        self._at = at.below("routers")
+    def __init__(self, endpoint: RemoteRoute) -> None:
+        self._endpoint = endpoint.below("routers")
 
     def put(self, name: str, **options: object) -> Put:
-        """Make a router, or change one: source and dest are needed, see ``Router`` for the rest."""
+        """Create or change a router: source and dest are required, see ``Router`` for the rest."""
         define(name, options)
-        told = self._at.below(name).put("", options, wire.RouterPut)
-        return Put(_router(told), told.created)
+        response = self._endpoint.below(name).put("", options, wire.RouterPut)
+        return Put(_router(response), response.created)
 
     def get(self, name: str) -> RouterStatistics:
-        """A router's definition and numbers."""
+        """The definition and the statistics of a router."""
         if not _can_be(name):
             raise UnknownRouter(name)
         try:
-            told = self._at.below(name).get("", wire.RouterState)
+            state = self._endpoint.below(name).get("", wire.RouterState)
         except NotFound:
             raise UnknownRouter(name) from None
         return RouterStatistics(
-            router=_router(told),
-            cursor=told.cursor,
-            lag=told.lag,
-            forwarded_total=told.forwarded_total,
-            held=told.held or "",
+            router=_router(state),
+            cursor=state.cursor,
+            lag=state.lag,
+            forwarded_total=state.forwarded_total,
+            held=state.held or "",
         )
 
     def list(
@@ -55,20 +55,20 @@ class RemoteRouters:
         after: str = "",
         limit: int | None = None,
     ) -> builtins.list[RouterStatistics]:
-        """Routers in order of their names, of these topics, behind a name."""
+        """Routers in order of their names, of these topics, after a name."""
         names = [name for name in self._names(prefix, source, dest) if name > after]
         return [self.get(name) for name in names[:limit]]
 
     def delete(self, name: str) -> bool:
-        """Stop forwarding; what was forwarded stays. False when there is no such router."""
+        """Delete a router; forwarded records stay. False if there is no such router."""
         if not _can_be(name):
             return False
-        return (self._at.below(name).drop("", wire.RouterDeleted)).deleted
+        return (self._endpoint.below(name).drop("", wire.RouterDeleted)).deleted
 
     def of_topic(self, topic: str) -> builtins.list[str]:
-        """The names of the routers that a topic is the source or dest of."""
-        from_it = self._names("", topic, None)
-        return sorted({*from_it, *self._names("", None, topic)})
+        """The names of the routers of which a topic is the source or dest."""
+        as_source = self._names("", topic, None)
+        return sorted({*as_source, *self._names("", None, topic)})
 
     def _names(self, prefix: str, source: str | None, dest: str | None) -> builtins.list[str]:
         query = {"prefix": prefix, "page_size": str(_PAGE_SIZE)}
@@ -76,7 +76,7 @@ class RemoteRouters:
         query |= {} if dest is None else {"dest": dest}
         names: builtins.list[str] = []
         while True:
-            page = self._at.get("", wire.RouterList, query)
+            page = self._endpoint.get("", wire.RouterList, query)
             names += [line.router for line in page.routers]
             if page.next_cursor is UNSET:
                 return names
@@ -91,7 +91,9 @@ def _can_be(name: str) -> bool:
     return True
 
 
-def _router(told: wire.RouterPut | wire.RouterState) -> Router:
-    fields = {name: getattr(told, name) for name in Router.__struct_fields__ if name != "name"}
-    fields["filter"] = parse(msgspec.to_builtins(told.filter))
-    return Router(name=told.router, **fields)
+def _router(definition: wire.RouterPut | wire.RouterState) -> Router:
+    fields = {
+        name: getattr(definition, name) for name in Router.__struct_fields__ if name != "name"
+    }
+    fields["filter"] = parse(msgspec.to_builtins(definition.filter))
+    return Router(name=definition.router, **fields)

@@ -1,5 +1,5 @@
 # Made from asynchronous/store.py by tests/house/blocking.py: change that one.
-"""A store that a server has, with the verbs of one that is open here.
+"""The store of a server, with the methods of an embedded one.
 
     with strandline.connect("http://127.0.0.1:4000", token="…") as store:
         store.topic("orders").append(b"…")
@@ -7,7 +7,7 @@
     async with strandline.connect_async("http://127.0.0.1:4000", token="…") as store:
         await (await store.topic("orders")).append(b"…")
 
-Nothing is sent before the first verb.
+Nothing is sent before the first method call.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PAGE_SIZE = 1000
 
 
 class RemoteStore:
-    """A store behind a server. Safe from many threads; use it as a context manager."""
+    """The store of a server. Safe from many threads; use it as a context manager."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class RemoteStore:
             settings=settings or ClientSettings(),
             clock=clock or SystemClock(),
         )
-        self._at = RemoteRoute(self._connection)
+        self._endpoint = RemoteRoute(self._connection)
 
     def __enter__(self) -> RemoteStore:
         return self
@@ -87,44 +87,44 @@ class RemoteStore:
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """The URL of the server."""
         return self._connection.address.shown
 
     @property
     def id(self) -> str:
-        """Which store this is, in hex: the same for every opening."""
-        return (self._at.get("store", StoreHealth)).store_id
+        """The identity of the store in hex: the same for every opening."""
+        return (self._endpoint.get("store", StoreHealth)).store_id
 
     def topic(self, name: str, **options: object) -> RemoteTopic:
-        """The topic of this name, made with these options if there is none."""
+        """The topic of this name, created with these options if it is absent."""
         check_topic_name(name)
         if not options:
             try:
                 return self.existing_topic(name)
             except UnknownTopic:
                 pass
-            except Forbidden:  # who may only append is told so when he tries more
+            except Forbidden:  # a token that may only append: later reads are rejected
                 return RemoteTopic(self._connection, name)
-        return self._put(name, options, given="same")
+        return self._put(name, options, condition="same")
 
     def create_topic(self, name: str, **options: object) -> RemoteTopic:
-        """A new topic; TopicExists when the name is taken."""
+        """Create a topic; TopicExists if there is one of this name."""
         check_topic_name(name)
-        return self._put(name, options, given="absent")
+        return self._put(name, options, condition="absent")
 
     def existing_topic(self, name: str) -> RemoteTopic:
-        """The topic of this name; UnknownTopic when there is none."""
+        """The topic of this name; UnknownTopic if it is absent."""
         known(name)
-        state = self._at.below("topics", name).get("", wire.TopicState)
+        state = self._endpoint.below("topics", name).get("", wire.TopicState)
         return RemoteTopic(self._connection, name, state.config.idempotency_window_ms)
 
     def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
-        """Delete a topic with all its records; False when there is none."""
+        """Delete a topic with all its records; False if it is absent."""
         query = {"if_empty": "true"} if if_empty else {}
         if not can_be(name):
             return False
-        at = self._at.below("topics", name)
-        return (at.drop("", wire.TopicDeleted, query)).deleted
+        endpoint = self._endpoint.below("topics", name)
+        return (endpoint.drop("", wire.TopicDeleted, query)).deleted
 
     def topics(self, prefix: str = "") -> list[str]:
         """Names of the topics, sorted."""
@@ -133,74 +133,76 @@ class RemoteStore:
         names: list[str] = []
         query = {"prefix": prefix, "page_size": str(_PAGE_SIZE)}
         while True:
-            page = self._at.get("topics", wire.TopicList, query)
+            page = self._endpoint.get("topics", wire.TopicList, query)
             names += [line.topic for line in page.topics]
             if not isinstance(page.next_cursor, str):
                 return names
             query["cursor"] = page.next_cursor
 
     def kv(self, name: str, **options: object) -> RemoteKv:
-        """The key-value map over a topic's keys, made with these options if there is none."""
+        """The key-value view of a topic, created with these options if it is absent."""
         self._open("kv", name, options)
-        return RemoteKv(self._at.below("kv", name), name)
+        return RemoteKv(self._endpoint.below("kv", name), name)
 
     def queue(self, name: str, **options: object) -> RemoteQueue:
-        """The work queue whose jobs are a topic's records, made if there is none."""
+        """The work queue whose jobs are the records of a topic, created if it is absent."""
         self._open("queue", name, options)
-        return RemoteQueue(self._at.below("queues", name), self._at.below("topics", name), name)
+        return RemoteQueue(
+            self._endpoint.below("queues", name), self._endpoint.below("topics", name), name
+        )
 
     def series(self, name: str, **options: object) -> RemoteSeries:
-        """A topic's records by source and time, made if there is none."""
+        """The records of a topic by source and time, created if the view is absent."""
         self._open("series", name, options)
-        return RemoteSeries(self._at.below("series", name), name)
+        return RemoteSeries(self._endpoint.below("series", name), name)
 
     def metrics(self, name: str, **options: object) -> RemoteMetrics:
-        """Measurements with tags and numeric fields, in a topic, made if there is none."""
+        """The metrics view of a topic, created if it is absent."""
         self._open("metrics", name, options)
-        return RemoteMetrics(self._at.below("measurements", name), name)
+        return RemoteMetrics(self._endpoint.below("measurements", name), name)
 
     def table(self, name: str, **options: object) -> RemoteTable:
-        """A topic's records as an event table, made with these options if there is none."""
+        """The records of a topic as an event table, created with these options if it is absent."""
         self._open("table", name, options)
-        return RemoteTable(self._at.below("tables", name), name)
+        return RemoteTable(self._endpoint.below("tables", name), name)
 
     def group(self, topic: str, name: str, **options: object) -> RemoteGroup:
-        """The consumer group of this name on a topic, made with these options."""
+        """The consumer group of this name on a topic, created with these options if absent."""
         return self.groups.open(topic, name, options)
 
     @cached_property
     def groups(self) -> RemoteGroups:
         """The consumer groups of all topics."""
-        return RemoteGroups(self._at)
+        return RemoteGroups(self._endpoint)
 
     @cached_property
     def views(self) -> RemoteViews:
         """All views: their names, options and digests."""
-        return RemoteViews(self._at)
+        return RemoteViews(self._endpoint)
 
     @cached_property
     def routers(self) -> RemoteRouters:
-        """What forwards records from topic to topic."""
-        return RemoteRouters(self._at)
+        """The routers, which forward records from topic to topic."""
+        return RemoteRouters(self._endpoint)
 
     @cached_property
     def pipelines(self) -> RemotePipelines:
-        """What the server runs when it is due: docs/guide/pipelines.md."""
-        return RemotePipelines(self._at)
+        """The declared pipelines of the server: docs/guide/pipelines.md."""
+        return RemotePipelines(self._endpoint)
 
     @cached_property
     def tokens(self) -> RemoteTokens:
-        """Who may do what at this server."""
-        return RemoteTokens(self._at)
+        """The tokens of the server."""
+        return RemoteTokens(self._endpoint)
 
     def rebuild(self, kind: str, name: str) -> None:
-        """Throw the state of a view away and fold the log again."""
+        """Delete the state of a view and compute it again from the log."""
         self.views.rebuild(kind, name)
 
     def run(self, command: str) -> Result:
-        """Do what a command says: docs/guide/queries.md."""
+        """Execute a command: docs/guide/queries.md."""
         body = msgspec.json.encode(results.Command(command=command))
-        return result_of(self._at.ask(Ask("POST", "/v0/command", body=body, accept=ARROW)))
+        return result_of(self._endpoint.ask(Ask("POST", "/v0/command", body=body, accept=ARROW)))
 
     def sql(
         self,
@@ -209,16 +211,16 @@ class RemoteStore:
         as_of: object = None,
         params: Mapping[str, Any] | list[Any] | None = None,
     ) -> Result:
-        """Ask a SELECT over topics, views and tables, all at one moment: docs/guide/sql.md."""
-        asked = results.Sql(sql=text, params=params_told(params), as_of=as_of_told(as_of))
-        body = msgspec.json.encode(asked)
-        ask = Ask("POST", "/v0/sql", body=body, accept=ARROW, safe=True)
-        return result_of(self._at.ask(ask))
+        """Run a SELECT over topics, views and tables, all at one position: docs/guide/sql.md."""
+        query = results.Sql(sql=text, params=params_told(params), as_of=as_of_told(as_of))
+        body = msgspec.json.encode(query)
+        request = Ask("POST", "/v0/sql", body=body, accept=ARROW, safe=True)
+        return result_of(self._endpoint.ask(request))
 
     def health(self) -> Health:
-        """How the store is doing, at this moment."""
-        told = msgspec.to_builtins(self._at.get("store", StoreHealth))
-        return msgspec.convert(told, Health)
+        """The current health of the store."""
+        fields = msgspec.to_builtins(self._endpoint.get("store", StoreHealth))
+        return msgspec.convert(fields, Health)
 
     def close(self) -> None:
         """Close the connections. Closing twice is fine."""
@@ -230,12 +232,13 @@ class RemoteStore:
         except Forbidden:
             if options:
                 raise
-            # Who may not make one may use what is there: its verbs say if it is not.
+            # A token that may not create a view may use an existing one; if the view is absent,
+            # its methods raise.
 
-    def _put(self, name: str, options: dict[str, object], *, given: str) -> RemoteTopic:
-        topic_config(TopicConfig(), options)  # it says what is wrong
+    def _put(self, name: str, options: dict[str, object], *, condition: str) -> RemoteTopic:
+        topic_config(TopicConfig(), options)  # raises Invalid for wrong options
         body = msgspec.json.encode(options)
-        path = self._at.below("topics", name).path
-        ask = Ask("PUT", path, {"if": given}, body, safe=given == "same")
-        told = (self._connection.ask(ask)).told(wire.PutAnswer)
-        return RemoteTopic(self._connection, name, told.config.idempotency_window_ms)
+        path = self._endpoint.below("topics", name).path
+        request = Ask("PUT", path, {"if": condition}, body, safe=condition == "same")
+        response = (self._connection.ask(request)).told(wire.PutAnswer)
+        return RemoteTopic(self._connection, name, response.config.idempotency_window_ms)

@@ -1,4 +1,4 @@
-"""What a typed column of a file holds: its bounds as text, as values, and for a filter. Pure.
+"""Statistics of a typed column of a file: its bounds as text, as values, and for a filter. Pure.
 
     type             a bound as text                  compared as
     u64, i64         12                               numbers
@@ -8,12 +8,12 @@
     date             2026-01-02                       days, which is the order of the texts
     string, enum     the text, cut as that of a tag   code points
 
-A text is read back by the type that its file's schema gives the column, never compared as it is.
-Only the first ``STATED_MAX`` fields of a schema have bounds: a topic may have a hundred thousand
-files, and each carries its own.
+A text is decoded by the type of the column in its file's schema, never compared as text. Only the
+first ``STATED_MAX`` fields of a schema have bounds: a topic may have a hundred thousand files, and
+each has its own.
 
-A schema changes, files do not. A column of an older file is read as the newest type where that
-gives what the newest type would have taken from ``data``, and is null otherwise, until the file is
+A schema changes, files do not. A column of an older file is read as the newest type if that yields
+what the newest type would have derived from ``data``, and is null otherwise, until the file is
 rewritten: a wrong value would be worse, and so would a read that fails.
 """
 
@@ -35,14 +35,14 @@ STATED_MAX = 32
 
 _TEXTS = ("string", "enum")
 _RANGES = {"u64": (0, 2**64 - 1), "i64": (-(2**63), 2**63 - 1), "f64": (-(2**53), 2**53)}
-"""Whole numbers that a column of numbers can take exactly."""
+"""Whole numbers that a column of numbers can hold exactly."""
 
 
 def stats_of(kind: Kind, groups: Sequence[Any]) -> ColumnStats | None:
-    """Statistics of a column from those of Parquet, by row group; None when they do not tell."""
+    """Statistics of a column from those of Parquet by row group; None when they have no bounds."""
     filled = [group for group in groups if group.num_values]
     if not all(group.has_min_max for group in filled):
-        return None  # a text was too long for Parquet's statistics: anything is possible
+        return None  # a text was too long for Parquet's statistics: its bounds are unknown
     nulls = sum(group.null_count for group in groups)
     if not filled:
         return ColumnStats(None, None, nulls)
@@ -56,7 +56,7 @@ def stats_of(kind: Kind, groups: Sequence[Any]) -> ColumnStats | None:
 
 
 def value_of(kind: Kind, text: str) -> Any:
-    """A bound as the value that it stands for."""
+    """The value of a bound."""
     if kind.name in ("u64", "i64"):
         return int(text)
     if kind.name == "f64":
@@ -83,13 +83,14 @@ def reads_as(kind: Kind, newest: Kind, stats: ColumnStats | None) -> bool:
 
 
 class Holding:
-    """What a dataset may rely on in files of one version. Immutable; safe from many threads.
+    """Conditions that hold for the files of one schema version. Immutable; safe from many threads.
 
-    A column that is said to be null is not read: so a file's other type is in nobody's way.
+    A dataset does not read a column that is null by such a condition, so another type in the file
+    is harmless.
     """
 
     def __init__(self, written: Shape | None, newest: Shape) -> None:
-        """``written`` is the shape of the files, None when it is not known."""
+        """``written`` has the columns of the files, None when they are unknown."""
         self._columns = [
             _Column(
                 name,
@@ -103,17 +104,17 @@ class Holding:
         ]
 
     def of(self, file: LakeFile) -> list[Any]:
-        """What is true of the typed columns in every row of a file."""
+        """Conditions that the typed columns meet in every row of a file."""
         if not self._columns:
             return []
-        stats, found = file.column_stats(), []
+        stats, conditions = file.column_stats(), []
         for column in self._columns:
             known = stats.get(column.name)
             if column.is_lost(known):
-                found.append(column.is_null)
+                conditions.append(column.is_null)
             elif known is not None:
-                found += column.between(known)
-        return found
+                conditions += column.between(known)
+        return conditions
 
 
 class _Column(NamedTuple):
@@ -125,7 +126,7 @@ class _Column(NamedTuple):
     is_null: Any
 
     def is_lost(self, stats: ColumnStats | None) -> bool:
-        """Whether no row of a file has a value that can be shown."""
+        """Whether no value of the column in a file can be read as the newest type."""
         if self.written is None or (stats is not None and stats.min is None):
             return True
         return self.written != self.newest and not reads_as(self.written, self.newest, stats)
@@ -144,8 +145,8 @@ class _Column(NamedTuple):
 
 def _text(kind: Kind, value: Any) -> str:
     if kind.name == "datetime":
-        moment = EPOCH + timedelta(microseconds=value)
-        return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+        time = EPOCH + timedelta(microseconds=value)
+        return f"{time.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
     if kind.name == "bool":
         return "true" if value else "false"
     return value.isoformat() if kind.name == "date" else repr(value)

@@ -1,13 +1,13 @@
 """Reads a lake file zone by zone, verified, with ranged reads of an object.
 
 Opening takes one fetch of the tail, a zone takes one fetch of exactly its bytes. Zones are dense:
-the first begins with the file's first seq, each next one behind the last row of the one before, the
-last ends with the file's last seq. Where nothing but holes would make a zone too long, they are
-zones of their own without bytes.
+the first begins with the file's first seq, each next one after the last row of the one before, the
+last ends with the file's last seq. Holes that would make a zone too long are zones of their own
+without bytes.
 
-Parquet knows a row group by its offset in the file. So the bytes of a zone are put at their place
-in memory that is as long as the file and otherwise untouched, which costs address space and nothing
-else; pyarrow then decodes them without calling back into Python.
+Parquet locates a row group by its offset in the file. So the bytes of a zone are stored at that
+offset of a buffer that is as long as the file and otherwise untouched, which costs only address
+space; pyarrow then decodes them without calling back into Python.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from strandline.platform.direct_file import aligned_memory
 from strandline.platform.thread_pool import ThreadPool
 
 Fetch = Callable[[int, int], bytes]
-"""Bytes of the object: from an offset, so many. Its errors pass through."""
+"""Returns bytes of the object: from an offset, so many. Its errors pass through."""
 
 RECORD = tuple(SCHEMA.names)
-"""What is read unless others are named: typed columns are for others, who have ``data`` as well."""
+"""The default columns, without the typed ones: those are derived from ``data``."""
 
 FetchInto = Callable[[int, memoryview], None]
-"""The same into memory that is there, all of it: where a store can do that, a copy less."""
+"""The same into a given buffer, which it fills: saves a copy where a store supports it."""
 
 _ALWAYS = ("seq", "ts")
 _TS = SCHEMA.get_field_index("ts")
@@ -46,7 +46,7 @@ _STORED_ZONES = msgspec.json.Decoder(list[tuple[int, int, int, int, int]])
 
 
 class Listed(Protocol):
-    """What must be known of a file to read it: any entry that a manifest or checkpoint keeps."""
+    """The facts needed to read a file: any entry of a manifest or checkpoint."""
 
     @property
     def first_seq(self) -> int: ...
@@ -72,7 +72,7 @@ class ZoneInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     size: int = 0
     checksum: int = 0
     group: int = -1
-    """The row group, -1 where there are only holes."""
+    """The row group, -1 for a zone of holes."""
 
 
 class LakeFileReader:
@@ -98,63 +98,63 @@ class LakeFileReader:
         """The zones in order; fetches the tail on first use."""
         return self._open()[1]
 
-    def bounds(self, place: int, column: str) -> tuple[Any, Any] | None:
+    def bounds(self, index: int, column: str) -> tuple[Any, Any] | None:
         """Smallest and largest value of a column in a zone, both None when it has no value there;
-        None when the file does not tell."""
-        group = self.zones[place].group
+        None when the file has no statistics."""
+        group = self.zones[index].group
         if group < 0:
             return None, None
-        described = self._open()[0].row_group(group)
-        values = described.column(SCHEMA.get_field_index(column)).statistics
+        row_group = self._open()[0].row_group(group)
+        values = row_group.column(SCHEMA.get_field_index(column)).statistics
         if values is None or (values.num_values and not values.has_min_max):
             return None
         return (values.min, values.max) if values.num_values else (None, None)
 
     def zone_at(self, seq: int) -> int:
-        """The place of the zone that answers for a seq; LookupError when the file does not."""
+        """The index of the zone that covers a seq; LookupError when the file does not."""
         if not self.listed.first_seq <= seq <= self.listed.last_seq:
             raise LookupError(seq)
         return bisect.bisect_right(self.zones, seq, key=lambda zone: zone.first_seq) - 1
 
     def zone_at_time(self, ts: int) -> int:
-        """The place of the first zone that holds this time or a later one, or behind the last."""
+        """The index of the first zone that holds this time or a later one, or after the last."""
         return bisect.bisect_left(self.zones, ts, key=lambda zone: zone.ts_max)
 
-    def zone(self, place: int, columns: Sequence[str] = RECORD) -> Zone:
+    def zone(self, index: int, columns: Sequence[str] = RECORD) -> Zone:
         """A zone with the columns of a record, or with seq, ts and the chosen ones."""
-        info = self.zones[place]
+        info = self.zones[index]
         return Zone(
-            self._rows(info, _with_always(columns)),
+            self._rows(info, _with_seq_and_ts(columns)),
             topic_id=self._topic_id,
             first_seq=info.first_seq,
             last_seq=info.last_seq,
-            ts=self.zones[place - 1].ts_max if place else info.ts_min,
+            ts=self.zones[index - 1].ts_max if index else info.ts_min,
         )
 
-    def rows(self, place: int, columns: Sequence[str] = RECORD) -> pa.Table:
-        """Only the rows of a zone that there are, and exactly these columns."""
-        return self._rows(self.zones[place], columns)
+    def rows(self, index: int, columns: Sequence[str] = RECORD) -> pa.Table:
+        """The rows of a zone without holes, with exactly these columns."""
+        return self._rows(self.zones[index], columns)
 
     def tables(
         self, columns: Sequence[str] = RECORD, *, threads: ThreadPool, ahead: int = 4
     ) -> Iterator[pa.Table]:
-        """The rows of the whole file, a table for each row group, so many read ahead at most."""
-        coming: deque[Future[pa.Table]] = deque()
-        chosen = _with_always(columns)
+        """The rows of the whole file, a table for each row group, ``ahead`` of them read ahead."""
+        pending: deque[Future[pa.Table]] = deque()
+        selected = _with_seq_and_ts(columns)
         try:
             for info in self.zones:
                 if info.rows:
-                    coming.append(threads.submit(self._rows, info, chosen))
-                if len(coming) > ahead:
-                    yield coming.popleft().result()
-            while coming:
-                yield coming.popleft().result()
+                    pending.append(threads.submit(self._rows, info, selected))
+                if len(pending) > ahead:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
-            for future in coming:
+            for future in pending:
                 future.cancel()
 
     def content(self) -> str:
-        """The hash of all bytes, read in steps: equals the entry's when nothing is damaged."""
+        """The hash of all bytes, read in steps: equals the entry's in an intact file."""
         hasher = xxh3_128()
         for part in self.parts():
             hasher.update(part)
@@ -165,24 +165,24 @@ class LakeFileReader:
         for offset in range(0, self.listed.size, _CONTENT_STEP):
             yield self._fetch(offset, min(_CONTENT_STEP, self.listed.size - offset))
 
-    def _rows(self, info: ZoneInfo, chosen: Sequence[str]) -> pa.Table:
+    def _rows(self, info: ZoneInfo, columns: Sequence[str]) -> pa.Table:
         if info.group < 0:
-            nothing = self._open()[0].schema.to_arrow_schema().empty_table()
-            return nothing.select(list(chosen))
+            empty = self._open()[0].schema.to_arrow_schema().empty_table()
+            return empty.select(list(columns))
         memory = aligned_memory(self.listed.size)
-        place = memory[info.offset : info.offset + info.size]
+        target = memory[info.offset : info.offset + info.size]
         if self._fetch_into is not None:
-            self._fetch_into(info.offset, place)
+            self._fetch_into(info.offset, target)
         else:
             fetched = self._fetch(info.offset, info.size)
             if len(fetched) != info.size:
-                raise self._damaged(f"{len(fetched)} of a zone's {info.size} bytes came", info)
-            place[:] = fetched
-        if xxh3_64_intdigest(place, self._topic_id) != info.checksum:
+                raise self._damaged(f"got {len(fetched)} of a zone's {info.size} bytes", info)
+            target[:] = fetched
+        if xxh3_64_intdigest(target, self._topic_id) != info.checksum:
             raise self._damaged("a zone fails its checksum", info)
         source = pa.BufferReader(pa.py_buffer(memory))
         file = pq.ParquetFile(source, metadata=self._open()[0])
-        return file.read_row_group(info.group, columns=list(chosen))
+        return file.read_row_group(info.group, columns=list(columns))
 
     def _open(self) -> tuple[Any, list[ZoneInfo]]:
         if self._opened is None:
@@ -219,7 +219,7 @@ class LakeFileReader:
         )
 
 
-def _with_always(columns: Sequence[str]) -> list[str]:
+def _with_seq_and_ts(columns: Sequence[str]) -> list[str]:
     return [*dict.fromkeys((*_ALWAYS, *columns))]
 
 
@@ -228,8 +228,8 @@ def _zones(metadata: Any, listed: Listed) -> Iterator[ZoneInfo]:
     stored = _STORED_ZONES.decode(metadata.metadata[ZONES_KEY.encode()])
     seq, ts = listed.first_seq, 0
     for group, (first_row, last_row, offset, size, checksum) in enumerate(stored):
-        described = metadata.row_group(group)
-        stamps = described.column(_TS).statistics
+        row_group = metadata.row_group(group)
+        stamps = row_group.column(_TS).statistics
         if last_row - seq >= ZONE_SPAN:
             yield from _holes(seq, first_row, ts or stamps.min_raw)
             seq = first_row
@@ -239,7 +239,7 @@ def _zones(metadata: Any, listed: Listed) -> Iterator[ZoneInfo]:
         yield ZoneInfo(
             first_seq=seq,
             last_seq=last_seq,
-            rows=described.num_rows,
+            rows=row_group.num_rows,
             ts_min=stamps.min_raw,
             ts_max=stamps.max_raw,
             offset=offset,

@@ -1,6 +1,6 @@
-"""The columns of a record, wherever records are a table: in a page and in the lake's files.
+"""The columns of records in Arrow tables: in a page and in the lake's files.
 
-The lake has files of event tables, too, under ids that no topic has. Those have other columns.
+The lake also has files of event tables, under ids that no topic has. Those have other columns.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ SCHEMA = pa.schema(
 )
 
 FIELDS = {KEY: "key", TAG: "tag", NODE: "node", META: "meta"}
-"""The optional columns by the bit that a block knows them by."""
+"""The optional columns by their bit in a block."""
 
 TABLE_ID_FIRST = 1 << 63
-"""Ids from here on are those of event tables."""
+"""Ids from here on belong to event tables."""
 
 TABLE = pa.schema(
     [SCHEMA.field("seq"), SCHEMA.field("ts"), pa.field("context", pa.string(), nullable=False)]
 )
-"""What the files of an event table have before their typed columns."""
+"""The columns of the files of an event table before their typed columns."""
 
 
 def own_columns(topic_id: int) -> pa.Schema:

@@ -1,18 +1,18 @@
-"""Typed columns: the fields of a topic's schema, taken out of ``data``. Pure.
+"""Typed columns: the fields of a topic's schema, derived from ``data``. Pure.
 
-``data`` stays the truth and is not touched. It is read as one JSON object a row, and a field is
-null where it is missing, null, or not of its type; where ``data`` is no JSON object, all are. Of a
-key that comes twice the last one counts. ``schema.py`` says what fits which type, and what the
-column of a field is called.
+``data`` is authoritative and is not changed. It is read as one JSON object per row, and a field is
+null where it is missing, null, or not of its type; all are null where ``data`` is not a JSON
+object. Of a repeated key the last one counts. ``schema.py`` defines which values fit a type, and
+the name of a field's column.
 
-Most rows fit: they are decoded at once, by a type made for the schema. A row that does not fit is
-cut into its fields, and each is decoded by itself. Both ways read JSON with the same parser, so the
-other fields of such a row are what they would have been.
+Most rows fit: they are decoded at once, by a struct type created for the schema. A row that does
+not fit is split into its fields, and each is decoded alone. Both ways read JSON with the same
+parser, so the other fields of such a row have the same values.
 
-msgspec rounds a time to the microsecond, and numbers are cut. So a row with a time of more digits
-is decoded a second time without them, and its times are taken from there.
+msgspec rounds a time to the microsecond, but numbers are truncated. So a row with a time of more
+digits is decoded a second time without them, for its times.
 
-All that is needed is a schema, and every manifest has it: whoever rewrites files of a lake without
+Only a schema is needed, and every manifest has it: a process that rewrites files of a lake without
 its store writes the same columns.
 """
 
@@ -57,7 +57,7 @@ ARROW: dict[KindName, pa.DataType] = {
 Moment = Annotated[datetime, Meta(tz=True)]
 JSON: dict[KindName, Any] = {
     "string": str,
-    "u64": Annotated[int, Meta(ge=0)],  # msgspec takes no bound as large as the upper one
+    "u64": Annotated[int, Meta(ge=0)],  # msgspec does not accept a bound as large as the upper one
     "i64": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
     "f64": float,
     "bool": bool,
@@ -68,7 +68,7 @@ _OTHER_TEXT: dict[KindName, Any] = {
     "datetime": msgspec.json.Decoder(date),
     "date": msgspec.json.Decoder(Moment),
 }
-"""A day where a moment is expected, and a moment where a day is: a type takes but one text."""
+"""A date where a time is expected, and a time where a date is: a type accepts only one text."""
 
 find_long_fraction = re.compile(rb"\.[0-9]{7}").search
 _LONG_TIME = re.compile(rb"(:[0-9]{2}:[0-9]{2}\.[0-9]{6})[0-9]+")
@@ -77,7 +77,7 @@ _BLOCK = 1024
 """Rows that are searched together for times with more digits."""
 
 EXAMPLE_MAX = 60
-"""Characters of a value that are shown."""
+"""Maximum characters of a value in a message."""
 
 MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -91,7 +91,7 @@ class Misfit(msgspec.Struct, frozen=True):
     first: int
     """The row of the first of them."""
     example: str
-    """Its JSON, cut short."""
+    """Its JSON, shortened."""
 
 
 class Shape:
@@ -106,17 +106,17 @@ class Shape:
         self.version = schema.version
         self._fields = tuple(kinds)
         self.kinds = {column_of(name, own.names): kind for name, kind in kinds.items()}
-        """By column: a field with the name of a system column has another one."""
+        """By column name, which differs from a field's name if a system column has that name."""
         fields = [pa.field(name, ARROW[kind.name]) for name, kind in self.kinds.items()]
         self.columns: pa.Schema = pa.schema([*own, *fields])
         """The system columns, and the typed ones after them."""
-        names = [(f"f{place}", name) for place, name in enumerate(kinds)]
+        names = [(f"f{index}", name) for index, name in enumerate(kinds)]
         types = [_json_type(kind) for kind in self.kinds.values()]
         self._row_type = row_type(names, [(each, None) for each in types])
         self._row = msgspec.json.Decoder(self._row_type)
         self._getters = [operator.attrgetter(own) for own, _ in names]
         cut = [(msgspec.Raw, msgspec.Raw()) for _ in names]
-        self._cut = msgspec.json.Decoder(row_type(names, cut))
+        self._splitter = msgspec.json.Decoder(row_type(names, cut))
         self._decoders = [_decoders(kind) for kind in self.kinds.values()]
         both = zip(names, self.kinds.values(), strict=True)
         self._moments = [own for (own, _), kind in both if kind.name == "datetime"]
@@ -137,34 +137,34 @@ class Shape:
         ]
 
     def misfits(self, data: pa.ChunkedArray, columns: Sequence[pa.Array]) -> list[Misfit]:
-        """Values that are there and do not fit their type; ``columns`` are what they became."""
+        """Values that exist and do not fit their type; ``columns`` are the derived columns."""
         suspects = [
-            (place, name, kind, column, encoded_name(name))
-            for place, (name, kind, column) in enumerate(
+            (index, name, kind, column, encoded_name(name))
+            for index, (name, kind, column) in enumerate(
                 zip(self._fields, self.kinds.values(), columns, strict=True)
             )
             if column.null_count
         ]
-        found = []
-        for place, name, kind, column, key in suspects:
+        mismatches = []
+        for index, name, kind, column, key in suspects:
             count, first, example = 0, 0, b""
             empty = pa.chunked_array([column]).is_null().to_numpy()
             for at in np.flatnonzero(empty & _mentions(data, key)):
-                part = self._part(data[int(at)].as_py(), place)
+                part = self._field_json(data[int(at)].as_py(), index)
                 if part not in (b"", b"null"):
                     first, example = (first, example) if count else (int(at), part)
                     count += 1
             if count:
-                found.append(Misfit(name, str(kind), count, first, _shown(example)))
-        return found
+                mismatches.append(Misfit(name, str(kind), count, first, _shorten(example)))
+        return mismatches
 
-    def _part(self, text: bytes, place: int) -> bytes:
-        """The JSON of one field; empty where there is none."""
+    def _field_json(self, text: bytes, index: int) -> bytes:
+        """The JSON of one field; empty where it is missing."""
         try:
-            parts = astuple(self._cut.decode(text))
+            parts = astuple(self._splitter.decode(text))
         except MISFITS:
             return b""
-        return bytes(parts[place]).strip()
+        return bytes(parts[index]).strip()
 
     def _rows(self, texts: list[bytes]) -> list[msgspec.Struct]:
         decode, rows = self._row.decode, []
@@ -181,9 +181,9 @@ class Shape:
         return rows
 
     def _by_field(self, text: bytes) -> msgspec.Struct:
-        """A row whose fields are decoded each by itself."""
+        """A row whose fields are decoded one by one."""
         try:
-            parts = astuple(self._cut.decode(text))
+            parts = astuple(self._splitter.decode(text))
         except MISFITS:
             return self._row_type()
         return self._row_type(
@@ -192,12 +192,12 @@ class Shape:
 
 
 @functools.lru_cache(maxsize=256)
-def _shape(version: int, fields: tuple[tuple[str, str], ...], is_table: bool) -> Shape:  # noqa: FBT001 - cached by place
+def _shape(version: int, fields: tuple[tuple[str, str], ...], is_table: bool) -> Shape:  # noqa: FBT001 - a cache key, positional
     return Shape(Schema(version, dict(fields)), TABLE if is_table else SCHEMA)
 
 
 def shape_of(schema: Schema, *, is_table: bool = False) -> Shape:
-    """The typed columns of a schema, made once: in files of records, or of an event table."""
+    """The typed columns of a schema, created once: in files of records, or of an event table."""
     return _shape(schema.version, tuple(schema.fields.items()), is_table)
 
 
@@ -209,8 +209,8 @@ def _json_type(kind: Kind) -> Any:
 def row_type(
     names: list[tuple[str, str]], types: list[tuple[Any, Any]], *, strict: bool = False
 ) -> type[msgspec.Struct]:
-    """A type of rows. Its own names are plain ones: a field may be called ``from``. A strict one
-    takes no other fields, and its fields are given by name."""
+    """A struct type of rows. Its attributes have generated names: a field may be called ``from``. A
+    strict type rejects other fields, and its fields are keyword arguments."""
     return msgspec.defstruct(
         "Row",
         [(own, kind, default) for (own, _), (kind, default) in zip(names, types, strict=True)],
@@ -222,13 +222,13 @@ def row_type(
 
 
 def reader_of(kind: Kind) -> Callable[[msgspec.Raw], Any]:
-    """What reads one piece of JSON: None where it does not fit, and a time as a moment or a day."""
+    """A decoder of one JSON value: None where it does not fit."""
     decoders = _decoders(kind)
 
     def read(part: msgspec.Raw) -> Any:
         value = _value(part, decoders)
         if kind.name == "datetime":
-            age = value - EPOCH if type(value) is datetime else _age(value)
+            age = value - EPOCH if type(value) is datetime else _since_epoch(value)
             if age is None or not _FIRST_US <= age // _MICROSECOND <= _LAST_US:
                 return None
             return EPOCH + age
@@ -240,23 +240,23 @@ def reader_of(kind: Kind) -> Callable[[msgspec.Raw], Any]:
 
 
 def encoded_name(name: str) -> bytes:
-    """A field's name as JSON has it, if nothing in it is escaped."""
+    """A field's name in JSON, if the writer did not escape more than it must."""
     return msgspec.json.encode(name)
 
 
 def _mentions(data: pa.ChunkedArray, key: bytes) -> Any:
-    """In which texts a name is, as it stands or maybe with escapes."""
-    named = pc.match_substring(data, key.decode()).to_numpy()
-    return named | pc.match_substring(data, "\\").to_numpy()
+    """Which texts contain a name, or an escape that may hide it."""
+    plain = pc.match_substring(data, key.decode()).to_numpy()
+    return plain | pc.match_substring(data, "\\").to_numpy()
 
 
-def _shown(part: bytes) -> str:
+def _shorten(part: bytes) -> str:
     text = part.decode(errors="replace")
     return text if len(text) <= EXAMPLE_MAX else f"{text[:EXAMPLE_MAX]}…"
 
 
 def has_long_time(text: bytes) -> bool:
-    """Whether JSON has what looks like a time with more digits than microseconds."""
+    """Whether JSON contains a possible time with more digits than microseconds."""
     return b"." in text and bool(find_long_fraction(text) and _LONG_TIME.search(text))
 
 
@@ -272,18 +272,18 @@ def cut_moments(
     decode: Callable[[bytes], msgspec.Struct],
     by_field: Callable[[bytes], msgspec.Struct],
 ) -> None:
-    """Replace the moments of rows, which were rounded, by those of texts that are cut."""
-    for place, text in enumerate(texts):
-        cut, found = _LONG_TIME.subn(rb"\1", text)
-        if not found:
+    """Replace the times of rows, which were rounded, by those of texts that are truncated."""
+    for index, text in enumerate(texts):
+        cut, replaced = _LONG_TIME.subn(rb"\1", text)
+        if not replaced:
             continue
         try:
             exact = decode(cut)
-        except MISFITS:  # what is cut was not a time but, say, a variant of an enum
-            rows[place] = by_field(text)
+        except MISFITS:  # the truncated text was not a time but, say, a variant of an enum
+            rows[index] = by_field(text)
             continue
         for own in moments:
-            setattr(rows[place], own, getattr(exact, own))
+            setattr(rows[index], own, getattr(exact, own))
 
 
 def cut_time(text: str) -> str:
@@ -296,10 +296,10 @@ def _decoders(kind: Kind) -> tuple[Any, ...]:
     other = _OTHER_TEXT.get(kind.name)
     if other is None:
         return (own,)
-    return tuple(functools.partial(_decoded_time, decode) for decode in (own, other.decode))
+    return tuple(functools.partial(_decode_time, decode) for decode in (own, other.decode))
 
 
-def _decoded_time(decode: Callable[[bytes], Any], part: msgspec.Raw) -> Any:
+def _decode_time(decode: Callable[[bytes], Any], part: msgspec.Raw) -> Any:
     text = bytes(part)
     if b"\\" in text:
         text = msgspec.json.encode(msgspec.json.decode(text))
@@ -333,15 +333,15 @@ def array_of(values: Sequence[Any], kind: Kind) -> pa.Array:
 
 
 def _moments(values: Sequence[Any]) -> pa.Array:
-    # Time since 1970 and not the moment: pyarrow asks every moment for its zone, which takes twice
-    # as long.
-    ages = [value - EPOCH if type(value) is datetime else _age(value) for value in values]
+    # Durations since 1970 and not datetimes: pyarrow reads the zone of every datetime, which takes
+    # twice as long.
+    ages = [value - EPOCH if type(value) is datetime else _since_epoch(value) for value in values]
     micros = pa.array(ages, pa.duration("us")).cast(pa.int64())
-    there = pc.and_(pc.greater_equal(micros, _FIRST_US), pc.less_equal(micros, _LAST_US))
-    return pc.if_else(there, micros, None).cast(ARROW["datetime"])
+    in_range = pc.and_(pc.greater_equal(micros, _FIRST_US), pc.less_equal(micros, _LAST_US))
+    return pc.if_else(in_range, micros, None).cast(ARROW["datetime"])
 
 
-def _age(value: date | int | float | None) -> timedelta | None:
+def _since_epoch(value: date | int | float | None) -> timedelta | None:
     if value is None:
         return None
     if isinstance(value, date):
@@ -355,8 +355,8 @@ def _day(value: date | int | float | None) -> date | None:
         return _day_of((value - EPOCH) // _MICROSECOND)
     if value is None or isinstance(value, date):
         return value
-    found = microseconds(value)
-    return None if found is None else _day_of(found)
+    micros = microseconds(value)
+    return None if micros is None else _day_of(micros)
 
 
 def _day_of(micros: int) -> date | None:

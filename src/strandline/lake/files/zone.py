@@ -1,8 +1,8 @@
-"""A zone of a lake file in memory: the same face as a block of the log, on Arrow columns.
+"""A zone of a lake file in memory: the same interface as a block of the log, on Arrow columns.
 
-A zone has a slot for every seq it answers for. A seq without a row (the record was deleted before
-the file was written, or never existed) is a hole: empty data, no fields, the stamp of the row
-before it. Without holes the columns are those that were decoded, not copied.
+A zone has a slot for every seq it covers. A seq without a row (the record was deleted before the
+file was written, or never existed) is a hole: empty data, no fields, the stamp of the row before
+it. Without holes the columns are the decoded ones, not copies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PAYLOAD = (*FIELDS.values(), "data")
 class Zone:
     """Verified rows between two seqs. Immutable; safe from many threads.
 
-    Read with a choice of columns, it has only those: sizes count them alone.
+    A zone that was read with a choice of columns has only those: sizes count them alone.
     """
 
     __slots__ = ("_columns", "_holes", "_stamps", "count", "first_seq", "rows", "size", "topic_id")
@@ -35,13 +35,13 @@ class Zone:
         self.first_seq = first_seq
         self.count = last_seq - first_seq + 1
         self.rows = rows.combine_chunks()
-        """The rows that there are, with all columns that were read."""
+        """The rows without holes, with all columns that were read."""
         self._stamps: np.ndarray = _only_chunk(self.rows, "ts").view(pa.int64()).to_numpy()
         self._holes: BitMap64 | None = None
         names = [name for name in _PAYLOAD if name in rows.schema.names]
         self._columns = {name: _only_chunk(self.rows, name) for name in names}
         self.size: int = self.rows.get_total_buffer_size()
-        """Bytes that the zone keeps in memory."""
+        """Bytes of memory that the zone uses."""
         if len(rows) < self.count:
             self._make_dense(ts)
 
@@ -60,10 +60,10 @@ class Zone:
     def data(self) -> pa.Array:
         return self._columns["data"]
 
-    def column(self, wanted: int) -> pa.Array | None:
+    def column(self, field: int) -> pa.Array | None:
         """An optional column, or None when no record of the zone has a value there."""
-        found = self._columns[FIELDS[wanted]]
-        return None if found.null_count == len(found) else found
+        values = self._columns[FIELDS[field]]
+        return None if values.null_count == len(values) else values
 
     def stamps(self) -> np.ndarray:
         """The ts of every slot."""
@@ -82,19 +82,19 @@ class Zone:
         row_of = np.full(self.count, -1, dtype="<i8")
         row_of[(seqs - np.uint64(self.first_seq)).astype("<i8")] = np.arange(len(seqs))
         self._holes = BitMap64(range(self.first_seq, self.last_seq + 1)) - _bitmap(seqs)
-        # One more stamp at the end, which is where the place -1 finds it.
+        # One more stamp at the end, which index -1 selects.
         stamps = np.append(self._stamps, ts)
         self._stamps = stamps[np.maximum.accumulate(row_of)]
-        taken = pa.array(row_of, mask=row_of < 0)
+        indices = pa.array(row_of, mask=row_of < 0)
         for name, values in self._columns.items():
-            spread = values.take(taken)
+            spread = values.take(indices)
             self._columns[name] = spread.fill_null(b"") if name == "data" else spread
         self.size += self._stamps.nbytes
         self.size += sum(values.get_total_buffer_size() for values in self._columns.values())
 
 
 def _bitmap(seqs: np.ndarray) -> BitMap64:
-    return BitMap64(array("Q", seqs.tobytes()))  # this way there is no Python number for each
+    return BitMap64(array("Q", seqs.tobytes()))  # avoids a Python int per seq
 
 
 def _only_chunk(table: pa.Table, name: str) -> pa.Array:

@@ -1,13 +1,13 @@
-"""Whose lake this is, and which opening of that store may write to it.
+"""The owner of a lake, and the terms that fence its writers.
 
-``store.json`` names the store and is written once. A term is taken by creating the next number in
-``terms/``: of two who try, one gets it. Numbers have no holes and are never deleted, so the holder
-of a term is still the newest as long as the number behind his own does not exist; no listing is
-needed to know that. Who sees a higher term stops for good (``Fenced``).
+``store.json`` names the store and is written once. An opening takes a term by creating the next
+number in ``terms/``: of two writers, one succeeds. Numbers have no holes and are never deleted, so
+the holder of a term is the newest while the next number does not exist; no listing is needed for
+this check. A writer that finds a higher term stops for good (``Fenced``).
 
-A writer who has just looked may be overtaken before his commit arrives. That is harmless: whoever
-commits next finds it, and builds on it or fails (``manifest_commit.py``); a newer term only says
-who has to give way.
+A newer term may appear between a writer's check and its commit. That is harmless: the next commit
+finds that commit, and builds on it or fails (``manifest_commit.py``); a newer term only decides
+which writer must stop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of an object in ``terms/``: for people, and to know one's own again."""
+    """The content of an object in ``terms/``: for people, and for a writer to recognize its own."""
 
     store_id: str
     term: int
@@ -45,43 +45,43 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_identity(objects: Objects, store_id: bytes, clock: Clock) -> None:
-    """Make the lake ours if it is nobody's; refuse another store's."""
-    told = identity_of(objects)
-    if told is None:
-        made = Identity(
+    """Take ownership of a lake without an owner; reject another store's."""
+    owner = identity_of(objects)
+    if owner is None:
+        own = Identity(
             format=FORMAT, store_id=store_id.hex(), created_us=clock.now_us(), checksum=""
         )
-        body = msgspec.json.encode(msgspec.structs.replace(made, checksum=_checksum(made)))
+        body = msgspec.json.encode(msgspec.structs.replace(own, checksum=_checksum(own)))
         try:
             objects.create(object_keys.STORE, body)
         except AlreadyThere:
-            told = identity_of(objects)
+            owner = identity_of(objects)
         else:
             return
-    if told != store_id:
-        other = told.hex() if told is not None else "another store"
+    if owner != store_id:
+        other = owner.hex() if owner is not None else "another store"
         raise Invalid(
             f"{objects.name} is the lake of store {other}, and this is store {store_id.hex()}: "
-            "give this one its own place (lake.url)"
+            "give this store a lake of its own (lake.url)"
         )
 
 
-def of_another_lake(told: bytes, own: bytes) -> str:
-    """The reason of a Corrupt for what is read in the lake of another store."""
+def of_another_lake(owner: bytes, own: bytes) -> str:
+    """The reason of a Corrupt for an object in the lake of another store."""
     return (
-        f"another store's lake (of store {told.hex()}, and this is store {own.hex()}: set lake.url "
-        "to this store's own)"
+        f"another store's lake (of store {owner.hex()}, and this is store {own.hex()}: set "
+        "lake.url to this store's own)"
     )
 
 
 def identity_of(objects: Objects) -> bytes | None:
     """The id of the store that the lake belongs to, None when there is no lake."""
-    found = read_identity(objects)
-    return None if found is None else bytes.fromhex(found.store_id)
+    identity = read_identity(objects)
+    return None if identity is None else bytes.fromhex(identity.store_id)
 
 
 def read_identity(objects: Objects) -> Identity | None:
-    """What ``store.json`` says, None when there is no lake."""
+    """The content of ``store.json``, None when there is no lake."""
     try:
         data = objects.get(object_keys.STORE)
     except NotFound:
@@ -90,7 +90,7 @@ def read_identity(objects: Objects) -> Identity | None:
 
 
 def decode_identity(data: bytes, lake: str) -> Identity:
-    """The content of ``store.json``."""
+    """Decode ``store.json``; Corrupt when it is not as it was written."""
     try:
         identity = msgspec.json.decode(data, type=Identity)
         bytes.fromhex(identity.store_id)
@@ -106,7 +106,7 @@ def decode_identity(data: bytes, lake: str) -> Identity:
 
 
 def decode_term(data: bytes, key: str, store_id: bytes) -> None:
-    """Complain about the content of an object in ``terms/`` that is not as it was written."""
+    """Raise Corrupt when an object in ``terms/`` is not as it was written."""
     try:
         term = msgspec.json.decode(data, type=Term)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -118,29 +118,29 @@ def decode_term(data: bytes, key: str, store_id: bytes) -> None:
 
 
 def open_term(objects: Objects, store_id: bytes, clock: Clock, *, attempt: bytes) -> int:
-    """Take a new term, above every other. ``attempt`` is random."""
+    """Take a new term, higher than every other. ``attempt`` is random."""
     newest = 0
     while True:
         for info in objects.list(object_keys.TERMS, start_after=object_keys.term_key(newest)):
             newest = max(newest, object_keys.number_of(info.key) or 0)
-        mine = Term(
+        own = Term(
             store_id=store_id.hex(),
             term=newest + 1,
             opened_us=clock.now_us(),
             attempt=attempt.hex(),
             checksum="",
         )
-        body = msgspec.json.encode(msgspec.structs.replace(mine, checksum=_checksum(mine)))
+        body = msgspec.json.encode(msgspec.structs.replace(own, checksum=_checksum(own)))
         try:
-            objects.create(object_keys.term_key(mine.term), body, writer=mine.attempt)
+            objects.create(object_keys.term_key(own.term), body, writer=own.attempt)
         except AlreadyThere:
-            newest = mine.term
+            newest = own.term
         else:
-            return mine.term
+            return own.term
 
 
 def check_term(objects: Objects, term: int) -> None:
-    """Raise ``Fenced`` when a newer term was taken."""
+    """Raise ``Fenced`` when a newer term exists."""
     try:
         objects.head(object_keys.term_key(term + 1))
     except NotFound:

@@ -1,8 +1,8 @@
-"""A lake file as a manifest lists it. Pure.
+"""Entry of a lake file in a manifest. Pure.
 
-An entry says which seqs the file answers for, how to check its bytes, and what its columns hold, so
-that a reader can skip a file without opening it. A topic may have a hundred thousand entries in
-memory: the column statistics are therefore one string of JSON, read on demand.
+An entry has the seqs that the file covers, checksums of its bytes, and statistics of its columns,
+so that a reader can skip a file without opening it. A topic may have a hundred thousand entries in
+memory: the column statistics are therefore one string of JSON, decoded on demand.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Mapping
 import msgspec
 
 BOUND_SIZE_MAX = 32
-"""Bytes (of UTF-8, for text) that are kept of a smallest or largest value."""
+"""Bytes (of UTF-8, for text) that are stored of a smallest or largest value."""
 
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
 class ColumnStats(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a column of a file holds. Bounds of binary columns are in hex.
+    """Statistics of a column of a file. Bounds of binary columns are in hex.
 
-    Bounds may be cut short, ``min`` downwards and ``max`` upwards. Without ``min`` the column has
+    Bounds may be shortened, ``min`` downwards and ``max`` upwards. Without ``min`` the column has
     no values; with ``min`` but no ``max`` there is no short upper bound.
     """
 
@@ -35,11 +35,11 @@ _STATS = msgspec.json.Decoder(dict[str, ColumnStats])
 
 
 class LakeFile(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """One Parquet file of the lake. Its name tells its seqs and its content."""
+    """One Parquet file of the lake. Its name contains its seqs and its content hash."""
 
     first_seq: int
     last_seq: int
-    """The file answers for first_seq to last_seq: each is a row, or there is no such record."""
+    """The file covers first_seq to last_seq: each is a row, or there is no such record."""
     rows: int
     size: int
     """Bytes of the file."""
@@ -55,19 +55,19 @@ class LakeFile(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fa
     """xxh3-64 of the bytes from tail_offset to the end, seeded with the topic id."""
     schema_version: int = 0
     stats: str = "{}"
-    """Column statistics as JSON, as ``encode_stats`` makes it."""
+    """Column statistics as JSON, in the form of ``encode_stats``."""
 
     def name(self) -> str:
-        """The file's name below the topic's data folder. Names of one topic sort by seq."""
+        """The file's name in the topic's data folder. Names of one topic sort by seq."""
         return f"{self.first_seq:020d}-{self.last_seq:020d}-{self.content[:16]}.parquet"
 
     def column_stats(self) -> dict[str, ColumnStats]:
-        """Column statistics by column; a column that is not there may hold anything."""
+        """Column statistics by column; a column that is missing here may hold any values."""
         return _STATS.decode(self.stats)
 
 
 def encode_stats(stats: Mapping[str, ColumnStats]) -> str:
-    """Statistics as an entry keeps them: plain ASCII, so that a character takes one byte."""
+    """Encode statistics for an entry: plain ASCII, so that a character takes one byte."""
     return json.dumps(
         {name: msgspec.to_builtins(column) for name, column in stats.items()},
         separators=(",", ":"),
@@ -76,7 +76,7 @@ def encode_stats(stats: Mapping[str, ColumnStats]) -> str:
 
 def text_stats(smallest: str | None, largest: str | None, nulls: int) -> ColumnStats:
     """Statistics of a text column."""
-    low = None if smallest is None else _cut(smallest)
+    low = None if smallest is None else _shorten(smallest)
     return ColumnStats(low, None if largest is None else _text_above(largest), nulls)
 
 
@@ -87,14 +87,14 @@ def binary_stats(smallest: bytes | None, largest: bytes | None, nulls: int) -> C
     return ColumnStats(low, None if high is None else high.hex(), nulls)
 
 
-def _cut(text: str) -> str:
-    """As many whole characters as fit."""
+def _shorten(text: str) -> str:
+    """The text cut to the whole characters that fit."""
     return text.encode()[:BOUND_SIZE_MAX].decode(errors="ignore")
 
 
 def _text_above(text: str) -> str | None:
-    """The text, or a short one that is not below it. Text is ordered by code points."""
-    short = _cut(text)
+    """The text, or a shorter one that is not below it. Text is ordered by code points."""
+    short = _shorten(text)
     if short == text:
         return text
     while short:
@@ -106,7 +106,7 @@ def _text_above(text: str) -> str | None:
 
 
 def _bytes_above(value: bytes) -> bytes | None:
-    """The bytes, or short ones that are not below them."""
+    """The bytes, or shorter ones that are not below them."""
     if len(value) <= BOUND_SIZE_MAX:
         return value
     short = value[:BOUND_SIZE_MAX].rstrip(b"\xff")

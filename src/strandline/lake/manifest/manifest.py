@@ -1,18 +1,17 @@
-"""One version of a topic's part of the lake: its live files, and what is hidden in them. Pure.
+"""One version of a topic in the lake: its live files, and the seqs that are hidden in them. Pure.
 
-A manifest is a value. A change makes a new one, or raises ``Conflict`` when the change no longer
-fits because somebody else was first. Every change may be made twice: what is already so is left
-as it is, and a change that changes nothing returns the very same manifest. So whoever does not know
-whether a commit happened makes the change again.
+A manifest is a value. A change returns a new one, or raises ``Conflict`` when it no longer fits
+because another commit was first. Every change is idempotent: a change that changes nothing returns
+the same object. So a writer that does not know whether its commit happened repeats the change.
 
 Rules, which a decoder checks too:
 
 1. Live files are sorted by seq and do not overlap.
 2. A file that leaves goes into ``removed``, with the number of the first manifest that does not
-   name it, and stays there until its object is deleted. Its name never comes back: a file's bytes
-   hold a random id, its name holds their hash, and while it is in ``removed`` it is refused.
+   name it, and stays there until its object is deleted. Its name is never used again: a file's
+   bytes hold a random id, its name holds their hash, and while it is in ``removed`` it is rejected.
 3. So a file in ``removed`` is named by no manifest from its number on, which is all that
-   ``lake/gc.py`` has to know.
+   ``lake/gc.py`` relies on.
 4. Every live file that has typed columns has its schema in ``schemas``.
 """
 
@@ -31,11 +30,11 @@ from strandline.schema import NO_SCHEMA, Schema
 
 _first_seq = attrgetter("first_seq")
 _NAME_DIGITS = 20
-_STEP = 1024
+_COMPARE_STEP = 1024
 
 
 class Removed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A file that left, whose object may still be there."""
+    """A file that left, whose object may still exist."""
 
     name: str
     number: int
@@ -45,37 +44,37 @@ class Removed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of one topic's part of the lake. Immutable, its bitmap included."""
+    """A version of one topic in the lake. Immutable, its bitmap included."""
 
     number: int
     topic_id: int
     name: str
     epoch: int
     term: int = 0
-    """The highest term of a store that ever committed."""
+    """The highest term of all commits."""
     created_us: int
-    """When this version was made."""
+    """When this version was created."""
     floor: int = 1
-    """Records below are gone."""
+    """Records below are removed."""
     oldest: int = 1
-    """A full manifest: versions before it are no longer kept."""
+    """The number of a full manifest: versions before it are no longer retained."""
     files: tuple[LakeFile, ...] = ()
     deleted: BitMap64 | None = None
-    """Seqs that are hidden though a file may hold them. Never to be changed in place."""
+    """Seqs that are hidden although a file may hold them. Never changed in place."""
     removed: tuple[Removed, ...] = ()
     dropped: bool = False
     """The topic was deleted."""
     schemas: tuple[Schema, ...] = ()
-    """The versions that live files have, and last the newest, for files that are yet to come."""
+    """The versions that live files have, and last the newest, for new files."""
 
     @property
     def schema(self) -> Schema:
-        """The newest schema: whoever writes a file gives it these typed columns."""
+        """The newest schema: new files have these typed columns."""
         return self.schemas[-1] if self.schemas else NO_SCHEMA
 
     @property
     def last_seq(self) -> int:
-        """The last seq that the lake answers for: it is in a file, or below the floor."""
+        """The last seq that the lake covers: it is in a file, or below the floor."""
         return max(self.floor - 1, self.files[-1].last_seq if self.files else 0)
 
     @property
@@ -88,14 +87,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return sum(file.size for file in self.files)
 
     def file_at(self, seq: int) -> LakeFile | None:
-        """The file that answers for a seq."""
-        place = bisect.bisect_right(self.files, seq, key=_first_seq) - 1
-        if place >= 0 and seq <= self.files[place].last_seq:
-            return self.files[place]
+        """The file that covers a seq."""
+        index = bisect.bisect_right(self.files, seq, key=_first_seq) - 1
+        if index >= 0 and seq <= self.files[index].last_seq:
+            return self.files[index]
         return None
 
     def files_between(self, first_seq: int, last_seq: int) -> Sequence[LakeFile]:
-        """The files that answer for any of these seqs, both ends included."""
+        """The files that cover any of these seqs, both ends included."""
         start = bisect.bisect_left(self.files, first_seq, key=attrgetter("last_seq"))
         following = bisect.bisect_right(self.files, last_seq, key=_first_seq)
         return self.files[start:following]
@@ -107,7 +106,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return file if file is not None and file.name() == name else None
 
     def with_added(self, files: Iterable[LakeFile]) -> Manifest:
-        """These files are live too."""
+        """Add live files."""
         new = [file for file in files if self.named(file.name()) != file]
         if not new:
             return self
@@ -128,7 +127,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         at_us: int,
         purged: BitMap64 | None = None,
     ) -> Manifest:
-        """New files in place of old ones, for the same seqs; ``purged`` are no longer in them."""
+        """Replace files by new ones for the same seqs, without the seqs in ``purged``."""
         names = set(old)
         fresh = tuple(sorted(new, key=_first_seq))
         live = {name: file for name in names if (file := self.named(name)) is not None}
@@ -138,22 +137,22 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             raise Conflict(f"no longer live: {', '.join(sorted(names - set(live)))}")
         staying = {file.name() for file in fresh} & names
         self._check_new([file for file in fresh if file.name() not in staying])
-        gone = sorted(live.values(), key=_first_seq)
+        replaced = sorted(live.values(), key=_first_seq)
         problem = disorder(fresh)
-        if problem or _covered(gone) != _covered(fresh):
-            raise Invalid(f"new files must answer for the same seqs as the old: {problem or gone}")
-        places = {file.first_seq for file in gone}
-        kept = [file for file in self.files if file.first_seq not in places]
+        if problem or _covered(replaced) != _covered(fresh):
+            raise Invalid(f"new files must cover the same seqs as the old: {problem or replaced}")
+        replaced_seqs = {file.first_seq for file in replaced}
+        unchanged = [file for file in self.files if file.first_seq not in replaced_seqs]
         deleted = self.deleted - purged if self.deleted and purged else self.deleted
         return msgspec.structs.replace(
             self,
-            files=tuple(sorted((*kept, *fresh), key=_first_seq)),
+            files=tuple(sorted((*unchanged, *fresh), key=_first_seq)),
             deleted=deleted or None,
             removed=self._removed_with((name for name in live if name not in staying), at_us),
         )
 
     def with_floor(self, floor: int, *, at_us: int) -> Manifest:
-        """Records below the floor are gone, and files that lie all below it leave."""
+        """Raise the floor; files that lie entirely below it leave."""
         if floor <= self.floor:
             return self
         following = bisect.bisect_left(self.files, floor, key=attrgetter("last_seq"))
@@ -166,7 +165,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def with_deleted(self, seqs: BitMap64) -> Manifest:
-        """These seqs are hidden, also from files that are added later."""
+        """Hide these seqs, also in files that are added later."""
         new = _from(seqs, self.floor)
         if new is None or (self.deleted is not None and new <= self.deleted):
             return self
@@ -175,28 +174,28 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def with_schema(self, schema: Schema) -> Manifest:
-        """Files that are written from here on have these typed columns.
+        """Set the typed columns of new files.
 
-        The version is the given one, or the next where other fields have that number: a store that
-        lost its newest records counts it a second time.
+        The version is that of the schema, or the next number if other fields have that version: a
+        store that lost its newest records counts it a second time.
         """
         newest = self.schema
         if schema.fields == newest.fields and schema.version <= newest.version:
             return self
         version = max(schema.version, newest.version + 1)
         used = {file.schema_version for file in self.files}
-        kept = [old for old in self.schemas if old.version in used]
-        return msgspec.structs.replace(self, schemas=(*kept, Schema(version, schema.fields)))
+        older = [old for old in self.schemas if old.version in used]
+        return msgspec.structs.replace(self, schemas=(*older, Schema(version, schema.fields)))
 
     def with_epoch(self, epoch: int) -> Manifest:
         return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch)
 
     def with_oldest(self, oldest: int) -> Manifest:
-        """Versions before this full manifest are no longer kept."""
+        """Release the versions before this full manifest."""
         return self if oldest <= self.oldest else msgspec.structs.replace(self, oldest=oldest)
 
     def with_dropped(self, *, at_us: int) -> Manifest:
-        """The topic is deleted: every file leaves, and none can be added."""
+        """Delete the topic: every file leaves, and none can be added."""
         if self.dropped:
             return self
         return msgspec.structs.replace(
@@ -208,20 +207,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def with_condemned(self, names: Iterable[str], *, at_us: int) -> Manifest:
-        """Objects that no manifest names are treated as files that left just now."""
+        """Treat objects that no manifest names as files that left just now."""
         known = {entry.name for entry in self.removed}
-        strays = [name for name in names if name not in known and self.named(name) is None]
-        if not strays:
+        orphans = [name for name in names if name not in known and self.named(name) is None]
+        if not orphans:
             return self
-        return msgspec.structs.replace(self, removed=self._removed_with(strays, at_us))
+        return msgspec.structs.replace(self, removed=self._removed_with(orphans, at_us))
 
     def without_removed(self, names: Iterable[str]) -> Manifest:
-        """The objects of these files are deleted: forget them."""
-        gone = set(names)
-        left = tuple(entry for entry in self.removed if entry.name not in gone)
-        if len(left) == len(self.removed):
+        """Remove the entries of files whose objects are deleted."""
+        deleted = set(names)
+        remaining = tuple(entry for entry in self.removed if entry.name not in deleted)
+        if len(remaining) == len(self.removed):
             return self
-        return msgspec.structs.replace(self, removed=left)
+        return msgspec.structs.replace(self, removed=remaining)
 
     def _check_new(self, files: Iterable[LakeFile]) -> None:
         if self.dropped:
@@ -232,7 +231,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             if file.schema_version not in known:
                 raise Conflict(f"{file.name()} has an older schema: write it again")
             if not 1 <= file.first_seq <= file.last_seq:
-                raise Invalid(f"{file.name()} answers for no seqs")
+                raise Invalid(f"{file.name()} covers no seqs")
             if file.name() in leaving:
                 raise Conflict(f"{file.name()} has left and may be deleted: upload a new file")
 
@@ -242,7 +241,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def disorder(files: Sequence[LakeFile]) -> str:
-    """What is wrong with the order of files, empty when nothing is."""
+    """The problem with the order of files, empty when there is none."""
     last_seq = 0
     for file in files:
         if not last_seq < file.first_seq <= file.last_seq:
@@ -252,13 +251,13 @@ def disorder(files: Sequence[LakeFile]) -> str:
 
 
 def merge(files: Iterable[LakeFile], new: Iterable[LakeFile]) -> tuple[tuple[LakeFile, ...], str]:
-    """Files with new ones sorted in, and what is wrong with their order there."""
+    """Files with new ones sorted in, and the problem with their order, empty when there is none."""
     merged = list(files)
     for file in new:
         bisect.insort(merged, file, key=_first_seq)
     for file in new:
-        place = bisect.bisect_left(merged, file.first_seq, key=_first_seq)
-        problem = disorder(merged[max(0, place - 1) : place + 2])
+        index = bisect.bisect_left(merged, file.first_seq, key=_first_seq)
+        problem = disorder(merged[max(0, index - 1) : index + 2])
         if problem:
             return (), problem
     return tuple(merged), ""
@@ -267,20 +266,20 @@ def merge(files: Iterable[LakeFile], new: Iterable[LakeFile]) -> tuple[tuple[Lak
 def difference(
     old: Sequence[LakeFile], new: Sequence[LakeFile]
 ) -> tuple[list[LakeFile], list[LakeFile]]:
-    """The files that left and those that were added. Most often the old ones are all there."""
+    """The files that left and those that were added. Usually all old files are still there."""
     same = 0
-    while same < len(old) and old[same : same + _STEP] == new[same : same + _STEP]:
-        same += _STEP
-    were = {file.first_seq: file for file in old[same:]}
-    are = {file.first_seq: file for file in new[same:]}
+    while same < len(old) and old[same : same + _COMPARE_STEP] == new[same : same + _COMPARE_STEP]:
+        same += _COMPARE_STEP
+    old_files = {file.first_seq: file for file in old[same:]}
+    new_files = {file.first_seq: file for file in new[same:]}
     return (
-        [file for seq, file in were.items() if are.get(seq) != file],
-        [file for seq, file in are.items() if were.get(seq) != file],
+        [file for seq, file in old_files.items() if new_files.get(seq) != file],
+        [file for seq, file in new_files.items() if old_files.get(seq) != file],
     )
 
 
 def _covered(files: Iterable[LakeFile]) -> list[tuple[int, int]]:
-    """The seqs that sorted files answer for, as the fewest runs."""
+    """The seqs that sorted files cover, as the fewest runs."""
     runs: list[tuple[int, int]] = []
     for file in files:
         if runs and runs[-1][1] + 1 == file.first_seq:
@@ -294,6 +293,6 @@ def _from(seqs: BitMap64 | None, floor: int) -> BitMap64 | None:
     """The seqs at or above a floor, None when there are none."""
     if not seqs:
         return None
-    kept = BitMap64(seqs)
-    kept.remove_range(0, floor)
-    return kept or None
+    remaining = BitMap64(seqs)
+    remaining.remove_range(0, floor)
+    return remaining or None

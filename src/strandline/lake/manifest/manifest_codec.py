@@ -8,17 +8,17 @@ An object is two lines of JSON, each with a newline at its end. The first is the
     number
     base      the newest full manifest up to this one: its own number when it is full
     parent    checksum of the manifest before this one, "" for the first
-    attempt   random, so that a writer knows its own object again
-    checksum  xxh3-64 of the whole object without these 16 digits and the three bytes behind them.
-              Last in the line. The seed is made of store id, topic id and number: an object in
-              another's place does not check
+    attempt   random, so that a writer recognizes its own object
+    checksum  xxh3-64 of the whole object without these 16 digits and the three bytes after them.
+              Last in the line. The seed is made of store id, topic id and number: an object under
+              the key of another one fails the check
 
 The second is the body, a ``_Full`` or a ``_Delta``: structures by name, files and removed files as
 arrays in the order of their fields, bitmaps as base64 of a 64-bit roaring bitmap.
 
-A version is read from its base and the deltas behind it. Each names its parent's checksum: deltas
-of two histories cannot be mixed. A full one is due every ``DELTAS_MAX`` numbers, and as soon as the
-deltas are heavier than the last full one, so reading takes few objects and few bytes.
+A version is read from its base and the deltas after it. Each names its parent's checksum: deltas of
+two histories cannot be mixed. A full one is due every ``DELTAS_MAX`` numbers, and as soon as the
+deltas are larger than the last full one, so reading takes few objects and few bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from strandline.schema import Schema
 
 FORMAT = 1
 DELTAS_MAX = 15
-_DELTAS_SIZE_MIN = 64 * 1024  # lighter ones than this are never too heavy
+_DELTAS_SIZE_MIN = 64 * 1024  # smaller deltas are never too large
 _FULL: Literal["full"] = "full"
 _DELTA: Literal["delta"] = "delta"
 _CHECKSUM_DIGITS = 16
@@ -59,7 +59,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(NamedTuple):
-    """Where an object was read: what it holds must belong there."""
+    """The key under which an object was read: its content must belong there."""
 
     store_id: bytes
     topic_id: int
@@ -76,7 +76,7 @@ class Place(NamedTuple):
 
 
 class Version(NamedTuple):
-    """A manifest, and what the next one has to know about its object."""
+    """A manifest, and the facts about its object that the next one needs."""
 
     manifest: Manifest
     base: int
@@ -107,18 +107,18 @@ class _Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     oldest: int
     dropped: bool
     hidden: bytes
-    """Seqs that are deleted now and were not."""
+    """Seqs that became deleted."""
     purged: bytes
-    """Seqs that were deleted and are so no longer, because no file holds them."""
+    """Seqs that are no longer in ``deleted``, because no file holds them."""
     removed: tuple[Removed, ...]
     forgotten: tuple[str, ...]
     """Names that are no longer in ``removed``."""
     left: tuple[int, ...]
-    """First seqs of files that are no longer live."""
+    """First seqs of files that left."""
     files: tuple[LakeFile, ...]
-    """Files that are live now and were not."""
+    """Files that became live."""
     schemas: tuple[Schema, ...] | None = None
-    """All that are known now; None when they are the same."""
+    """All schemas; None when they are unchanged."""
 
 
 _HEADER = msgspec.json.Decoder(Header)
@@ -134,14 +134,14 @@ def encode(
     attempt: str,
     full: bool = False,
 ) -> tuple[bytes, Version]:
-    """The object of a manifest that follows another one, or is the first."""
+    """The object of a manifest that follows ``before``, or is the first."""
     place = Place(store_id, manifest.topic_id, manifest.number)
     if before is not None and not full:
         assert manifest.number == before.manifest.number + 1
         body = msgspec.json.encode(_difference(before.manifest, manifest))
         deltas_size = before.deltas_size + len(body)
-        heavy = deltas_size > max(before.full_size, _DELTAS_SIZE_MIN)
-        if manifest.number - before.base <= DELTAS_MAX and not heavy:
+        too_large = deltas_size > max(before.full_size, _DELTAS_SIZE_MIN)
+        if manifest.number - before.base <= DELTAS_MAX and not too_large:
             data, checksum = _object(place, _DELTA, before.base, before.checksum, attempt, body)
             return data, Version(manifest, before.base, checksum, before.full_size, deltas_size)
     body = msgspec.json.encode(_full(manifest))
@@ -151,11 +151,11 @@ def encode(
 
 
 def header_of(data: bytes, place: Place) -> Header:
-    """The header of a whole object, which is verified; or an error that says what is wrong."""
+    """The header of an object, whose checksum is verified; raises Corrupt."""
     line, body = _lines(data)
-    told = line[-_CHECKSUM_DIGITS - len(_END) : -len(_END)]
-    whole = line.endswith(_END) and data.endswith(b"\n") and len(body) > 0
-    if not whole or told != _checksum(line, body, place).encode():
+    stored = line[-_CHECKSUM_DIGITS - len(_END) : -len(_END)]
+    is_complete = line.endswith(_END) and data.endswith(b"\n") and len(body) > 0
+    if not is_complete or stored != _checksum(line, body, place).encode():
         raise Corrupt("a manifest fails its checksum", path=place.path)
     try:
         if (version := msgspec.json.decode(line)["format"]) != FORMAT:
@@ -172,19 +172,19 @@ def header_of(data: bytes, place: Place) -> Header:
 
 
 def follow(before: Version | None, data: bytes, place: Place) -> Version:
-    """The version that an object makes of the one before. A full object needs none before it."""
+    """Apply an object to the version before it. A full object needs none before it."""
     header = header_of(data, place)
     if before is not None and header.parent != before.checksum:
-        raise Corrupt("a manifest follows another one than the one before it", path=place.path)
+        raise Corrupt("a manifest does not follow the one before it", path=place.path)
     body = _lines(data)[1]
     try:
         if header.kind == _FULL:
-            manifest = _of_full(_FULL_BODY.decode(body), place)
+            manifest = _from_full(_FULL_BODY.decode(body), place)
             version = Version(manifest, header.number, header.checksum, len(body) - 1, 0)
         else:
             if before is None or before.base != header.base:
-                raise ValueError("a change without what it changes")
-            manifest = _changed(before.manifest, _DELTA_BODY.decode(body))
+                raise ValueError("a delta without its base")
+            manifest = _apply_delta(before.manifest, _DELTA_BODY.decode(body))
             size = before.deltas_size + len(body) - 1
             version = Version(manifest, header.base, header.checksum, before.full_size, size)
     except (msgspec.MsgspecError, ValueError, IndexError, KeyError) as error:
@@ -213,7 +213,7 @@ def _object(
 
 
 def _lines(data: bytes) -> tuple[bytes, memoryview]:
-    """Both lines, the second one not copied: it may be large. Without a newline it is empty."""
+    """Both lines, the second one as a view: it may be large. Without a newline it is empty."""
     size = data.find(b"\n") if b"\n" in data[:_HEADER_SIZE_MAX] else len(data)
     return data[:size], memoryview(data)[size + 1 :]
 
@@ -233,14 +233,14 @@ def _full(manifest: Manifest) -> _Full:
         floor=manifest.floor,
         oldest=manifest.oldest,
         dropped=manifest.dropped,
-        deleted=_packed(manifest.deleted),
+        deleted=_encode_bitmap(manifest.deleted),
         removed=manifest.removed,
         files=manifest.files,
         schemas=manifest.schemas,
     )
 
 
-def _of_full(body: _Full, place: Place) -> Manifest:
+def _from_full(body: _Full, place: Place) -> Manifest:
     problem = disorder(body.files)
     if problem:
         raise ValueError(problem)
@@ -254,7 +254,7 @@ def _of_full(body: _Full, place: Place) -> Manifest:
         floor=body.floor,
         oldest=body.oldest,
         files=body.files,
-        deleted=_unpacked(body.deleted),
+        deleted=_decode_bitmap(body.deleted),
         removed=body.removed,
         dropped=body.dropped,
         schemas=body.schemas,
@@ -263,9 +263,9 @@ def _of_full(body: _Full, place: Place) -> Manifest:
 
 def _difference(old: Manifest, new: Manifest) -> _Delta:
     left, added = difference(old.files, new.files)
-    told = {entry.name for entry in old.removed}
-    tells = {entry.name for entry in new.removed}
-    were_hidden, are_hidden = old.deleted or BitMap64(), new.deleted or BitMap64()
+    old_names = {entry.name for entry in old.removed}
+    new_names = {entry.name for entry in new.removed}
+    old_hidden, new_hidden = old.deleted or BitMap64(), new.deleted or BitMap64()
     return _Delta(
         epoch=new.epoch,
         term=new.term,
@@ -273,23 +273,23 @@ def _difference(old: Manifest, new: Manifest) -> _Delta:
         floor=new.floor,
         oldest=new.oldest,
         dropped=new.dropped,
-        hidden=_packed(are_hidden - were_hidden),
-        purged=_packed(were_hidden - are_hidden),
-        removed=tuple(entry for entry in new.removed if entry.name not in told),
-        forgotten=tuple(entry.name for entry in old.removed if entry.name not in tells),
+        hidden=_encode_bitmap(new_hidden - old_hidden),
+        purged=_encode_bitmap(old_hidden - new_hidden),
+        removed=tuple(entry for entry in new.removed if entry.name not in old_names),
+        forgotten=tuple(entry.name for entry in old.removed if entry.name not in new_names),
         left=tuple(file.first_seq for file in left),
         files=tuple(added),
         schemas=None if new.schemas == old.schemas else new.schemas,
     )
 
 
-def _changed(old: Manifest, delta: _Delta) -> Manifest:
+def _apply_delta(old: Manifest, delta: _Delta) -> Manifest:
     left = set(delta.left)
     files = list(old.files)
     if left:
         files = [file for file in files if file.first_seq not in left]
     if len(files) + len(left) != len(old.files):
-        raise ValueError("a file left that was not there")
+        raise ValueError("a file left that was not live")
     merged, problem = merge(files, delta.files)
     if problem:
         raise ValueError(problem)
@@ -297,8 +297,8 @@ def _changed(old: Manifest, delta: _Delta) -> Manifest:
     for name in delta.forgotten:
         del removed[name]
     removed.update((entry.name, entry) for entry in delta.removed)
-    hidden = (old.deleted or BitMap64()) - (_unpacked(delta.purged) or BitMap64())
-    hidden |= _unpacked(delta.hidden) or BitMap64()
+    hidden = (old.deleted or BitMap64()) - (_decode_bitmap(delta.purged) or BitMap64())
+    hidden |= _decode_bitmap(delta.hidden) or BitMap64()
     return Manifest(
         number=old.number + 1,
         topic_id=old.topic_id,
@@ -316,7 +316,7 @@ def _changed(old: Manifest, delta: _Delta) -> Manifest:
     )
 
 
-def _packed(seqs: BitMap64 | None) -> bytes:
+def _encode_bitmap(seqs: BitMap64 | None) -> bytes:
     if not seqs:
         return b""
     packed = BitMap64(seqs)
@@ -324,5 +324,5 @@ def _packed(seqs: BitMap64 | None) -> bytes:
     return bytes(packed.serialize())
 
 
-def _unpacked(data: bytes) -> BitMap64 | None:
+def _decode_bitmap(data: bytes) -> BitMap64 | None:
     return (BitMap64.deserialize(data) or None) if data else None

@@ -1,23 +1,24 @@
-"""Commits to one topic's part of the lake: numbered manifests, each created once.
+"""Optimistic commits to one topic in the lake: numbered manifests, each created once.
 
-Take the newest version, make the change, create the next number where nothing is. Who finds it
-taken reads what is there and tries again on top of it. So a commit is there whole or not at all,
-none is ever lost, and any number of writers may commit. After ``Unreachable`` nobody knows whether
-it happened: make the same change again, which then changes nothing (``manifest.py``).
+A commit reads the newest version, applies the change, and creates the next number if it does not
+exist. If it exists, the commit reads it and tries again on top of it. So a commit is visible
+completely or not at all, none is ever lost, and any number of writers may commit. After
+``Unreachable`` it is unknown whether a commit happened: repeat the change, which then changes
+nothing (``manifest.py``).
 
-**A sleeper cannot fork history.** Numbers that were swept could be created again by somebody who
-slept since he read the version before. His commit counts only when the full manifest that it builds
-on is still there after it (``manifest_history.py`` tells why this is enough); otherwise he begins
-again.
+**A paused writer cannot fork history.** Numbers that garbage collection deleted could be created
+again by a writer that was paused after it read the version before. Its commit counts only if the
+full manifest that it builds on still exists afterwards (``manifest_history.py`` explains why this
+is enough); otherwise it begins again.
 
-**No manifest names what is not there.** The objects of files that a commit adds are looked at after
-the version that it builds on was read. A sweep deletes only what some manifest has in ``removed``.
-If that manifest is not newer than the version read, the name is in its ``removed`` and the change
-is refused, or the object is deleted already and the look shows it. If it is newer, it has the
-number that the commit wants.
+**No manifest names a missing object.** The objects of files that a commit adds are checked after
+the version that it builds on was read. Garbage collection deletes only what some manifest has in
+``removed``. If that manifest is not newer than the version read, the name is in its ``removed`` and
+the change is rejected, or the object is already deleted and the check fails. If it is newer, it has
+the number that the commit would create.
 
-**Terms.** A store commits with its term; a newer one makes it ``Fenced``. Others, such as Spark
-pipelines, commit without one: they are not fenced, and leave the term as it is.
+**Terms.** A store commits with its term; a newer one makes it ``Fenced``. Other writers, such as
+Spark pipelines, commit without one: they are not fenced, and leave the term as it is.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ from strandline.platform.objectstore.protocol import Objects
 Change = Callable[[Manifest], Manifest | None]
 
 TRIES_MAX = 200
-"""How often a commit is tried against others. Each loss is somebody else's progress."""
+"""Maximum attempts of a commit. Each failed attempt is a successful commit of another writer."""
 
 _PAUSE_S_FIRST = 0.005
 _PAUSE_S_MAX = 1.0
 
 
 class Ledger:
-    """Versions of one topic's part of the lake, and how to make one. Safe from many threads.
+    """Reads and commits versions of one topic in the lake. Safe from many threads.
 
-    Many ledgers of one topic may exist, here and elsewhere; a pin binds only its own.
+    Many of these may exist for one topic, here and elsewhere; a pin protects only from this one.
     """
 
     def __init__(
@@ -67,13 +68,13 @@ class Ledger:
         self._clock = clock
         self._random_id = random_id
         self._history = History(objects, store_id, topic_id)
-        self._committing = threading.Lock()
-        self._pinning = threading.Lock()  # held for moments
+        self._commit_lock = threading.Lock()
+        self._pin_lock = threading.Lock()  # never held during a request
         self._pins: Counter[int] = Counter()  # by the number of the full manifest
         self._retained = 0
 
     def create(self, name: str, *, epoch: int, term: int | None = None) -> Manifest:
-        """The newest manifest; the first one, without files, when the topic is new here."""
+        """The newest manifest; creates the first one, without files, for a new topic."""
         try:
             newest = self.load()
         except UnknownTopic:
@@ -82,24 +83,24 @@ class Ledger:
                     f"topic {name!r} has been in the lake, but no manifest is there",
                     path=object_keys.manifest_folder(self.topic_id),
                 ) from None
-            self._begin(name, epoch, term)
+            self._create_first(name, epoch, term)
             newest = self.load()
         topic_names.mark(self.objects, newest.name, self.topic_id)
         return newest
 
     def load(self, number: int | None = None) -> Manifest:
-        """The newest version, or an older one: ``NotFound`` when it is no longer kept."""
+        """The newest version, or an older one: ``NotFound`` when it is no longer retained."""
         return self._load(number).manifest
 
     def load_after(self, number: int, checksum: str) -> Manifest:
-        """The newest version, which is one that was committed earlier or a later one.
+        """The newest version, which is the version ``number`` or a later one.
 
-        ``Corrupt`` when the newest is older than that one, or its number has another content: the
-        lake is an older copy, or one that was written by another copy of the store.
+        ``Corrupt`` when the newest is older than that, or the number has another checksum: the
+        lake is an older copy, or another copy of the store wrote to it.
         """
         newest = self._history.newest(number).manifest
-        found = self._history.checksum_of(number)
-        if checksum and found not in (None, checksum):
+        stored = self._history.checksum_of(number)
+        if checksum and stored not in (None, checksum):
             raise Corrupt(
                 f"manifest {number} is of another history: another copy of the store wrote it",
                 path=object_keys.manifest_key(self.topic_id, number),
@@ -107,36 +108,36 @@ class Ledger:
         return newest
 
     def checksum_of(self, number: int) -> str:
-        """The checksum of a version's object, empty when it is no longer kept."""
+        """The checksum of a version's object, empty when it is no longer retained."""
         return self._history.checksum_of(number) or ""
 
     def commit(self, change: Change, *, term: int | None = None, full: bool = False) -> Manifest:
-        """Make a change on top of the newest version, as often as it takes; returns the result.
+        """Apply a change to the newest version, with retries; return the result.
 
         The change may run several times. It may raise, which ends the commit, or return None or
-        what it was given when there is nothing to do. With ``full`` a full manifest is written even
+        its argument when there is nothing to do. With ``full`` a full manifest is written even
         then.
         """
-        with self._committing:
-            for losses in range(TRIES_MAX):
+        with self._commit_lock:  # one at a time: commits of one process do not compete
+            for failures in range(TRIES_MAX):
                 before = self._history.newest()
                 self.check_term(term, before.manifest)
-                wanted = change(before.manifest)
-                if wanted is None or (wanted is before.manifest and not full):
+                changed = change(before.manifest)
+                if changed is None or (changed is before.manifest and not full):
                     return before.manifest
-                self._check_uploaded(before.manifest, wanted)
-                if (made := self._try(before, wanted, term, full=full)) is not None:
-                    return made
-                self._pause(losses)
-        raise Conflict(f"others commit to topic {self.topic_id} of the lake all the time: retry")
+                self._check_uploaded(before.manifest, changed)
+                if (committed := self._try(before, changed, term, full=full)) is not None:
+                    return committed
+                self._pause(failures)
+        raise Conflict(f"too many concurrent commits to topic {self.topic_id} of the lake: retry")
 
     @contextmanager
     def pin(self, number: int | None = None) -> Iterator[Manifest]:
-        """A version whose files this ledger does not sweep away while it is in use."""
+        """A version whose files this object does not delete while it is in use."""
         while True:
             version = self._load(number)
-            with self._pinning:
-                # A sweep may have begun since. The newest version is always retained.
+            with self._pin_lock:
+                # A collection may have begun since the load. The newest version is always retained.
                 if version.base >= self._retained:
                     self._pins[version.base] += 1
                     break
@@ -145,23 +146,23 @@ class Ledger:
         try:
             yield version.manifest
         finally:
-            with self._pinning:
+            with self._pin_lock:
                 self._pins[version.base] -= 1
-                self._pins += Counter()  # forgets zeros
+                self._pins += Counter()  # drops the zeros
 
     def retain_from(self, base: int) -> int:
-        """Give up versions that are read from an older full manifest than this, or than the oldest
-        pinned one. Returns from which full manifest on versions are retained."""
-        with self._pinning:
+        """Release versions that are read from an older full manifest than this, or than the oldest
+        pinned one. Return the full manifest from which on versions are retained."""
+        with self._pin_lock:
             self._retained = max(self._retained, min([base, *self._pins]))
             return self._retained
 
     def base_of(self, number: int) -> int | None:
-        """The full manifest from which a version is read; None when either is gone."""
+        """The full manifest from which a version is read; None when either is deleted."""
         return self._history.base_of(number)
 
     def check_term(self, term: int | None, newest: Manifest) -> None:
-        """Raise ``Fenced`` when a newer opening of the store has been seen."""
+        """Raise ``Fenced`` when a newer opening of the store exists."""
         if term is None:
             return
         if newest.term > term:
@@ -171,8 +172,8 @@ class Ledger:
     def _load(self, number: int | None) -> Version:
         return self._history.newest() if number is None else self._history.read(number)
 
-    def _begin(self, name: str, epoch: int, term: int | None) -> None:
-        """Create the first manifest, unless somebody else does."""
+    def _create_first(self, name: str, epoch: int, term: int | None) -> None:
+        """Create the first manifest, unless another writer does."""
         first = Manifest(
             number=1,
             topic_id=self.topic_id,
@@ -188,11 +189,11 @@ class Ledger:
             return
 
     def _try(
-        self, before: Version, wanted: Manifest, term: int | None, *, full: bool
+        self, before: Version, changed: Manifest, term: int | None, *, full: bool
     ) -> Manifest | None:
-        """Commit, or None when somebody else was first or we slept too long."""
+        """Commit; None when another commit was first or the base was deleted meanwhile."""
         manifest = msgspec.structs.replace(
-            wanted,
+            changed,
             number=before.manifest.number + 1,
             term=max(before.manifest.term, term or 0),
             created_us=max(before.manifest.created_us, self._clock.now_us()),
@@ -222,8 +223,8 @@ class Ledger:
                 raise
         return version
 
-    def _check_uploaded(self, before: Manifest, wanted: Manifest) -> None:
-        _, added = difference(before.files, wanted.files)
+    def _check_uploaded(self, before: Manifest, changed: Manifest) -> None:
+        _, added = difference(before.files, changed.files)
         for file in added:
             key = object_keys.data_key(self.topic_id, file.name())
             try:
@@ -233,9 +234,9 @@ class Ledger:
             if size != file.size:
                 raise Corrupt(f"a file of {file.size} bytes has {size}", path=key)
 
-    def _pause(self, losses: int) -> None:
-        """Step aside for a moment that is hardly anybody else's; not after the first loss."""
-        if losses:
+    def _pause(self, failures: int) -> None:
+        """Wait for a random time, so that competing writers spread; not after the first failure."""
+        if failures:
             chance = int.from_bytes(self._random_id()[:2], "little") / 0xFFFF
-            longest = min(_PAUSE_S_MAX, _PAUSE_S_FIRST * 2 ** min(losses, 16))
+            longest = min(_PAUSE_S_MAX, _PAUSE_S_FIRST * 2 ** min(failures, 16))
             self._clock.wait(threading.Event(), longest * chance)

@@ -1,14 +1,15 @@
-"""Reads the versions of one topic's part of the lake, the newest or an older one.
+"""Reads the versions of one topic in the lake, the newest or an older one.
 
-A listing alone does not tell the newest version, because it may lag: from where it ends, the next
-number is asked for until there is none. A version is read from its full manifest and the deltas
-behind it, ``codec.DELTAS_MAX`` + 1 objects at most. What was read once is remembered, and then
-looking for news takes two small requests.
+A listing alone does not show the newest version, because it may lag: from its last number on, the
+next number is requested until there is none. A version is read from its full manifest and the
+deltas after it, ``manifest_codec.DELTAS_MAX`` + 1 objects at most. The newest version read is
+cached, and then a check for a newer one takes two small requests.
 
-**A sleeper is not fooled.** Old manifests are deleted, so "the next number is not there" is no
-proof for somebody who slept while others went on and swept. But they are deleted in ascending
-order, a full one therefore before its deltas and all that is behind. Hence: if the next number is
-not there, and *then* the full manifest still is, nothing newer exists.
+**A paused reader does not return an old version as the newest.** Old manifests are deleted, so a
+missing next number proves nothing to a reader that was paused while others committed and collected
+garbage. But they are deleted in ascending order, a full one therefore before its deltas and all
+later numbers. Hence: if the next number does not exist, and *afterwards* the full manifest still
+does, nothing newer exists.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ from strandline.lake.manifest.fencing import identity_of, of_another_lake
 from strandline.lake.manifest.manifest_codec import Header, Place, Version
 from strandline.platform.objectstore.protocol import Objects
 
-_LOOKS_MAX = 4  # at a history that moves while it is read
+_READS_MAX = 4  # of a history that moves while it is read
 
 
 class History:
-    """Versions of one topic's part of the lake. Safe from many threads."""
+    """Versions of one topic in the lake. Safe from many threads."""
 
     def __init__(self, objects: Objects, store_id: bytes, topic_id: int) -> None:
         self._objects = objects
         self._store_id = store_id
         self._topic_id = topic_id
-        self._guard = threading.Lock()
-        self._known: Version | None = None
+        self._lock = threading.Lock()
+        self._newest: Version | None = None
 
     def newest(self, least: int = 0) -> Version:
         """The newest version; ``UnknownTopic`` when there is none.
 
-        ``least`` is the number of a version that is known to have been committed: an older one is
-        ``Corrupt``, and so is no version at all.
+        ``least`` is the number of a version that has been committed: a lower newest version is
+        ``Corrupt``, and so is none at all.
         """
         missing = ""
-        for _ in range(_LOOKS_MAX):
-            known = self._known
+        for _ in range(_READS_MAX):
+            known = self._newest
             try:
-                version = self._forward(known or self._listed(least))
+                version = self._read_forward(known or self._read_listed(least))
                 if version.manifest.number < least:
                     raise NotFound(f"{self.key(least)} is not there")
                 self._objects.head(self.key(version.base))
-            except NotFound as error:  # it was swept while we looked, or we slept
+            except NotFound as error:  # garbage collection deleted it meanwhile
                 missing = str(error)
                 self.forget(known)
             else:
@@ -61,8 +62,8 @@ class History:
         )
 
     def checksum_of(self, number: int) -> str | None:
-        """The checksum of a version's object; None when it is no longer kept."""
-        known = self._known
+        """The checksum of a version's object; None when it is no longer retained."""
+        known = self._newest
         if known is not None and known.manifest.number == number:
             return known.checksum
         try:
@@ -71,8 +72,8 @@ class History:
             return None
 
     def read(self, number: int) -> Version:
-        """A version by its number; ``NotFound`` when it is not there, or no longer kept."""
-        known = self._known
+        """A version by its number; ``NotFound`` when it does not exist or is no longer retained."""
+        known = self._newest
         if known is not None and known.manifest.number == number:
             return known
         data = self._get(number)
@@ -83,7 +84,7 @@ class History:
         return manifest_codec.follow(version, data, self.place(number))
 
     def base_of(self, number: int) -> int | None:
-        """The full manifest from which a version is read; None when either is gone."""
+        """The full manifest from which a version is read; None when either is deleted."""
         try:
             base = self.header(number, self._get(number)).base
             self._objects.head(self.key(base))
@@ -95,23 +96,23 @@ class History:
         return manifest_codec.header_of(data, self.place(number))
 
     def attempt_at(self, number: int) -> str | None:
-        """Whose manifest has this number, None when nobody's."""
+        """The attempt that created this number, None when it does not exist."""
         try:
             return self.header(number, self._get(number)).attempt
         except NotFound:
             return None
 
     def remember(self, version: Version) -> None:
-        with self._guard:
-            known = self._known
+        with self._lock:
+            known = self._newest
             if known is None or known.manifest.number < version.manifest.number:
-                self._known = version
+                self._newest = version
 
     def forget(self, version: Version | None) -> None:
-        """It is not the newest, nor does the newest build on it."""
-        with self._guard:
-            if self._known is version:
-                self._known = None
+        """Drop a cached version that is not the newest, and that the newest does not build on."""
+        with self._lock:
+            if self._newest is version:
+                self._newest = None
 
     def key(self, number: int) -> str:
         return object_keys.manifest_key(self._topic_id, number)
@@ -119,8 +120,8 @@ class History:
     def place(self, number: int) -> Place:
         return Place(self._store_id, self._topic_id, number)
 
-    def _listed(self, after: int) -> Version:
-        """The newest version that a listing shows, at least the one behind which it begins."""
+    def _read_listed(self, after: int) -> Version:
+        """The newest version in a listing that begins after a number, at least that number."""
         newest = after
         folder = object_keys.manifest_folder(self._topic_id)
         for info in self._objects.list(folder, start_after=self.key(after)):
@@ -132,8 +133,8 @@ class History:
         except NotFound:
             raise UnknownTopic(f"topic {self._topic_id} is not in the lake") from None
 
-    def _forward(self, version: Version) -> Version:
-        """The version behind which there is no next number."""
+    def _read_forward(self, version: Version) -> Version:
+        """The version after which there is no next number."""
         steps = 0
         while True:
             number = version.manifest.number + 1
@@ -144,10 +145,10 @@ class History:
             version = manifest_codec.follow(version, data, self.place(number))
             steps += 1
             if steps % manifest_codec.DELTAS_MAX == 0:
-                version = self._listed(number)
+                version = self._read_listed(number)
 
     def _get(self, number: int) -> bytes:
-        """A whole manifest. Bits flip on the way too: only a second bad answer is believed."""
+        """A manifest. Bits also flip in transit: only the second bad response counts as damage."""
         data = self._objects.get(self.key(number))
         try:
             self.header(number, data)
@@ -156,15 +157,15 @@ class History:
             try:
                 self.header(number, data)
             except Corrupt as error:
-                raise self._explained(error) from None
+                raise self._with_cause(error) from None
         return data
 
-    def _explained(self, error: Corrupt) -> Corrupt:
-        """The error; or what is behind it, when all manifests here are another store's."""
+    def _with_cause(self, error: Corrupt) -> Corrupt:
+        """The error; or its cause, when all manifests here belong to another store."""
         try:
-            told = identity_of(self._objects)
+            owner = identity_of(self._objects)
         except StrandlineError:
             return error
-        if told is None or told == self._store_id:
+        if owner is None or owner == self._store_id:
             return error
-        return Corrupt(of_another_lake(told, self._store_id), path=error.path)
+        return Corrupt(of_another_lake(owner, self._store_id), path=error.path)

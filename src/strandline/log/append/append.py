@@ -7,10 +7,10 @@ What follows depends on the topic's durability:
     memory     published at once; single records wait in memory for the next tick, batches do not
     ephemeral  published at once, in memory only
 
-All but ``fsync`` can lose acknowledged records with the machine. So that their seqs are never given
-to other records, they are drawn from a reserved range: a ``Ceiling`` on the log that is synced
-before the first seq behind the old ceiling is given out. Reservations are made ahead and grow with
-the topic's pace; after a crash the rest of the range becomes a tombstone.
+All but ``fsync`` can lose acknowledged records with the machine. So that their seqs are never
+assigned to other records, they are drawn from a reserved range: a ``Ceiling`` on the log that is
+synced before the first seq above the old ceiling is assigned. Reservations are made ahead and grow
+with the topic's pace; after a crash the rest of the range becomes a tombstone.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class Pending:
     def __init__(self, appended: Appended, committer: Committer, lsn: int, ts: int = 0) -> None:
         self.appended = appended
         self.ts = ts
-        """When it was placed; 0 when it is an earlier append that had the same key."""
+        """The commit time; 0 when it is an earlier append that had the same key."""
         self.committer = committer
         self.lsn = lsn
-        """Up to where the log has to be synced before it is durable; 0 when it need not be."""
+        """The lsn that the log must be synced up to before it is durable; 0 when it need not be."""
 
     def wait(self) -> Appended:
-        """Return once the append is acknowledged in its class."""
+        """Return once the append is acknowledged with the topic's durability."""
         if self.lsn:
             self.committer.wait_synced(self.lsn)
         return self.appended
 
     def durable(self) -> asyncio.Future[Appended]:
-        """The same for a coroutine: ``await`` it."""
+        """As ``wait``, for a coroutine: ``await`` the result."""
         return self.committer.synced_future(self.lsn, self.appended)
 
 
@@ -64,9 +64,9 @@ def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | No
     while True:
         writer.acquire()
         try:
-            known = _known(state, shard, batch.idempotency_key)
-            if known is not None:
-                return known
+            duplicate = _find_duplicate(state, shard, batch.idempotency_key)
+            if duplicate is not None:
+                return duplicate
             _check(state, batch, expected_head)
             if batch.origin is not None:
                 reference_copies.check(batch.origin, state)
@@ -83,8 +83,8 @@ def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | No
 
 
 def place_plain(state: TopicState, shard: Shard, data: bytes) -> Pending | None:
-    """The same, in few steps, for one record of a topic that only has to be synced; None when
-    there is more to it."""
+    """As ``place``, in few steps, for one record of an ``fsync`` topic; None when the topic is
+    deleted or has records in memory: then use ``place``."""
     writer, committer = shard.writer, shard.committer
     writer.acquire()
     try:
@@ -107,29 +107,29 @@ def place_plain(state: TopicState, shard: Shard, data: bytes) -> Pending | None:
         writer.release()
 
 
-def _known(state: TopicState, shard: Shard, key: bytes | None) -> Pending | None:
+def _find_duplicate(state: TopicState, shard: Shard, key: bytes | None) -> Pending | None:
     if state.dropped:
         raise UnknownTopic(f"topic {state.name!r} was deleted: create it again")
     if key is None:
         return None
-    found = _taken(state, key) if producer_seq.is_mark(key) else _remembered(state, shard, key)
-    if found is None:
+    seqs = _find_numbered(state, key) if producer_seq.is_mark(key) else _find_key(state, shard, key)
+    if seqs is None:
         return None
-    first_seq, last_seq = found
+    first_seq, last_seq = seqs
     appended = Appended(first_seq, last_seq, state.next_seq - 1, True)
-    # Of an older number it is only known that it lies before the newest.
+    # Of an older number only its order is known: its batch is before the newest one.
     newest_seq = last_seq or appended.head_seq
     lsn = shard.writer.end_lsn if newest_seq > state.head_seq else 0
     return Pending(appended, shard.committer, lsn)
 
 
-def _remembered(state: TopicState, shard: Shard, key: bytes) -> tuple[int, int] | None:
+def _find_key(state: TopicState, shard: Shard, key: bytes) -> tuple[int, int] | None:
     keys = state.idempotency
     return None if keys is None else keys.find(key, shard.writer.elapsed.now_us())
 
 
-def _taken(state: TopicState, mark: bytes) -> tuple[int, int] | None:
-    """Seqs of a batch whose number was taken; zeros when newer ones of its producer were, too."""
+def _find_numbered(state: TopicState, mark: bytes) -> tuple[int, int] | None:
+    """Seqs of an appended batch with this number; zeros when the producer's newest is higher."""
     decoded = producer_seq.decode(mark)
     assert decoded is not None
     producer, number = decoded
@@ -155,22 +155,22 @@ def _check(state: TopicState, batch: Batch, expected_head: int | None) -> None:
         count, size = state.waiting.with_placed(head)
     count, size = count + batch.count, size + batch.payload
     if config.cap_records and count > config.cap_records:
-        _refuse(state, batch.count > config.cap_records, f"{config.cap_records} records")
+        _reject(state, batch.count > config.cap_records, f"{config.cap_records} records")
     if config.cap_bytes and size > config.cap_bytes:
-        _refuse(state, batch.payload > config.cap_bytes, f"{config.cap_bytes} bytes")
+        _reject(state, batch.payload > config.cap_bytes, f"{config.cap_bytes} bytes")
 
 
 def check_alone(state: TopicState, batch: Batch) -> None:
-    """Raise when a batch could not be taken even if the topic were empty."""
+    """Raise when a batch could not be appended even if the topic were empty."""
     config = state.config
     if config.discard == "reject":
         if 0 < config.cap_records < batch.count:
-            _refuse(state, True, f"{config.cap_records} records")
+            _reject(state, True, f"{config.cap_records} records")
         if 0 < config.cap_bytes < batch.payload:
-            _refuse(state, True, f"{config.cap_bytes} bytes")
+            _reject(state, True, f"{config.cap_bytes} bytes")
 
 
-def _refuse(state: TopicState, never: bool, cap: str) -> None:  # noqa: FBT001 - private, one caller
+def _reject(state: TopicState, never: bool, cap: str) -> None:  # noqa: FBT001 - private, one caller
     if never:
         raise TooLarge(f"the batch alone is larger than topic {state.name!r} may be ({cap})")
     raise TopicFull(
@@ -185,7 +185,7 @@ def _refuse(state: TopicState, never: bool, cap: str) -> None:  # noqa: FBT001 -
 
 
 def reserve(state: TopicState, shard: Shard, count: int) -> int:
-    """See to it that seqs may be given out: 0, or the lsn that must be synced first."""
+    """Reserve seqs for so many records: 0, or the lsn that must be synced before they are used."""
     if state.config.durability == "fsync":
         return 0
     needed = state.next_seq + count - 1
@@ -194,8 +194,8 @@ def reserve(state: TopicState, shard: Shard, count: int) -> int:
         step = _next_step(state.ceiling_step, now - state.ceiling_at, count)
         shard.writer.place_control(state.id, control_messages.Ceiling(needed + step))
         state.ceiling_step, state.ceiling_asked, state.ceiling_at = step, needed + step, now
-        raised = functools.partial(_raise_ceiling, state, needed + step)
-        shard.committer.publish_when_synced(raised)
+        raise_ceiling = functools.partial(_raise_ceiling, state, needed + step)
+        shard.committer.publish_when_synced(raise_ceiling)
         set_fast_lane(state)
     return shard.writer.end_lsn if needed > state.ceiling else 0
 
@@ -215,7 +215,7 @@ def _raise_ceiling(state: TopicState, ceiling: int) -> None:
 
 
 def set_fast_lane(state: TopicState) -> None:
-    """Up to which seq a plain single record may skip every check of ``place``."""
+    """Set the seq up to which a plain single record skips every check of ``place``."""
     plain = (
         state.config.durability == "disk"
         and state.config.discard == "old"
@@ -223,7 +223,7 @@ def set_fast_lane(state: TopicState) -> None:
         and state.config.views.queue is None  # jobs have to be admitted
         and state.memory is None  # copies, which must be on the log before what follows them
     )
-    # Below the point where the next reservation is due, so that the slow lane gets to make it.
+    # Below the point where the next reservation is due, so that ``place`` makes it.
     state.fast_until = min(state.ceiling, state.ceiling_asked - state.ceiling_step // 2)
     if not plain or state.config.cap_bytes:
         state.fast_until = 0
@@ -278,7 +278,7 @@ def _place_in_log(state: TopicState, shard: Shard, batch: Batch, first_seq: int,
 def _place_reference(
     state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int
 ) -> None:
-    """Put on the log which records these are copies of; the copies themselves stay in memory."""
+    """Log which records these are copies of; the copies themselves stay in memory."""
     assert batch.origin is not None
     assert batch.draft is not None
     origin, mark = batch.origin, batch.idempotency_key or b""
@@ -308,7 +308,7 @@ def _place_in_memory(
     state.payload += batch.payload
     if state.config.durability == "memory" and state.id not in shard.unflushed:
         shard.unflushed[state.id] = functools.partial(flush_memory, state, shard)
-    _published(state, batch, first_seq, ts)
+    _advance_head(state, batch, first_seq, ts)
 
 
 def _publish(state: TopicState, batch: Batch, first_seq: int, location: int, ts: int) -> None:
@@ -316,13 +316,13 @@ def _publish(state: TopicState, batch: Batch, first_seq: int, location: int, ts:
         state.tail.append(first_seq, location)
     state.payload += batch.payload
     state.pending_payload -= batch.payload
-    _published(state, batch, first_seq, ts)
+    _advance_head(state, batch, first_seq, ts)
 
 
-def _published(state: TopicState, batch: Batch, first_seq: int, ts: int) -> None:
+def _advance_head(state: TopicState, batch: Batch, first_seq: int, ts: int) -> None:
     index = state.tags
     if index is not None and not index.note(batch.tags, first_seq, batch.count):
-        state.tags = None  # many appends, and no delete by tag between: it can be made again
+        state.tags = None  # many appends and no delete by tag in between: it can be built again
     state.last_ts = ts
     state.head_seq = first_seq + batch.count - 1
     if state.waiters:
@@ -330,7 +330,7 @@ def _published(state: TopicState, batch: Batch, first_seq: int, ts: int) -> None
 
 
 def _publish_plain(state: TopicState, seq: int, location: int, ts: int, size: int) -> None:
-    """The same as ``_publish`` for one record without fields. Writer's lock held."""
+    """As ``_publish``, for one record without fields. Writer's lock held."""
     state.tail.append(seq, location)
     state.payload += size
     state.pending_payload -= size

@@ -1,8 +1,7 @@
-"""Values on their way in: checked against the limits, and made into a batch. Pure.
+"""Builds a batch from the values of an append, and checks them against the limits. Pure.
 
 A batch is one record with its fields, which becomes a single frame, or a draft of many records,
-which becomes a block. Everything a caller can get wrong about a value is found here, before a seq
-is assigned.
+which becomes a block. Every error in a value is found here, before a seq is assigned.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ _BYTES_LIKE = (
 )
 
 Once = bytes | str | Numbered
-"""What makes a batch known when it comes again: an idempotency key, or a producer's number."""
+"""What identifies a batch that is appended again: an idempotency key, or a producer's number."""
 
 Fields = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
 NO_FIELDS: Fields = (None, None, None, None)
 
 
 class AppendOptions(TypedDict, total=False):
-    """What may be said with one append, for all its records."""
+    """The options of one append, for all its records."""
 
     key: bytes | str | None
     tag: str | None
@@ -95,14 +94,14 @@ class Batch:
         self.idempotency_key: bytes | None = None
         self.draft: Draft | None = None
         self.origin: Origin | None = None
-        """Which records these are copies of, when the log may refer to them instead."""
+        """The records that these are copies of, when the log may refer to them instead."""
         self.fields: Fields = NO_FIELDS
         self.sizes = 0
         self.data = b""
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Complain about an option that no append has."""
+    """Raise Invalid for an unknown option."""
     for name in options:
         if name not in AppendOptions.__annotations__:
             known = ", ".join(AppendOptions.__annotations__)
@@ -176,7 +175,7 @@ def of_arrow(
         if not _holds_bytes(kind):
             raise Invalid(f"column {name} is {kind}: give binary or text")
     try:
-        source.validate(full=True)  # an array from elsewhere may claim to be what it is not
+        source.validate(full=True)  # an array of the caller may be inconsistent
         columns = {
             name: block.plain_binary(
                 _one_array(source.column(name)), pa.string() if name in _TEXT else pa.binary()
@@ -223,10 +222,10 @@ def _of_draft(
     return batch
 
 
-def _idempotency_key(given: Once | None) -> bytes | None:
-    if isinstance(given, Numbered):
-        return producer_seq.encode(given)
-    key = _text(given, "idempotency key") if isinstance(given, str) else given
+def _idempotency_key(value: Once | None) -> bytes | None:
+    if isinstance(value, Numbered):
+        return producer_seq.encode(value)
+    key = _text(value, "idempotency key") if isinstance(value, str) else value
     if key is None:
         return None
     if not isinstance(key, bytes):
@@ -239,13 +238,13 @@ def _idempotency_key(given: Once | None) -> bytes | None:
 
 
 def _check_records(data: object) -> None:
-    """Complain about what is no list of bytes: Arrow would quietly encode text."""
+    """Raise Invalid for anything but a list of bytes: Arrow would silently encode text."""
     if isinstance(data, bytes):
         raise Invalid("append_many takes a list of records: use append for one")
-    lone = isinstance(data, (str, bytearray, memoryview, Mapping))
-    if lone or not isinstance(data, Collection) or not hasattr(data, "__getitem__"):
+    is_one_value = isinstance(data, (str, bytearray, memoryview, Mapping))
+    if is_one_value or not isinstance(data, Collection) or not hasattr(data, "__getitem__"):
         raise Invalid(f"a record is bytes, not {_kind_of(data)}: convert it first")
-    if list(map(type, data)).count(bytes) == len(data):  # the cheapest way to ask
+    if list(map(type, data)).count(bytes) == len(data):  # the cheapest test
         return
     for place, record in enumerate(data):
         if not isinstance(record, bytes):
@@ -260,7 +259,7 @@ def _check_value(value: str | bytes, name: str) -> None:
 
 
 def _check_column(values: object, name: str, count: int) -> None:
-    """Complain about a column that does not fit the records, or holds what Arrow would convert."""
+    """Raise Invalid for a column of another length, or with values that Arrow would convert."""
     if not isinstance(values, Sequence):
         raise Invalid(f"give the values of {name} as a list, not {_kind_of(values)}")
     if len(values) != count:
@@ -311,7 +310,7 @@ def _sized(value: object, name: str, size_max: int) -> bytes | None:
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
-    """Whether values of an Arrow type are bytes or text: Arrow would turn numbers into text."""
+    """Whether values of an Arrow type are bytes or text: Arrow would convert numbers to text."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return any(is_kind(kind) for is_kind in _BYTES_LIKE)

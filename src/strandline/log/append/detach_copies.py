@@ -1,7 +1,8 @@
-"""Makes room for records to go: first, copies that refer to them become records of their own.
+"""Logs copies as records before the records that they refer to are removed.
 
-Every change that takes records of a topic from its files in the end, be it a delete, a floor or the
-end of the topic, happens inside ``losing``. ``log/state/reference_copies.py`` says why.
+Every change that eventually removes records of a topic from its files, be it a delete, a floor or
+the end of the topic, happens inside ``losing``; see ``log/state/reference_copies.py`` for the
+reason.
 """
 
 from __future__ import annotations
@@ -15,21 +16,24 @@ from strandline.log.state.topic_state import TopicState
 
 @contextmanager
 def losing(state: TopicState, below: int) -> Iterator[None]:
-    """Records below a seq are about to go. Maintenance lock held, the writer's is not."""
+    """Detach copies, then remove records below a seq in the ``with`` block.
+
+    Maintenance lock held, the writer's is not.
+    """
     state.losses += 1
     try:
         for dest in state.copies:
-            _keep_for_itself(dest, below)
+            _detach(dest, below)
         yield
     finally:
         state.losses += 1
 
 
-def _keep_for_itself(dest: TopicState, below: int) -> None:
-    """Put copies on the log as records when one of them refers to a record below a seq."""
+def _detach(dest: TopicState, below: int) -> None:
+    """Log copies as records when one of them refers to a record below a seq."""
     shard = dest.home
     if shard is None:
-        return  # read-only: files are another's to change
+        return  # read-only: another process changes the files
     shard.writer.acquire()
     try:
         memory = dest.memory
@@ -42,7 +46,7 @@ def _keep_for_itself(dest: TopicState, below: int) -> None:
 
 
 def secure_copies(state: TopicState) -> None:
-    """Make durable what ``losing`` has put on the logs of other shards."""
+    """Make durable what ``losing`` has written to the logs of other shards."""
     for shard in {dest.home for dest in state.copies if dest.shard != state.shard}:
         if shard is not None:
             shard.committer.wait_synced(shard.writer.end_lsn)

@@ -1,17 +1,17 @@
-"""The checkpoint job: moves the WAL's records into segments, then lets the WAL go.
+"""The checkpoint job: moves the records of the log into segments, then removes log files.
 
     1 sync the log; everything up to here is what this checkpoint covers
     2 read that part of the log, frame by frame, and sort the records by topic; copies that the log
       only refers to are taken from memory
-    3 write segments: one for each topic with much news, one shared by all the others; and again,
-      when the log has more than fits into memory: it may have grown faster than it was checkpointed
-    4 write a root that lists them and says where replay begins
-    (``log/checkpoint/checkpoint_store.py``)
+    3 write segments: one for each topic with many new records, one shared by all the others; and
+      again, when the log has more than fits into memory: it may grow faster than it is checkpointed
+    4 write a checkpoint file that lists them, with the lsns from which replay begins
+      (``log/checkpoint/checkpoint_store.py``)
     5 point the topics at the segments, drop their tail entries, put a mark on the log
-    6 remove WAL files that neither of the two newest roots needs
+    6 remove log files that neither of the two newest checkpoints needs
 
-A crash before 4 leaves segments that nothing refers to; one after 4 leaves a WAL whose records are
-known to be covered. No step changes a file that an older root refers to.
+A crash before 4 leaves segments that nothing refers to; one after 4 leaves log files whose records
+are known to be covered. No step changes a file that an older checkpoint refers to.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BLOCK_BYTES_MAX = 1 << 20
 
 
 class Checkpointer:
-    """One thread at a time; appends, reads and deletes go on meanwhile."""
+    """Used by one thread at a time; appends, reads and deletes continue meanwhile."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Checkpointer:
         clock: Clock,
         catalog: Catalog,
         library: Library,
-        roots: Roots,
+        checkpoints: Roots,
         settings: SegmentSettings,
         *,
         shard_directory: Callable[[int], str],
@@ -59,7 +59,7 @@ class Checkpointer:
         self._clock = clock
         self._catalog = catalog
         self._library = library
-        self._roots = roots
+        self._checkpoints = checkpoints
         self._settings = settings
         self._shard_directory = shard_directory
         self._old_shards = tuple(old_shards)
@@ -67,15 +67,15 @@ class Checkpointer:
         self._marked: dict[int, int] = {}
 
     def is_due(self) -> bool:
-        """Whether the WAL has grown or aged enough."""
+        """Whether the log has grown or aged enough."""
         waiting = sum(self._waiting(shard.number) for shard in self._catalog.shards)
         waiting += sum(shard.copied_bytes for shard in self._catalog.shards)
-        behind = sum(self._behind(shard) for shard in self._catalog.shards)
+        log_bytes = sum(self._log_bytes_needed(shard) for shard in self._catalog.shards)
         age_s = self._clock.monotonic() - self._last_s
         return (
             waiting >= self._settings.checkpoint_bytes
             or (waiting > 0 and age_s >= self._settings.checkpoint_interval_s)
-            or (waiting > 0 and behind >= 4 * self._settings.checkpoint_bytes)
+            or (waiting > 0 and log_bytes >= 4 * self._settings.checkpoint_bytes)
         )
 
     def checkpoint(self) -> None:
@@ -86,28 +86,28 @@ class Checkpointer:
             shard.copied_bytes = 0
             shard.committer.sync_now()
             upto[shard.number] = shard.committer.synced
-        made: dict[int, list[Run]] = {}
-        news: dict[int, int] = {}
-        copies = [found for state in self._catalog.states() if (found := copies_of(state, upto))]
+        new_runs: dict[int, list[Run]] = {}
+        payloads: dict[int, int] = {}
+        copies = [each for state in self._catalog.states() if (each := copies_of(state, upto))]
         with contextlib.closing(self._gather(upto, copies)) as parts:
             for part in parts:
-                self._write_segments(part.finish(), made)
+                self._write_segments(part.finish(), new_runs)
                 for topic_id, payload in part.payloads.items():
-                    news[topic_id] = news.get(topic_id, 0) + payload
-        copied = {found.state.id: found.last_seq for found in copies}
-        self._roots.write(upto, list(self._library.segments), self._term(), news, copied)
-        self._swap(made, upto, news, copied)
+                    payloads[topic_id] = payloads.get(topic_id, 0) + payload
+        copied = {each.state.id: each.last_seq for each in copies}
+        self._checkpoints.write(upto, list(self._library.segments), self._term(), payloads, copied)
+        self._swap(new_runs, upto, payloads, copied)
         for shard in self._catalog.shards:
             self._mark(shard.number, upto[shard.number])
-        self._roots.clean()
+        self._checkpoints.clean()
         self._last_s = self._clock.monotonic()
 
-    def _behind(self, shard: Shard) -> int:
-        """Bytes of the WAL files that a root needs: what is kept for backups is not counted."""
-        return shard.writer.files.size_behind(self._roots.previous.replay_lsn(shard.number))
+    def _log_bytes_needed(self, shard: Shard) -> int:
+        """Bytes of log files that a checkpoint needs, without those that are kept for backups."""
+        return shard.writer.files.size_behind(self._checkpoints.previous.replay_lsn(shard.number))
 
     def _waiting(self, shard: int) -> int:
-        done = max(self._roots.current.replay_lsn(shard), self._marked.get(shard, 0))
+        done = max(self._checkpoints.current.replay_lsn(shard), self._marked.get(shard, 0))
         return self._catalog.shards[shard].writer.end_lsn - done
 
     def _term(self) -> int:
@@ -115,15 +115,15 @@ class Checkpointer:
 
     def _gather(
         self, upto: dict[int, int], copies: Sequence[Copies]
-    ) -> Generator[_Gatherer, None, None]:
-        """The records below these lsns that are not yet in segments, by topic; in parts of about
-        ``checkpoint_bytes``. Fills in the lsns of shards that are no longer used."""
-        root = self._roots.current
+    ) -> Generator[_RecordCollector, None, None]:
+        """The records below these lsns that are not yet in segments, by topic; in portions of about
+        ``checkpoint_bytes``. Adds to ``upto`` the lsns of shards that are no longer used."""
+        root = self._checkpoints.current
         store_id = root.store_id
         logs = []
         for shard in {*upto, *self._old_shards}:
             logs.append(ShardLog(self._disk, self._shard_directory(shard), shard, store_id))
-        gatherer = _Gatherer(self._catalog)
+        collector = _RecordCollector(self._catalog)
         try:
             for log, place in in_order(logs):
                 shard = log.files.shard
@@ -132,38 +132,38 @@ class Checkpointer:
                 if end is not None and end <= start:
                     continue
                 for frame in log.scan(place, start, until_lsn=upto.get(shard)):
-                    gatherer.add(frame)
-                    if gatherer.size >= self._settings.checkpoint_bytes:
-                        yield gatherer
-                        gatherer = _Gatherer(self._catalog)
+                    collector.add(frame)
+                    if collector.size >= self._settings.checkpoint_bytes:
+                        yield collector
+                        collector = _RecordCollector(self._catalog)
             for log in logs:
                 known = root.replay_lsn(log.files.shard)
                 upto.setdefault(log.files.shard, max(log.end_lsn, known))
         finally:
             for log in logs:
                 log.files.close()
-        for found in copies:
-            gatherer.add_copies(found)
-        yield gatherer
+        for each in copies:
+            collector.add_copies(each)
+        yield collector
 
-    def _write_segments(self, gathered: dict[int, list[Rows]], made: dict[int, list[Run]]) -> None:
-        """Segments for what was gathered; adds the new runs by topic to ``made``."""
+    def _write_segments(self, rows: dict[int, list[Rows]], new_runs: dict[int, list[Run]]) -> None:
+        """Write segments for these rows; add the new runs by topic to ``new_runs``."""
         large: dict[int, list[Rows]] = {}
         small: dict[int, list[Rows]] = {}
-        for topic_id, parts in sorted(gathered.items()):
+        for topic_id, parts in sorted(rows.items()):
             size = sum(part.data.nbytes for part in parts)
             count = sum(len(part.data) for part in parts)
             own = size >= self._settings.seal_bytes // 2 or count >= self._settings.seal_records
             (large if own else small)[topic_id] = parts
         for topic_id, parts in large.items():
-            self.write_segment(topic_id, {topic_id: parts}, made)
+            self.write_segment(topic_id, {topic_id: parts}, new_runs)
         if small:
-            self.write_segment(codec.SHARED, small, made)
+            self.write_segment(codec.SHARED, small, new_runs)
 
     def write_segment(
-        self, owner: int, parts_by_topic: dict[int, list[Rows]], made: dict[int, list[Run]]
+        self, owner: int, parts_by_topic: dict[int, list[Rows]], new_runs: dict[int, list[Run]]
     ) -> Segment:
-        """One segment file with the rows of these topics; adds its runs to ``made``."""
+        """Write one segment file with the rows of these topics; add its runs to ``new_runs``."""
         first_seq = next(iter(parts_by_topic.values()))[0].first_seq
         writer, info = self._library.begin(owner, first_seq)
         rows_max = self._settings.block_records
@@ -175,26 +175,26 @@ class Checkpointer:
         finally:
             writer.abandon()
         for topic_id, run in runs_of(segment):
-            made.setdefault(topic_id, []).append(run)
+            new_runs.setdefault(topic_id, []).append(run)
         return segment
 
     def _swap(
         self,
-        made: dict[int, list[Run]],
+        new_runs: dict[int, list[Run]],
         replay_lsns: dict[int, int],
-        news: dict[int, int],
+        payloads: dict[int, int],
         copied: dict[int, int],
     ) -> None:
         for state in self._catalog.states():
-            if not (state.tail.locations or state.id in made or state.id in copied):
+            if not (state.tail.locations or state.id in new_runs or state.id in copied):
                 continue
             writer = self._catalog.shard_of(state).writer
             writer.acquire()
             try:
                 last_seq = copied.get(state.id)
                 covered = covered_by(state, replay_lsns) if last_seq is None else last_seq
-                state.covered_payload += news.get(state.id, 0)
-                state.runs = (*state.runs, *made.get(state.id, ()))
+                state.covered_payload += payloads.get(state.id, 0)
+                state.runs = (*state.runs, *new_runs.get(state.id, ()))
                 state.tail = state.tail.from_seq(covered + 1)
                 if last_seq is not None and state.memory is not None:
                     state.memory = state.memory.behind(last_seq)
@@ -206,11 +206,11 @@ class Checkpointer:
         writer = self._catalog.shards[shard].writer
         writer.acquire()
         try:
-            # Only when nothing else came meanwhile does the mark not count as news itself.
+            # The mark itself does not count as waiting, unless there were other appends meanwhile.
             quiet = writer.end_lsn == lsn
             if writer.has_file:
                 writer.place_control(
-                    0, control_messages.Checkpointed(self._roots.current.number, lsn)
+                    0, control_messages.Checkpointed(self._checkpoints.current.number, lsn)
                 )
             if quiet:
                 self._marked[shard] = writer.end_lsn
@@ -219,7 +219,7 @@ class Checkpointer:
 
 
 class Copies(NamedTuple):
-    """Copies of a topic that are in memory, when the log below these lsns has all before them."""
+    """Copies of a topic that are in memory, when everything before them is below these lsns."""
 
     state: TopicState
     last_seq: int
@@ -227,8 +227,8 @@ class Copies(NamedTuple):
 
 
 def copies_of(state: TopicState, upto: dict[int, int]) -> Copies | None:
-    """The copies that are in memory now; None when there are none, or not all before them is below
-    the lsns: then their topic has gone on by itself, and they are on the log."""
+    """The copies that are in memory now; None when there are none, or when some records before them
+    are not below the lsns: then the topic has appends of its own, and its copies are on the log."""
     memory, shard = state.memory, state.home
     if memory is None or shard is None or state.config.durability not in ("disk", "fsync"):
         return None
@@ -238,43 +238,43 @@ def copies_of(state: TopicState, upto: dict[int, int]) -> Copies | None:
             return None
         blocks = [piece for piece in memory.pieces if isinstance(piece, block.Block)]
         blocks = [piece for piece in blocks if piece.last_seq <= state.head_seq]
-        # Up to the head, and not only the last copy: a gap may follow it.
+        # Up to the head, and not only to the last copy: a gap may follow it.
         return Copies(state, state.head_seq, blocks) if blocks else None
 
 
-class _Gatherer:
+class _RecordCollector:
     """Sorts the records of frames by topic."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.payloads: dict[int, int] = {}
-        """Payload bytes by topic of all that was covered, wanted or not."""
+        """Payload bytes by topic of all that was covered, kept or not."""
         self.size = 0
-        """The same of all topics together."""
+        """The payload bytes of all topics together."""
         self._catalog = catalog
         self._parts: dict[int, list[Rows]] = {}
         self._singles: dict[int, tuple[int, list[Row]]] = {}
 
     def add(self, frame: Frame) -> None:
         if isinstance(frame, Single):
-            if self._wanted(frame.topic_id, frame.seq, data_size(frame.body)):
+            if self._is_needed(frame.topic_id, frame.seq, data_size(frame.body)):
                 self._add_single(frame)
             return
         for _, view in frame.blocks:
-            found = block.Block(view)
-            if found.kind == block.RECORDS and self._wanted(
-                found.topic_id, found.last_seq, found.payload_size
+            content = block.Block(view)
+            if content.kind == block.RECORDS and self._is_needed(
+                content.topic_id, content.last_seq, content.payload_size
             ):
-                self._close(found.topic_id)
-                self._keep(found.topic_id, of_block(found))
+                self._close(content.topic_id)
+                self._add_rows(content.topic_id, of_block(content))
 
     def add_copies(self, copies: Copies) -> None:
-        """Take in copies, which come behind what the log has of their topic."""
+        """Add copies, which come after what the log has of their topic."""
         state = copies.state
         self._close(state.id)
-        for found in copies.blocks:
-            self.payloads[state.id] = self.payloads.get(state.id, 0) + found.payload_size
-            if found.last_seq >= state.floor and not state.dropped:
-                self._keep(state.id, of_block(found))
+        for content in copies.blocks:
+            self.payloads[state.id] = self.payloads.get(state.id, 0) + content.payload_size
+            if content.last_seq >= state.floor and not state.dropped:
+                self._add_rows(state.id, of_block(content))
 
     def finish(self) -> dict[int, list[Rows]]:
         for topic_id in list(self._singles):
@@ -289,7 +289,7 @@ class _Gatherer:
             _, rows = self._singles.setdefault(topic_id, (seq, []))
         rows.append((frame.ts, *split_single(frame.sizes, frame.body)))
 
-    def _wanted(self, topic_id: int, last_seq: int, payload: int) -> bool:
+    def _is_needed(self, topic_id: int, last_seq: int, payload: int) -> bool:
         state = self._catalog.by_id(topic_id)
         if state is None or not state.tail.first_seq <= last_seq <= state.head_seq:
             return False
@@ -300,9 +300,9 @@ class _Gatherer:
     def _close(self, topic_id: int) -> None:
         waiting = self._singles.pop(topic_id, None)
         if waiting is not None:
-            self._keep(topic_id, of_singles(*waiting))
+            self._add_rows(topic_id, of_singles(*waiting))
 
-    def _keep(self, topic_id: int, rows: Rows) -> None:
+    def _add_rows(self, topic_id: int, rows: Rows) -> None:
         state = self._catalog.by_id(topic_id)
         if state is not None and state.deleted:
             rows = rows.without(state.deleted)
@@ -319,7 +319,7 @@ def runs_of(segment: Segment) -> list[tuple[int, Run]]:
     topics = index.topic.tolist()
     firsts, counts = index.first_seq.tolist(), index.count.tolist()
     sizes = index.payload_size.tolist()
-    found = []
+    runs = []
     place = 0
     while place < len(topics):
         following = place + 1
@@ -332,6 +332,6 @@ def runs_of(segment: Segment) -> list[tuple[int, Run]]:
         last_seq = firsts[following - 1] + counts[following - 1] - 1
         payload = sum(sizes[place:following])
         run = Run(segment, firsts[place], last_seq, payload, place, following)
-        found.append((topics[place], run))
+        runs.append((topics[place], run))
         place = following
-    return found
+    return runs

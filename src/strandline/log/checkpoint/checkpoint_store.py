@@ -1,9 +1,10 @@
-"""Writes checkpoint roots and removes what no kept root needs.
+"""Writes checkpoint files and removes what no kept checkpoint needs.
 
-The two newest roots are kept. A file leaves when neither names it: WAL files by the lsn from which
-the older root replays, segments by the number of the last root that listed them. Removing is lazy
-and repeatable: a file that comes back after a crash is one that nothing refers to. While a pin is
-held (``log/files/pins.py``) nothing leaves, and of the log ``wal.keep_bytes`` stay longer.
+The two newest checkpoints are kept. A file is removed when neither names it: log files by the lsn
+from which the older checkpoint replays, segments by the number of the last checkpoint that listed
+them. Removal is lazy and repeatable: a file that reappears after a crash is one that nothing refers
+to. While a pin is held (``log/files/pins.py``) nothing is removed, and ``wal.keep_bytes`` of the
+log stay longer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from strandline.errors import Closed
 from strandline.lake.cold_index import ColdEntry
 from strandline.log.catalog import Catalog
-from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files.checkpoint_codec import GapEntry, Root, ShardEntry, TopicEntry
 from strandline.log.files.pins import Pins
 from strandline.log.segments.segment_set import Library
@@ -44,7 +45,7 @@ class Roots:
         pins: Pins | None = None,
         log_kept: int = 0,
     ) -> None:
-        """``retired_ends`` says where the logs of shards end that are no longer used."""
+        """``retired_ends``: the end lsns of the logs of shards that are no longer used."""
         self.current = current
         self.previous = current
         self._disk = disk
@@ -61,37 +62,37 @@ class Roots:
         self._closed = False
 
     def close(self) -> None:
-        """Write none from now on: the store may soon be another process's."""
+        """Write no more checkpoints: another process may open the store soon."""
         self._closed = True
 
-    def doom(self, path: str, last_root: int) -> None:
-        """Remove a file once no kept root can refer to it: this one still does."""
-        self._doomed.append((last_root, path))
+    def doom(self, path: str, last_number: int) -> None:
+        """Remove a file once no kept checkpoint refers to it; ``last_number`` is the last one."""
+        self._doomed.append((last_number, path))
 
     def write(
         self,
         replay_lsns: dict[int, int],
         segments: list[int],
         term: int,
-        news: dict[int, int] | None = None,
+        sizes: dict[int, int] | None = None,
         copied: Mapping[int, int] | None = None,
     ) -> None:
-        """Make a new root durable: these segments, and replay of the WAL from these lsns.
+        """Make a new checkpoint durable: these segments, and replay of the log from these lsns.
 
-        ``news`` is the payload by topic that this root covers and the last one did not, ``copied``
-        up to which seq the copies of a topic that were in memory are in segments.
+        ``sizes`` is the payload by topic that this checkpoint covers and the last one did not;
+        ``copied`` is the seq up to which a topic's copies that were in memory are in segments.
         """
         if self._closed:
             raise Closed("the store is closed: open it again")
-        topics = self._capture(replay_lsns, news or {}, copied or {})
+        topics = self._capture(replay_lsns, sizes or {}, copied or {})
         synced = {}
         for shard in self._catalog.shards:
-            # What was captured may lie behind the lsn of the root, but never behind the disk.
+            # The captured state may be after the checkpoint's lsn, but never after the synced end.
             shard.committer.wait_synced(shard.writer.end_lsn)
             synced[shard.number] = shard.committer.synced
         library, lake = self._library, self._catalog.lake
-        # Past a damaged root's number, too: its file is left alone while it might be needed.
-        numbers = root_file.numbers_in(self._disk, self._directory)
+        # Skip the number of a damaged checkpoint, too: its file stays while it may be needed.
+        numbers = checkpoint_file.numbers_in(self._disk, self._directory)
         root = Root(
             number=max([self.current.number, *numbers]) + 1,
             store_id=self.current.store_id,
@@ -108,23 +109,23 @@ class Roots:
             lake_trash=sorted(self._catalog.lake_trash),
             lake=self.current.lake if lake is None else lake.identity.ref,
         )
-        path = root_file.path_of(self._directory, root.number)
-        self._disk.durable_replace(path, root_file.encode(root))
+        path = checkpoint_file.path_of(self._directory, root.number)
+        self._disk.durable_replace(path, checkpoint_file.encode(root))
         self.previous, self.current = self.current, root
 
     def clean(self) -> None:
-        """Remove old roots, and files that only they needed."""
+        """Remove old checkpoints, and files that only they needed."""
         if self._pins is not None and self._pins.held():
             return
-        for number in root_file.numbers_in(self._disk, self._directory):
+        for number in checkpoint_file.numbers_in(self._disk, self._directory):
             if number < self.previous.number:
-                self._disk.remove(root_file.path_of(self._directory, number))
+                self._disk.remove(checkpoint_file.path_of(self._directory, number))
         keep = []
-        for last_root, path in self._doomed:
-            if last_root < self.previous.number:
+        for last_number, path in self._doomed:
+            if last_number < self.previous.number:
                 self._library.remove(path)
             else:
-                keep.append((last_root, path))
+                keep.append((last_number, path))
         self._doomed = keep
         for shard in self._catalog.shards:
             replay_lsn = self.previous.replay_lsn(shard.number)
@@ -140,14 +141,14 @@ class Roots:
             self._remove_set_aside()
         active = {shard.number for shard in self._catalog.shards}
         for entry in self.previous.shards:
-            # Also roots without a checkpoint are written, so that two agree does not mean covered.
+            # Some checkpoints move no records: the same lsn in both does not mean all is covered.
             end_lsn = self._retired_ends.get(entry.shard, entry.replay_lsn)
             covered = min(entry.replay_lsn, self.current.replay_lsn(entry.shard)) >= end_lsn
             if entry.shard not in active and covered:
                 self._remove_shard(self._shard_directory(entry.shard))
 
     def _remove_set_aside(self) -> None:
-        """Remove what reopening set aside: two good checkpoints have not missed it."""
+        """Remove what an opening set aside: two good checkpoints did not need it."""
         for shard in self._catalog.shards:
             directory = shard.writer.files.directory
             for name in self._disk.list_dir(directory):
@@ -163,19 +164,19 @@ class Roots:
                 self._disk.remove(f"{directory}/{name}")
 
     def _capture(
-        self, replay_lsns: dict[int, int], news: dict[int, int], copied: Mapping[int, int]
+        self, replay_lsns: dict[int, int], sizes: dict[int, int], copied: Mapping[int, int]
     ) -> list[TopicEntry]:
-        """Every topic as of now, a few at a time under their writers' locks."""
+        """The entries of all topics now, a few at a time under their writers' locks."""
         states = self._catalog.states()
         entries = []
         for shard in self._catalog.shards:
-            mine = [state for state in states if state.shard == shard.number]
-            for first in range(0, len(mine), _CAPTURED_AT_ONCE):
-                group = mine[first : first + _CAPTURED_AT_ONCE]
+            members = [state for state in states if state.shard == shard.number]
+            for first in range(0, len(members), _CAPTURED_AT_ONCE):
+                group = members[first : first + _CAPTURED_AT_ONCE]
                 acquire_settled(shard.writer, group)
                 try:
                     entries += [
-                        entry_of(state, replay_lsns, news.get(state.id, 0), copied.get(state.id))
+                        entry_of(state, replay_lsns, sizes.get(state.id, 0), copied.get(state.id))
                         for state in group
                         if not state.dropped
                     ]
@@ -185,7 +186,7 @@ class Roots:
 
 
 def covered_by(state: TopicState, replay_lsns: dict[int, int]) -> int:
-    """The last seq below the lsns from which replay begins."""
+    """The last seq of a topic that is below the lsns from which replay begins."""
     tail = state.tail
     place = bisect.bisect_left(
         tail.locations, True, key=lambda location: is_replayed(location, replay_lsns)
@@ -198,15 +199,15 @@ def covered_by(state: TopicState, replay_lsns: dict[int, int]) -> int:
 
 
 def is_replayed(location: int, replay_lsns: dict[int, int]) -> bool:
-    """Whether a frame lies where replay begins, or behind."""
-    # A shard that came and went since the last checkpoint is in no root: all of it is replayed.
+    """Whether a frame is at or after the lsn from which replay begins."""
+    # A shard that was added and removed since the last checkpoint is in none: replay all of it.
     return location & LOCATION_LSN >= replay_lsns.get(location >> LOCATION_SHARD_BITS, 0)
 
 
 def entry_of(
-    state: TopicState, replay_lsns: dict[int, int], news: int, copied: int | None = None
+    state: TopicState, replay_lsns: dict[int, int], payload: int, copied: int | None = None
 ) -> TopicEntry:
-    """A topic as a root keeps it."""
+    """The entry of a topic in a checkpoint."""
     if state.deleted and state.deleted.min() < state.floor:
         state.deleted = state.deleted.copy()
         state.deleted.remove_range(0, state.floor)
@@ -223,7 +224,7 @@ def entry_of(
         epoch=state.epoch,
         created_us=state.created_us,
         covered=covered,
-        covered_payload=state.covered_payload + news,
+        covered_payload=state.covered_payload + payload,
         last_ts=state.last_ts,
         evict_floor=state.evict_floor,
         evict_reason=state.evict_reason,
@@ -234,7 +235,7 @@ def entry_of(
         gaps=[GapEntry(gap.first_seq, gap.last_seq, gap.reason) for gap in state.gaps],
         idempotency=_idempotency(state),
         cold=state.cold.encode() if state.cold is not None else ColdEntry(),
-        producers=[(name, *taken) for name, taken in (state.producers or {}).items()],
+        producers=[(name, *newest) for name, newest in (state.producers or {}).items()],
     )
 
 
@@ -246,7 +247,7 @@ def _idempotency(state: TopicState) -> list[tuple[bytes, int, int, int]]:
 
 
 def _gone_payload(state: TopicState) -> int:
-    """What a restart must not count: what went of an ephemeral tail was never counted there."""
+    """The removed payload without that of an ephemeral tail, which a restart never counted."""
     if state.config.durability == "ephemeral" and state.memory is not None:
         return state.gone_payload - state.memory.gone_payload(state.floor, state.deleted)
     return state.gone_payload

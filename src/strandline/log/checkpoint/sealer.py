@@ -1,9 +1,9 @@
-"""The sealer: gives topics that have grown a segment of their own, and merges shared segments.
+"""The sealer: gives topics that have grown a dedicated segment, and merges shared segments.
 
-Decisions are pure functions over runs (``to_seal``, ``to_merge``); acting is: write the new
-segments, write a root that lists them instead of the old, point the topics at them, let the old
-files go when no kept root needs them. Deleted records lose their bytes here, and records below a
-topic's floor are left behind.
+Decisions are pure functions over runs (``to_seal``, ``to_merge``); the actions: write the new
+segments, write a checkpoint that lists them instead of the old ones, point the topics at them,
+remove the old files when no kept checkpoint needs them. This is where the bytes of deleted records
+are reclaimed; records below a topic's floor are not copied.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ MERGED_AT_ONCE = 4
 
 
 class Sealer:
-    """Owned by the checkpoint job."""
+    """Seals and merges segments. Owned by the checkpoint job."""
 
     def __init__(
         self,
         clock: Clock,
         catalog: Catalog,
         library: Library,
-        roots: Roots,
+        checkpoints: Roots,
         checkpointer: Checkpointer,
         settings: SegmentSettings,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
         self._library = library
-        self._roots = roots
+        self._checkpoints = checkpoints
         self._checkpointer = checkpointer
         self._settings = settings
 
     def run_once(self) -> bool:
         """Seal and merge what is worth it; True when anything changed.
 
-        What is damaged stays as it is, and is told when everything else is done.
+        Damaged segments stay as they are, and the error is raised after everything else is done.
         """
         plan = _Changes()
         damaged: list[Corrupt] = []
@@ -66,7 +66,7 @@ class Sealer:
         return changed
 
     def let_go(self, topic_id: int, runs: set[Run]) -> None:
-        """Drop runs that the lake answers for now, with the files that nobody else needs."""
+        """Drop runs that the lake has now, with the files that no other topic needs."""
         plan = _Changes()
         plan.removed[topic_id] = runs
         self._carry_out(plan)
@@ -74,31 +74,31 @@ class Sealer:
     def replace(self, runs: list[tuple[int, Run, list[Rows]]], *, shared: bool) -> None:
         """Write rows in place of runs of topics: one segment for all, or one for each run."""
         plan = _Changes()
-        together: dict[int, list[Rows]] = {}
+        merged_rows: dict[int, list[Rows]] = {}
         for topic_id, run, rows in sorted(runs, key=lambda each: (each[0], each[1].first_seq)):
             plan.removed.setdefault(topic_id, set()).add(run)
             if rows and shared:
-                together.setdefault(topic_id, []).extend(rows)
+                merged_rows.setdefault(topic_id, []).extend(rows)
             elif rows:
                 self._checkpointer.write_segment(topic_id, {topic_id: rows}, plan.added)
-        if together:
-            self._checkpointer.write_segment(codec.SHARED, together, plan.added)
+        if merged_rows:
+            self._checkpointer.write_segment(codec.SHARED, merged_rows, plan.added)
         self._carry_out(plan)
 
     def _carry_out(self, plan: _Changes) -> bool:
-        """Write a root of the store after the changes, then make them."""
+        """Write a checkpoint of the store after the changes, then apply them."""
         dead = self._dead_segments(plan)
         if not (plan.added or plan.removed or dead):
             return False
         live = [number for number in self._library.segments if number not in dead]
         replay = {shard.number: 0 for shard in self._catalog.shards}  # some may be new
-        replay |= {entry.shard: entry.replay_lsn for entry in self._roots.current.shards}
-        last_root = self._roots.current.number
-        self._roots.write(replay, live, self._roots.current.term)
+        replay |= {entry.shard: entry.replay_lsn for entry in self._checkpoints.current.shards}
+        last_number = self._checkpoints.current.number
+        self._checkpoints.write(replay, live, self._checkpoints.current.term)
         self._apply(plan)
         for number in dead:
-            self._roots.doom(self._library.retire(number), last_root)
-        self._roots.clean()
+            self._checkpoints.doom(self._library.retire(number), last_number)
+        self._checkpoints.clean()
         return True
 
     def _drop_below_floor(self, state: TopicState, plan: _Changes) -> None:
@@ -147,7 +147,7 @@ class Sealer:
             live.update(run.segment.info.number for run in state.runs if run not in gone)
         held = self._held()
         if held & live:
-            live |= held  # which of them has the records is not known
+            live |= held  # which of them has the records is unknown
         return set(self._library.segments) - live
 
     def _held(self) -> set[int]:
@@ -163,15 +163,15 @@ class Sealer:
             writer.acquire()
             try:
                 gone = plan.removed.get(topic_id, set())
-                kept = [run for run in state.runs if run not in gone]
-                runs = [*kept, *plan.added.get(topic_id, [])]
+                others = [run for run in state.runs if run not in gone]
+                runs = [*others, *plan.added.get(topic_id, [])]
                 state.runs = tuple(sorted(runs, key=lambda run: run.first_seq))
             finally:
                 writer.release()
 
 
 class _Changes:
-    """Runs to add and to take away, by topic."""
+    """Runs to add and to remove, by topic."""
 
     def __init__(self) -> None:
         self.added: dict[int, list[Run]] = {}
@@ -179,7 +179,7 @@ class _Changes:
 
 
 def to_seal(state: TopicState, settings: SegmentSettings, now_us: int) -> list[list[Run]]:
-    """Groups of neighbouring shared runs of a topic that deserve a segment of their own."""
+    """Groups of adjoining shared runs of a topic that are worth a dedicated segment."""
     groups: list[list[Run]] = [[]]
     for run in state.runs:
         is_shared = run.segment.info.topic_id == codec.SHARED
@@ -204,13 +204,13 @@ def _worth_a_file(group: list[Run], settings: SegmentSettings, now_us: int) -> b
     if payload >= settings.seal_bytes or count >= settings.seal_records:
         return True
     oldest_us = min(run.segment.info.created_us for run in group)
-    # A segment from the future was made before the clock was set back: nobody knows its age.
+    # A segment from the future was written before the clock was set back: its age is unknown.
     idle = abs(now_us - oldest_us) >= settings.seal_idle_s * 1e6
     return idle and payload >= settings.own_bytes_min
 
 
 def _rows(state: TopicState, group: list[Run]) -> list[Rows]:
-    """The live rows of these runs, read past the cache."""
+    """The live rows of these runs, read without the cache."""
     floor = state.floor
     parts = []
     for run in group:

@@ -1,4 +1,4 @@
-"""Checkpoint file <-> bytes: the root from which a store is opened. Pure but for two functions.
+"""Checkpoint file <-> bytes: the state from which a store is opened. Pure except two functions.
 
     0   8   magic
     8   4   format version
@@ -9,7 +9,7 @@
     40  ..  body: one ``Root`` as MessagePack
 
 Files are named ``checkpoint-<number>.bin`` and never rewritten. The two newest are kept, with all
-the WAL and segment files that either needs, so that a damaged newest one costs nothing but time.
+the WAL and segment files that either needs, so that a damaged newest one costs only time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class TopicEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class ShardEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """One shard as of a checkpoint: where replay begins, and what is known to be synced."""
+    """One shard as of a checkpoint: the lsn where replay begins, and the lsn known to be synced."""
 
     shard: int
     replay_lsn: int
@@ -74,7 +74,7 @@ class ShardEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """Everything a store needs besides the WAL behind it."""
+    """The content of a checkpoint: everything a store needs besides the WAL after it."""
 
     number: int
     store_id: bytes
@@ -86,9 +86,9 @@ class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     segments: list[SegmentInfo]
     topics: list[TopicEntry]
     lake_trash: list[int] = []
-    """Topics that were deleted and whose lake files still have to go."""
+    """Deleted topics whose lake files still have to be deleted."""
     lake: LakeRef | None = None
-    """The lake of the store; None before there is one, and in roots of earlier versions."""
+    """The lake of the store; None before there is one, and in checkpoints of earlier versions."""
 
     def replay_lsn(self, shard: int) -> int:
         return next((entry.replay_lsn for entry in self.shards if entry.shard == shard), 0)
@@ -98,7 +98,7 @@ class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 def empty_root(store_id: bytes) -> Root:
-    """The root of a store that has never been checkpointed."""
+    """The checkpoint of a store that has none yet."""
     return Root(
         number=0,
         store_id=store_id,
@@ -131,7 +131,7 @@ def encode(root: Root) -> bytes:
 
 
 def decode(data: bytes, path: str) -> Root:
-    """The root, or an error that says what is wrong with the file."""
+    """Decode a checkpoint file; raises Corrupt or NewerFormat with the reason."""
     if len(data) < _HEADER.size or not data.startswith(_MAGIC):
         raise Corrupt("not a checkpoint", path=path)
     _, version, zero, size, checksum, number = _HEADER.unpack_from(data)
@@ -145,12 +145,12 @@ def decode(data: bytes, path: str) -> Root:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"a checkpoint cannot be read ({error})", path=path) from error
     if root.number != number:
-        raise Corrupt("a checkpoint has another's number", path=path)
+        raise Corrupt("a checkpoint has the number of another one", path=path)
     return root
 
 
 def check_place(root: Root, number: int, store_id: bytes, path: str) -> None:
-    """Complain about a root that is whole but not this store's, or another's number."""
+    """Raise Corrupt for an intact checkpoint of another store, or with another number."""
     if root.store_id != store_id:
         reason = of_another_store("checkpoint", root.store_id, store_id)
         raise Corrupt(reason, path=path)
@@ -159,13 +159,13 @@ def check_place(root: Root, number: int, store_id: bytes, path: str) -> None:
 
 
 def _checksum(body: bytes, number: int, version: int) -> int:
-    """The version is part of it: a damaged one is no newer format."""
+    """The checksum includes the version, so a damaged version is not taken for a newer format."""
     seed = number + (version - 1) * _VERSION_STEP
     return xxh3_64_intdigest(body, seed & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
-    """The newest good root, and what was wrong with newer ones."""
+    """The newest intact checkpoint, and the damage of newer ones."""
     complaints = []
     newest: Corrupt | None = None
     for number in reversed(numbers_in(disk, directory)):
@@ -179,11 +179,11 @@ def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
             continue
         return root, complaints
     if newest is not None:
-        # Not even when the log goes back to its beginning is it replayed without being asked: the
-        # segments that the lost root listed would then look like files that nothing refers to.
-        told = "; ".join(complaints)
+        # Even a log that goes back to its beginning is replayed only by a repair: the segments that
+        # the lost checkpoint listed would otherwise look like files that nothing refers to.
+        reasons = "; ".join(complaints)
         raise Corrupt(
-            f"no checkpoint can be read ({told}): run `strandline repair`; the damage is",
+            f"no checkpoint can be read ({reasons}): run `strandline repair`; the damage is",
             path=newest.path,
             offset=newest.offset,
         )

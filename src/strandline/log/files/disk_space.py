@@ -1,9 +1,9 @@
-"""Watches free space: refuses appends before the disk is full, and takes them again after.
+"""Watches free space: rejects appends before the disk is full, and accepts them again later.
 
-Below the soft mark sealing and merging stop; below the hard mark appends are refused and the
-ballast file is given up, so that recovery and deletes have room. When appends begin to be refused
-for want of space, here or by the disk itself (a quota), and when that is over, it is logged; and so
-are slow syncs (``log/files/sync_watch.py``).
+Below the soft mark sealing and merging stop; below the hard mark appends are rejected and the
+ballast file is removed, so that recovery and deletes have space. The start and the end of
+rejections for lack of space, here or by the disk itself (a quota), are logged; and so are slow
+syncs (``log/files/sync_watch.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOG = logging.getLogger("strandline")
 
 
 class SpaceWatch:
-    """Knows whether the disk has room. Owned by the space job; ``level`` is for everybody."""
+    """The state of free space. Owned by the space job; any thread may read ``level``."""
 
     def __init__(
         self,
@@ -37,30 +37,30 @@ class SpaceWatch:
         self._layout = layout
         self._shards = shards
         self._settings = settings
-        self._is_refusing = False
+        self._is_rejecting = False
         self._syncs = SyncWatch(shards)
 
     def complaints(self) -> list[str]:
-        """What is wrong with the disk: it has little space, or is slow."""
-        found = [str(slow) for slow in slow_syncs(self._shards)]
+        """The problems of the disk: little space, or slow syncs."""
+        complaints = [str(slow) for slow in slow_syncs(self._shards)]
         if self.level != "ok":
-            found.append(f"disk space is {self.level}: {self.free} bytes are free")
-        return found
+            complaints.append(f"disk space is {self.level}: {self.free} bytes are free")
+        return complaints
 
     def run_once(self) -> None:
-        """Look at the free space and open or close the door for appends."""
+        """Read the free space, and start or stop rejecting appends."""
         self._syncs.run_once()
         self.free = self._disk.free_bytes(self._layout.directory)
-        before, self.level = self.level, self._level()
+        old_level, self.level = self.level, self._level()
         if self.level == "hard":
             self._release_ballast()
-            refusal = DiskFull(
+            rejection = DiskFull(
                 f"{self.free} bytes are free, less than free_hard ({self._settings.free_hard}): "
-                "appends are refused until space is freed; reads and deletes go on"
+                "appends are rejected until space is freed; reads and deletes continue"
             )
             for shard in self._shards:
-                shard.writer.refuse(refusal)
-        elif before == "hard":
+                shard.writer.refuse(rejection)
+        elif old_level == "hard":
             for shard in self._shards:
                 shard.writer.refuse(None)
         if self.level == "ok":
@@ -68,17 +68,17 @@ class SpaceWatch:
         self._log_changes()
 
     def _log_changes(self) -> None:
-        refusals = [shard.writer.refusal for shard in self._shards if shard.writer.refusal]
-        if bool(refusals) == self._is_refusing:
+        rejections = [shard.writer.refusal for shard in self._shards if shard.writer.refusal]
+        if bool(rejections) == self._is_rejecting:
             return
-        self._is_refusing = bool(refusals)
-        if refusals:
-            _LOG.error("appends are refused: %s", refusals[0])
+        self._is_rejecting = bool(rejections)
+        if rejections:
+            _LOG.error("appends are rejected: %s", rejections[0])
         else:
             _LOG.warning("appends are accepted again: %d bytes are free", self.free)
 
     def make_room(self) -> None:
-        """At opening: give the ballast up at once if what recovery has to write may not fit."""
+        """At opening: remove the ballast at once if what recovery has to write may not fit."""
         if self._disk.free_bytes(self._layout.directory) < self._settings.free_hard:
             self._release_ballast()
 

@@ -1,22 +1,22 @@
-"""Where things are in a store's directory. No path is ever made from a topic's name.
+"""Files and folders of a store's directory. No path contains a topic's name.
 
 SYSTEM                      identity and format
 LOCK                        held by the writing process
-BALLAST                     given up when the disk is full
+BALLAST                     removed when the disk is nearly full
 CLOSED                      how far each shard was synced at the last clean close
-RESTORING                   there until a restore is complete
-meta/checkpoint-N.bin       roots, the two newest
+RESTORING                   exists until a restore is complete
+meta/checkpoint-N.bin       checkpoints, the two newest
 wal/shard-NN/wal-LSN.log    the log
 segments/shared/N.seg       segments of many topics
 segments/ID/SEQ-N.seg       segments of one topic
-pins/                       held by whoever copies files, which then stay
+pins/                       locked by processes that copy files, which are then not removed
 lake/                       older history as Parquet, unless the lake is elsewhere
-spool/                      files on their way into the lake
+spool/                      files that are being written for or uploaded to the lake
 views/                      saved state of views, a reservoir; without it they are folded again
 views-spill/ views-cache/   pages of views that are not saved yet, or read from elsewhere: scratch
-incoming/                   batches that others have delivered and the writer has yet to take
+incoming/                   batches of other processes that the writer has not ingested yet
 schedule/                   of each declared pipeline: its newest run, its lock, its log
-rebuilds/                   locks of rebuilds that can be gone on with
+rebuilds/                   locks of rebuilds that can be resumed
 quarantine/                 files that nothing refers to, kept for two checkpoints
 damaged/                    files that a repair took out of use, kept for good
 """

@@ -1,13 +1,13 @@
-"""Pins: while somebody copies the files of a store, none of them is removed.
+"""Pins: while a process copies the files of a store, none of them is removed.
 
 A pin is a file in ``pins/`` that its holder keeps locked, in the store's own process or in another.
-The lock dies with the process, so a crash leaves no pin behind: whoever looks and gets the lock has
-found a dead one's, and removes it.
+The lock ends with the process, so a crash leaves no pin: a check that gets the lock has found the
+pin of a dead process, and removes it.
 
-A root that is read while a pin is held keeps all its files. Removing begins with a look at the pins
-(``log/checkpoint/checkpoint_store.py``, ``log/checkpoint/relocator.py``); one that looked before
-the pin was there spares what
-the newest root needed then, and the next root is written by the same job, after it.
+A checkpoint that is read while a pin is held keeps all its files. Removal begins with a check of
+the pins (``log/checkpoint/checkpoint_store.py``, ``log/checkpoint/relocator.py``). A removal that
+checked before the pin existed spares what the newest checkpoint needed then, and the next
+checkpoint is written by the same job, after it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ class Pins:
         self._directory = directory
 
     def held(self) -> bool:
-        """Whether anybody alive holds one."""
+        """Whether a live process holds a pin."""
         for name in self._disk.list_dir(self._directory):
             path = f"{self._directory}/{name}"
-            alone = self._disk.lock(path, b"")
-            if alone is None:
+            lock = self._disk.lock(path, b"")
+            if lock is None:
                 return True
-            self._let_go(path, alone)
+            self._release(path, lock)
         return False
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep every file that the newest root needs, until the end of the block."""
-        path, lock = self._make()
+        """Keep every file that the newest checkpoint needs, until the end of the ``with`` block."""
+        path, lock = self._create()
         try:
             yield
         finally:
-            self._let_go(path, lock)
+            self._release(path, lock)
 
-    def _make(self) -> tuple[str, Lock]:
+    def _create(self) -> tuple[str, Lock]:
         while True:
             self._disk.make_dirs(self._directory)
             path = f"{self._directory}/{self._disk.random_id().hex()}"
@@ -52,9 +52,9 @@ class Pins:
             if lock is not None:
                 if self._disk.exists(path):
                     return path, lock
-                lock.release()  # of a file that somebody took for a dead one's, and removed
+                lock.release()  # a check locked the file first, and removed it as a dead pin
 
-    def _let_go(self, path: str, lock: Lock) -> None:
+    def _release(self, path: str, lock: Lock) -> None:
         try:
             self._disk.remove(path)
         finally:

@@ -1,9 +1,9 @@
-"""Which store these files belong to, when its SYSTEM file cannot say, or says something else."""
+"""Finds the id of a store in its other files, when the SYSTEM file is damaged or disagrees."""
 
 from __future__ import annotations
 
 from strandline.errors import Corrupt
-from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files.layout import Layout
 from strandline.log.segments import codec as segment_codec
 from strandline.log.wal import codec as wal_codec
@@ -12,24 +12,24 @@ from strandline.platform.disk import Disk
 
 
 def ids_in(disk: Disk, layout: Layout) -> dict[bytes, str]:
-    """Every store id that an undamaged header tells, and a file that tells it."""
-    found: dict[bytes, str] = {}
-    for path, store_id in [*_in_wal(disk, layout), *_in_roots(disk, layout)]:
-        found.setdefault(store_id, path)
-    for path, store_id in [] if found else _in_segments(disk, layout):
-        found.setdefault(store_id, path)
-    return found
+    """Every store id in an undamaged header, and a file that has it."""
+    paths: dict[bytes, str] = {}
+    for path, store_id in [*_in_wal(disk, layout), *_in_checkpoints(disk, layout)]:
+        paths.setdefault(store_id, path)
+    for path, store_id in [] if paths else _in_segments(disk, layout):
+        paths.setdefault(store_id, path)
+    return paths
 
 
 def check(disk: Disk, layout: Layout, store_id: bytes) -> None:
-    """Raise when SYSTEM is the stranger here: others tell who they are, and none agrees with it.
+    """Raise Corrupt when SYSTEM has an id that none of the other files has.
 
-    Asked when something else is wrong: each of the others would look like a stranger then.
+    For use when something else is wrong: with a foreign SYSTEM every other file looks foreign.
     """
-    found = ids_in(disk, layout)
-    if not found or store_id in found:
+    ids = ids_in(disk, layout)
+    if not ids or store_id in ids:
         return
-    others = ", ".join(told.hex() for told in found)
+    others = ", ".join(other.hex() for other in ids)
     raise Corrupt(
         f"another store's SYSTEM file (of store {store_id.hex()}, and every other file is of store "
         f"{others}: put the right one back, or let `strandline repair` make it from the others)",
@@ -38,14 +38,14 @@ def check(disk: Disk, layout: Layout, store_id: bytes) -> None:
 
 
 def told_by_others(disk: Disk, layout: Layout) -> bytes:
-    """The id that all other files agree on; Corrupt when they do not, or tell none."""
-    found = ids_in(disk, layout)
-    if len(found) == 1:
-        return next(iter(found))
+    """The id that all other files agree on; Corrupt when they do not, or have none."""
+    ids = ids_in(disk, layout)
+    if len(ids) == 1:
+        return next(iter(ids))
     path = f"{layout.directory}/SYSTEM"
-    if not found:
-        raise Corrupt("no other file tells which store this is", path=path)
-    raise Corrupt(f"files of different stores are here: {', '.join(found.values())}", path=path)
+    if not ids:
+        raise Corrupt("no other file has the id of the store", path=path)
+    raise Corrupt(f"files of different stores are here: {', '.join(ids.values())}", path=path)
 
 
 def _in_wal(disk: Disk, layout: Layout) -> list[tuple[str, bytes]]:
@@ -61,12 +61,12 @@ def _in_wal(disk: Disk, layout: Layout) -> list[tuple[str, bytes]]:
     return found
 
 
-def _in_roots(disk: Disk, layout: Layout) -> list[tuple[str, bytes]]:
+def _in_checkpoints(disk: Disk, layout: Layout) -> list[tuple[str, bytes]]:
     found = []
-    for number in root_file.numbers_in(disk, layout.meta):
-        path = root_file.path_of(layout.meta, number)
+    for number in checkpoint_file.numbers_in(disk, layout.meta):
+        path = checkpoint_file.path_of(layout.meta, number)
         try:
-            found.append((path, root_file.decode(disk.read(path), path).store_id))
+            found.append((path, checkpoint_file.decode(disk.read(path), path).store_id))
         except Corrupt:
             continue
     return found

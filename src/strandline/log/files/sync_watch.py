@@ -1,7 +1,7 @@
-"""Watches how long syncs of the log take: health, the metrics and the log say when they are slow.
+"""Watches how long syncs of the log take; health, metrics and the log report slow ones.
 
-An append to an ``fsync`` topic takes as long as a sync, and a power loss takes from a ``disk``
-topic what came during one. A disk that fails often becomes slow first.
+An append to an ``fsync`` topic takes as long as a sync, and a power loss removes from a ``disk``
+topic what was appended during one. A failing disk often becomes slow first.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ _LOG = logging.getLogger("strandline")
 
 
 class SyncWatch:
-    """Writes to the log when syncs become slow, and when that is over. Owned by the space job."""
+    """Logs when syncs become slow, and when they are fast again. Owned by the space job."""
 
     def __init__(self, shards: list[Shard]) -> None:
         self._shards = shards
         self._is_slow = False
 
     def run_once(self) -> None:
-        found = slow_syncs(self._shards)
-        if bool(found) == self._is_slow:
+        slow = slow_syncs(self._shards)
+        if bool(slow) == self._is_slow:
             return
-        self._is_slow = bool(found)
-        if found:
-            _LOG.warning("%s", "; ".join(str(each) for each in found))
+        self._is_slow = bool(slow)
+        if slow:
+            _LOG.warning("%s", "; ".join(str(each) for each in slow))
         else:
             _LOG.warning("the disk is not slow any more")
 
 
 def slow_syncs(shards: list[Shard]) -> list[SlowSyncs]:
-    """The shards whose syncs are slow at present, with figures. Waits for nothing."""
-    found = [shard.committer.slow_syncs for shard in shards]
-    return [each for each in found if each is not None]
+    """The slow syncs of each shard whose syncs are slow at present. Does not block."""
+    slow = [shard.committer.slow_syncs for shard in shards]
+    return [each for each in slow if each is not None]

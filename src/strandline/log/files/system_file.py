@@ -1,9 +1,9 @@
-"""The SYSTEM file: which store this is, in which format, and over how many shards it was written.
+"""The SYSTEM file: the identity of a store, its format, and the number of its shards.
 
-JSON on one line, so that a person can read it; the last field is a checksum of the line without it,
-so a newer format can be told from a damaged one. Format, id and creation are for good. The shards
-are those of the last opening for writing: they may change from one to the next, and nothing rests
-on them, since every shard's files say themselves to which they belong.
+JSON on one line, readable as text; the last field is a checksum of the line without it, so a newer
+format can be distinguished from a damaged one. Format, id and creation never change. The number of
+shards is that of the last opening for writing: it may change from one opening to the next, and
+nothing depends on it, because the header of every log file has its shard.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from strandline.platform.system_errors import advice
 
 FORMAT_VERSION = 1
 RESTORING = "RESTORING"
-"""In a directory as long as a restore into it is not complete."""
+"""Exists in a directory until a restore into it is complete."""
 _OWN_NAMES = frozenset({"LOCK", "SYSTEM.tmp"})
 
 
@@ -35,14 +35,14 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_lock(disk: Disk, directory: str, owner: bytes) -> Lock:
-    """The lock of a store's writer, in a directory that is made if there is none."""
+    """Lock a store for its writer; creates the directory if there is none."""
     try:
         disk.make_dirs(directory)
         refuse_foreign(disk, directory)
         lock = disk.lock(f"{directory}/LOCK", owner)
     except OSError as error:
-        then = advice(error, "check the path and its rights, or open it with readonly=True")
-        raise Unavailable(f"cannot open {directory} for writing ({error}): {then}") from error
+        remedy = advice(error, "check the path and its rights, or open it with readonly=True")
+        raise Unavailable(f"cannot open {directory} for writing ({error}): {remedy}") from error
     if lock is None:
         raise Locked(
             f"another process has {directory} open: close it there, or open with readonly=True"
@@ -51,7 +51,7 @@ def take_lock(disk: Disk, directory: str, owner: bytes) -> Lock:
 
 
 def ensure(disk: Disk, directory: str, now_us: int, *, shards: int = 0) -> bytes:
-    """The store's id, after making the store if the directory is empty."""
+    """The id of the store; creates a store if the directory is empty."""
     if disk.exists(f"{directory}/SYSTEM"):
         return read(disk, directory)
     refuse_foreign(disk, directory)
@@ -61,21 +61,21 @@ def ensure(disk: Disk, directory: str, now_us: int, *, shards: int = 0) -> bytes
 
 
 def note_shards(disk: Disk, directory: str, shards: int) -> None:
-    """Say over how many shards the store is written from now on. To be asked once it is open."""
-    about = describe(disk, directory)
-    if about.shards == shards:
+    """Store the number of shards that the store is written over. Call it once the store is open."""
+    system = describe(disk, directory)
+    if system.shards == shards:
         return
-    store_id = bytes.fromhex(about.store_id)
+    store_id = bytes.fromhex(system.store_id)
     try:
-        write(disk, directory, store_id, about.created_us, shards=shards)
+        write(disk, directory, store_id, system.created_us, shards=shards)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        # A store on a full disk must open, to be read and to be emptied: the next opening says it.
+        # A store on a full disk must open, for reads and deletes: the next opening stores it.
 
 
 def refuse_foreign(disk: Disk, directory: str) -> None:
-    """Raise when a directory is no store and not empty: to be asked before it is touched."""
+    """Raise when a directory is not a store and not empty. Call it before any change there."""
     names = disk.list_dir(directory)
     if "SYSTEM" in names:
         return
@@ -95,7 +95,7 @@ def refuse_foreign(disk: Disk, directory: str) -> None:
 
 
 def write(disk: Disk, directory: str, store_id: bytes, created_us: int, *, shards: int = 0) -> None:
-    """Say which store this is, for good but for the shards."""
+    """Write the identity of the store; only the number of shards may change later."""
     system = System(
         format=FORMAT_VERSION, store_id=store_id.hex(), created_us=created_us, shards=shards
     )
@@ -110,7 +110,7 @@ def read(disk: Disk, directory: str) -> bytes:
 
 
 def describe(disk: Disk, directory: str) -> System:
-    """What the SYSTEM file of an existing store says."""
+    """The content of an existing store's SYSTEM file."""
     path = f"{directory}/SYSTEM"
     try:
         content = disk.read(path)
@@ -122,8 +122,8 @@ def describe(disk: Disk, directory: str) -> System:
     except (msgspec.DecodeError, ValueError) as error:
         raise Corrupt(f"the SYSTEM file cannot be read ({error})", path=path) from error
     line = content.replace(f'"{system.checksum}"'.encode(), b'""')
-    whole = line.endswith(b"\n") and system.checksum == xxh3_64_hexdigest(line[:-1])
-    if not whole or len(store_id) != 16:
+    intact = line.endswith(b"\n") and system.checksum == xxh3_64_hexdigest(line[:-1])
+    if not intact or len(store_id) != 16:
         raise Corrupt("the SYSTEM file fails its checksum", path=path)
     if system.format > FORMAT_VERSION:
         raise NewerFormat(

@@ -1,7 +1,7 @@
-"""Good copies of a topic's records: blocks of local segments, or zones of the lake.
+"""Finds intact copies of a topic's records: blocks of local segments, or zones of the lake.
 
-Everything is verified where it lies and read past the caches, so that jobs which go through all
-records neither trust nor disturb what readers have in memory.
+Every block is read from its file and verified, without the caches, so that jobs which read all
+records neither depend on nor evict what readers have in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 def local_parts(runs: Sequence[Run], first_seq: int, last_seq: int) -> Iterator[Part]:
-    """What these runs hold between two seqs, block by block; Corrupt where one is damaged."""
+    """The records of these runs between two seqs, block by block; Corrupt where one is damaged."""
     for run in runs:
         if run.last_seq < first_seq or run.first_seq > last_seq:
             continue
@@ -46,9 +46,9 @@ def local_parts(runs: Sequence[Run], first_seq: int, last_seq: int) -> Iterator[
 
 
 def good_parts(state: TopicState, first_seq: int, last_seq: int) -> Iterator[Part]:
-    """Every record between two seqs, from the first copy of it that is whole.
+    """Every record between two seqs, from the first intact copy of it.
 
-    Corrupt when there is none, with the seqs that are lost. Gaps and what lies below the floor are
+    Corrupt when there is none, with the seqs that are lost. Gaps and records below the floor are
     left out.
     """
     for low, high in spans(state, max(first_seq, state.floor)):
@@ -61,7 +61,7 @@ def good_parts(state: TopicState, first_seq: int, last_seq: int) -> Iterator[Par
 
 
 def losses(state: TopicState, first_seq: int, last_seq: int) -> Iterator[Corrupt]:
-    """The ranges between two seqs of which there is no good copy."""
+    """The ranges between two seqs of which there is no intact copy, as errors."""
     seq = first_seq
     while seq <= last_seq:
         try:
@@ -79,19 +79,19 @@ def losses(state: TopicState, first_seq: int, last_seq: int) -> Iterator[Corrupt
 def live_table(part: Part, deleted: BitMap64 | None) -> pa.Table:
     """The rows of a part that are not deleted."""
     source, low, high = part.source, part.first_seq, part.last_seq + 1
-    gone = deleted
+    hidden = deleted
     if isinstance(source, Zone):
-        gone = union(deleted, source.holes())
-    chosen = None
-    if gone and gone.range_cardinality(low, high):
+        hidden = union(deleted, source.holes())
+    rows = None
+    if hidden and hidden.range_cardinality(low, high):
         keep = np.ones(high - low, dtype=bool)
-        keep[np.array(list(gone & BitMap64(range(low, high))), dtype="<i8") - low] = False
-        chosen = np.flatnonzero(keep) + (low - source.first_seq)
-    return table_of([Slice(source, low - source.first_seq, high - source.first_seq, chosen)])
+        keep[np.array(list(hidden & BitMap64(range(low, high))), dtype="<i8") - low] = False
+        rows = np.flatnonzero(keep) + (low - source.first_seq)
+    return table_of([Slice(source, low - source.first_seq, high - source.first_seq, rows)])
 
 
 def live_tables(parts: Iterable[Part], deleted: BitMap64 | None) -> Iterator[pa.Table]:
-    """The same for many parts, without empty tables."""
+    """The live rows of many parts, without empty tables."""
     for part in parts:
         table = live_table(part, deleted)
         if len(table):
@@ -113,10 +113,10 @@ def _good_source(state: TopicState, seq: int) -> Block | Zone:
     runs = state.runs
     place = bisect.bisect_right(runs, seq, key=lambda run: run.first_seq) - 1
     if place >= 0 and seq <= runs[place].last_seq:
-        found = _in_run(state, runs[place], seq)
-        if not isinstance(found, Corrupt):
-            return found
-        failure = found
+        block = _in_run(state, runs[place], seq)
+        if not isinstance(block, Corrupt):
+            return block
+        failure = block
     cold, lake = state.cold, state.lake
     if cold is not None and lake is not None and (place := cold.find(seq)) >= 0:
         try:
@@ -124,7 +124,7 @@ def _good_source(state: TopicState, seq: int) -> Block | Zone:
         except Corrupt as error:
             failure = failure or error
     raise failure or Corrupt(
-        "records are in no file that the store knows",
+        "records are in no file of the store",
         path="segments",
         topic_id=state.id,
         first_seq=seq,
@@ -133,7 +133,7 @@ def _good_source(state: TopicState, seq: int) -> Block | Zone:
 
 
 def _in_run(state: TopicState, run: Run, seq: int) -> Block | Corrupt:
-    """The block that holds a seq, or how it fails: then with the seqs of the block, or the run."""
+    """The block with a seq, or its error, with the seqs of the block or of the whole run."""
     low, high, reason, path = seq, run.last_seq, "", run.segment.path
     try:
         index, place = run.index(), run.find(seq)

@@ -1,7 +1,7 @@
-"""A page: what one read found, in the shape that the caller wants.
+"""A page: the result of one read, as objects or columns.
 
-The page keeps the blocks it was cut from and decodes on demand: ``records`` as objects, ``data`` as
-plain payloads, ``arrow()`` as columns without copying payloads.
+The page keeps the blocks that it was cut from and decodes on demand: ``records`` as objects,
+``data`` as plain payloads, ``arrow()`` as columns without copying payloads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Columns(NamedTuple):
 
 
 class Slice:
-    """Rows first to next of a block, or just the chosen ones of them."""
+    """Rows first to next of a block, or only the chosen ones of them."""
 
     __slots__ = ("_chosen", "_first", "_next", "block")
 
@@ -80,8 +80,8 @@ class Slice:
         data = self.data().to_pylist()
         lists = []
         for column in _FIELDS:
-            found = self.field(column)
-            lists.append([None] * len(data) if found is None else found.to_pylist())
+            array = self.field(column)
+            lists.append([None] * len(data) if array is None else array.to_pylist())
         seqs, stamps = self.seqs().tolist(), self.stamps().tolist()
         return [
             Record(seq=seq, ts=ts, data=payload, key=key, tag=tag, node=node, meta=meta)
@@ -120,10 +120,10 @@ class RowSlice:
 
 
 class Page:
-    """The records after a cursor, and where to go on.
+    """The records after a cursor, and the cursor after them.
 
-    ``next`` is the cursor for the following read, ``caught_up`` the only sign that there is no
-    more, ``tombstone`` the notice of records lost before the first one of the page.
+    ``next`` is the cursor for the following read, ``caught_up`` the only sign that there are no
+    more records, ``tombstone`` the report of records lost before the first one of the page.
     """
 
     __slots__ = ("_parts", "_records", "epoch", "head_seq", "next", "tombstone")
@@ -152,28 +152,28 @@ class Page:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the page ends at the head: there is no more for now."""
+        """Whether the page ends at the head: there are no more records now."""
         return self.next >= self.head_seq
 
     @property
     def records(self) -> list[Record]:
         if self._records is None:
-            made: list[Record] = []
+            records: list[Record] = []
             for part in self._parts:
-                made += part.records() if isinstance(part, Slice) else map(_record, part)
-            self._records = made
+                records += part.records() if isinstance(part, Slice) else map(_record, part)
+            self._records = records
         return self._records
 
     @property
     def data(self) -> list[bytes]:
         """Only the payloads."""
-        found: list[bytes] = []
+        data: list[bytes] = []
         for part in self._parts:
             if isinstance(part, Slice):
-                found += part.data().to_pylist()
+                data += part.data().to_pylist()
             else:
-                found += [row[3] for row in part]
-        return found
+                data += [row[3] for row in part]
+        return data
 
     def columns(self) -> Columns:
         """The page as lists, one for each field."""
@@ -187,8 +187,8 @@ class Page:
             stamps += rows.stamps().tolist()
             data += rows.data().to_pylist()
             for column, values in zip(_FIELDS, fields, strict=True):
-                found = rows.field(column)
-                values.extend([None] * len(rows) if found is None else found.to_pylist())
+                array = rows.field(column)
+                values.extend([None] * len(rows) if array is None else array.to_pylist())
         return Columns(seqs, stamps, fields[0], fields[1], fields[2], fields[3], data)
 
     def arrow(self) -> pa.Table:
@@ -226,7 +226,7 @@ def _record(row: Row) -> Record:
 
 
 def _fixed(kind: pa.DataType, values: np.ndarray) -> pa.Array:
-    """An Arrow array on numbers of eight bytes, without converting them."""
+    """An Arrow array that shares the memory of eight-byte numbers."""
     buffer = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [None, buffer])
 
@@ -244,10 +244,10 @@ def _field_of_all(
     slices: Sequence[Slice | RowSlice], field: int, kind: pa.DataType
 ) -> pa.Array | pa.ChunkedArray:
     """A column over all slices; most have none of the optional fields."""
-    found = [part.field(field) for part in slices]
-    if all(array is None for array in found):
+    arrays = [part.field(field) for part in slices]
+    if all(array is None for array in arrays):
         return _nulls(kind, sum(map(len, slices)))
     return pa.chunked_array(
         _nulls(kind, len(part)) if array is None else array
-        for array, part in zip(found, slices, strict=True)
+        for array, part in zip(arrays, slices, strict=True)
     )

@@ -1,9 +1,9 @@
-"""Reading a topic: by cursor, in pages.
+"""Reads a topic by cursor, in pages.
 
-For every slot behind the cursor: floor gate -> deleted -> node filter -> deliver, block by block
-(expiry by ttl is a floor, because stamps never decrease). Skipped slots still move the cursor. A
-reader learns of involuntary loss from the page's tombstone, at most one per page and always about
-what lies before the page's first record: a page ends where a gap begins.
+For every seq after the cursor: floor -> deleted -> node filter -> deliver, block by block (expiry
+by ttl is a floor, because stamps never decrease). Skipped seqs advance the cursor, too. A page
+reports involuntary loss as a tombstone: at most one per page, and always of seqs before the page's
+first record, because a page ends where a gap begins.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_CUTOFF = -(1 << 62)
 
 
 class Expired(Exception):
-    """Records below this seq are over by their ttl: raise the floor, then read again."""
+    """Records below this seq have expired by their ttl: raise the floor, then read again."""
 
     def __init__(self, floor: int) -> None:
         super().__init__(floor)
@@ -48,13 +48,13 @@ def read_page(
     cutoff: int = NO_CUTOFF,
     with_ended: bool = False,
 ) -> Page:
-    """One page. Floors must have been brought up to date before; see ``Expired`` for the lake's.
+    """Read one page. The floors must be up to date; see ``Expired`` for those of the lake.
 
     Jobs that have ended are left out, unless the caller forwards every record (``with_ended``).
     """
     head = state.head_seq
-    tombstone, start = _entrance(state, after, head, epoch)
-    gatherer = _Gatherer(
+    tombstone, start = _start_of(state, after, head, epoch)
+    collector = _PageCollector(
         Pieces(state, reader),
         limit=limit,
         size_max=size_max,
@@ -66,31 +66,31 @@ def read_page(
     while seq <= head:
         gap = state.gap_at(seq)
         if gap is not None:
-            if tombstone is not None or gatherer.count:
+            if tombstone is not None or collector.count:
                 break
             gap_to = min(gap.last_seq, head)  # it may have grown since the head was read
             tombstone = Tombstone(gap_from=seq, gap_to=gap_to, reason=gap.reason)
             seq = gap_to + 1
             continue
         try:
-            seq = gatherer.take(seq, min(head, state.gap_behind(seq) - 1))
+            seq = collector.collect(seq, min(head, state.gap_behind(seq) - 1))
         except LookupError:
-            # Retention overtook the reader. With records in hand the page ends here and the next
-            # one brings the tombstone; otherwise this one does.
+            # Retention overtook the reader. A page that has records ends here, and the next one
+            # has the tombstone; otherwise this one has it.
             if seq >= state.floor:
                 raise _missing(state, seq) from None
-            if gatherer.count:
+            if collector.count:
                 break
-            # From the cursor again: a gap that was passed on the way is below the floor now.
-            tombstone, seq = _entrance(state, after, head, epoch)
+            # From the cursor again: a gap that was already passed is below the floor now.
+            tombstone, seq = _start_of(state, after, head, epoch)
         except Expired:
-            if not gatherer.count:
+            if not collector.count:
                 raise
             break
-        if gatherer.full:
+        if collector.full:
             break
     return Page(
-        gatherer.parts,
+        collector.parts,
         following=seq - 1,
         head_seq=head,
         epoch=state.epoch,
@@ -100,7 +100,7 @@ def read_page(
 
 def _missing(state: TopicState, seq: int) -> Corrupt:
     return Corrupt(
-        "records are in no file that the store knows",
+        "records are in no file of the store",
         path="segments",
         topic_id=state.id,
         first_seq=seq,
@@ -108,12 +108,12 @@ def _missing(state: TopicState, seq: int) -> Corrupt:
     )
 
 
-def _entrance(
+def _start_of(
     state: TopicState, after: int, head: int, epoch: int | None
 ) -> tuple[Tombstone | None, int]:
-    """Where a cursor really begins, and what it has missed."""
+    """The first seq to read after a cursor, with a tombstone of the records that it missed."""
     if after > head or (epoch is not None and epoch < state.created_us):
-        # The cursor belongs to an earlier life of the topic: say so, then begin at the beginning.
+        # The cursor is of an earlier epoch of the topic: report that, then read from the floor.
         start = state.floor
         return Tombstone(gap_from=1, gap_to=max(head, 1), reason="recreated"), start
     start = max(after + 1, state.floor)
@@ -124,7 +124,7 @@ def _entrance(
     return None, start
 
 
-class _Gatherer:
+class _PageCollector:
     """Collects rows until the page is full."""
 
     def __init__(
@@ -151,25 +151,25 @@ class _Gatherer:
     def full(self) -> bool:
         return self.count >= self._limit or self._size >= self._size_max
 
-    def take(self, seq: int, last_seq: int) -> int:
-        """Take rows from a seq on; returns the seq to go on with."""
+    def collect(self, seq: int, last_seq: int) -> int:
+        """Add the rows of one piece from a seq on; returns the seq to continue with."""
         rows = self._pieces.singles(seq, last_seq, min(self._limit - self.count, _SINGLES_MAX))
         if rows:
-            return self._take_rows(seq, rows, seq, last_seq)
+            return self._collect_rows(seq, rows, seq, last_seq)
         piece = self._pieces.at(seq)
         if isinstance(piece, tuple):
-            return self._take_rows(*piece, seq, last_seq)
+            return self._collect_rows(*piece, seq, last_seq)
         if isinstance(piece, Zone):
-            self._refuse_expired(piece, seq)
-        return self._take_block(piece, seq, last_seq)
+            self._check_expired(piece, seq)
+        return self._collect_block(piece, seq, last_seq)
 
-    def _refuse_expired(self, zone: Zone, seq: int) -> None:
-        """The ttl takes whole files of the lake; which rows of one are over shows only here."""
-        over = zone.first_seq + int(np.searchsorted(zone.stamps(), np.int64(self._cutoff)))
-        if seq < over:
-            raise Expired(over)
+    def _check_expired(self, zone: Zone, seq: int) -> None:
+        """Raise Expired for expired rows: the floor of the lake rises by whole files only."""
+        live_seq = zone.first_seq + int(np.searchsorted(zone.stamps(), np.int64(self._cutoff)))
+        if seq < live_seq:
+            raise Expired(live_seq)
 
-    def _take_rows(
+    def _collect_rows(
         self,
         first_seq: int,
         rows: list[MemoryRow],
@@ -199,16 +199,16 @@ class _Gatherer:
             self.parts.append(part)
         self.count += len(part)
 
-    def _take_block(self, source: Block | Zone, seq: int, last_seq: int) -> int:
+    def _collect_block(self, source: Block | Zone, seq: int, last_seq: int) -> int:
         first = seq - source.first_seq
         following = min(source.count, last_seq - source.first_seq + 1)
         chosen = self._chosen(source, first, following)
-        room = min(self._limit - self.count, self._rows_for_size(source))
+        rows_max = min(self._limit - self.count, self._rows_for_size(source))
         if chosen is None:
-            following = min(following, first + room)
-        elif len(chosen) > room:
-            following = int(chosen[room - 1]) + 1
-            chosen = chosen[:room]
+            following = min(following, first + rows_max)
+        elif len(chosen) > rows_max:
+            following = int(chosen[rows_max - 1]) + 1
+            chosen = chosen[:rows_max]
         part = Slice(source, first, following, chosen)
         if len(part):
             self.parts.append(part)
@@ -224,12 +224,12 @@ class _Gatherer:
         """The rows that pass the filters, None when all do."""
         keep: np.ndarray | None = None
         low, high = source.first_seq + first, source.first_seq + following
-        gone = self._deleted
+        hidden = self._deleted
         if isinstance(source, Zone) and (holes := source.holes()):
-            gone = holes | gone if gone else holes
-        if gone and gone.range_cardinality(low, high):
+            hidden = holes | hidden if hidden else holes
+        if hidden and hidden.range_cardinality(low, high):
             keep = np.ones(following - first, dtype=bool)
-            seqs = gone.intersection(type(gone)(range(low, high)))
+            seqs = hidden.intersection(type(hidden)(range(low, high)))
             keep[np.array(list(seqs), dtype="<i8") - low] = False
         nodes = source.column(block.NODE) if self._skip_node is not None else None
         if nodes is not None:

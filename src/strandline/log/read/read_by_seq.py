@@ -1,7 +1,7 @@
-"""Reads records by their seqs, wherever they lie: for views, which know where to look.
+"""Reads records by their seqs, for views.
 
-Every block or zone is opened once for all seqs that it holds, and only their rows are decoded.
-Records that are gone are left out.
+Every block or zone is read once for all of its seqs, and only their rows are decoded. Records that
+were deleted or evicted are left out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def pick(state: TopicState, reader: Callable[[], Reader], seqs: Sequence[int]) -
         except LookupError:
             if seq >= state.floor:
                 raise
-            place += 1  # the floor overtook us
+            place += 1  # the floor has risen above this seq meanwhile
             continue
         last_seq = piece[0] + len(piece[1]) - 1 if isinstance(piece, tuple) else piece.last_seq
         following = int(np.searchsorted(wanted, np.int64(last_seq), "right"))
@@ -50,11 +50,11 @@ def pick(state: TopicState, reader: Callable[[], Reader], seqs: Sequence[int]) -
 def _add(parts: list[Slice | list[Row]], piece: Piece, wanted: np.ndarray) -> None:
     if isinstance(piece, tuple):
         first, rows = piece
-        made = [(seq, *rows[seq - first]) for seq in wanted.tolist()]
+        selected = [(seq, *rows[seq - first]) for seq in wanted.tolist()]
         if parts and isinstance(parts[-1], list):
-            parts[-1] += made
+            parts[-1] += selected
         else:
-            parts.append(made)
+            parts.append(selected)
         return
     if isinstance(piece, Zone) and (holes := piece.holes()):
         wanted = wanted[[seq not in holes for seq in wanted.tolist()]]

@@ -1,4 +1,4 @@
-"""Finds the cursor of a time: whole lake files and segments are passed by their newest stamp."""
+"""Finds the cursor of a time; skips whole lake files and segments by their newest stamp."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strandline.log.wal.reader import Reader
 
 
 def cursor_at(state: TopicState, reader: Callable[[], Reader], ts: int) -> int:
-    """The cursor from which a read gives the records of a time (microseconds) and later."""
+    """The cursor from which a read returns the records of a time (microseconds) and later."""
     pieces = Pieces(state, reader)
     start = state.floor
     if state.cold is not None and start < state.hot_seq:

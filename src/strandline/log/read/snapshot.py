@@ -1,10 +1,10 @@
-"""A topic at one moment, as data: for readers in several processes who must agree.
+"""The content of a topic at one position, as data: for readers in several processes.
 
-A snapshot says which records there are: from the floor to the head, without gaps and deleted ones,
-the older ones in the files of one manifest, the others local. ``scan`` reads a range as a snapshot
-knows it, on any later opening of the store: today's floors are not asked, so what was evicted since
-is still delivered while its bytes are there, and ``RecordsLost`` tells when they are not. Records
-that were deleted since are hidden as soon as the reader knows, because their bytes may be gone.
+A snapshot defines which records exist: from the floor to the head, without gaps and deleted ones,
+the older ones in the files of one manifest, the others local. ``scan`` reads a range of a snapshot,
+on any later opening of the store. It ignores the current floors: records that were evicted since
+are delivered while their bytes exist, and ``RecordsLost`` is raised when they do not. Records that
+the reader's store has as deleted since are hidden, because their bytes may be gone.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from strandline.log.wal.reader import Reader
 from strandline.records import Tombstone
 
 ROWS_AT_ONCE = 32_768
-"""Rows of a table of ``scan``, about."""
+"""Rows of a table of ``scan``, approximately."""
 
 _SINGLES_MAX = 4096
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is of a topic."""
+    """The records of a topic at one position."""
 
     topic_id: int
     name: str
@@ -45,18 +45,18 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     evict_reason: str
     last_ts: int = 0
     gaps: tuple[tuple[int, int, str], ...] = ()
-    """First seq, last seq and reason of what was lost in the middle."""
+    """First seq, last seq and reason of each gap."""
     deleted: bytes = b""
     """A roaring bitmap of hidden seqs from the floor on."""
     cold: ColdEntry = ColdEntry()
-    """Which lake files answer for which seqs."""
+    """The lake files and their seqs."""
 
     def cold_files(self) -> Cold | None:
         return Cold.decode(self.cold)
 
     @property
     def hot_seq(self) -> int:
-        """The first seq that is to be read from the store itself."""
+        """The first seq to read from the store itself."""
         cold = self.cold_files()
         return self.floor if cold is None else max(self.floor, cold.last_seq + 1)
 
@@ -65,7 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return BitMap64.deserialize(self.deleted) if self.deleted else BitMap64()
 
     def lost_between(self, first_seq: int, last_seq: int) -> list[Tombstone]:
-        """What a reader of these seqs, both ends included, does not get against its will."""
+        """The tombstones of a reader of these seqs, both ends included."""
         lost = []
         if first_seq < self.evict_floor:
             gap_to = min(last_seq, self.evict_floor - 1)
@@ -79,7 +79,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take(state: TopicState) -> Snapshot:
-    """The topic now. Its floors must have been brought up to date."""
+    """The snapshot of a topic now. Its floors must be up to date."""
     floor, head_seq = state.floor, state.head_seq
     hidden = state.deleted
     if hidden:
@@ -112,12 +112,12 @@ def scan(
     hidden = snapshot.hidden()
     slices: list[Slice | RowSlice] = []
     rows = 0
-    for low, high in _present(snapshot, first_seq, last_seq):
+    for low, high in _present_ranges(snapshot, first_seq, last_seq):
         if high > state.head_seq or state.gap_behind(low) <= high or state.gap_at(low) is not None:
             raise RecordsLost(state.name, low, high, "lost")
         seq = low
         while seq <= high:
-            part, seq = _take(state, pieces, hidden, seq, high)
+            part, seq = _read_slice(state, pieces, hidden, seq, high)
             if part is not None:
                 slices.append(part)
                 rows += len(part)
@@ -128,8 +128,8 @@ def scan(
         yield table_of(slices)
 
 
-def _present(snapshot: Snapshot, first_seq: int, last_seq: int) -> Iterator[tuple[int, int]]:
-    """The parts of a range that lie in no gap."""
+def _present_ranges(snapshot: Snapshot, first_seq: int, last_seq: int) -> Iterator[tuple[int, int]]:
+    """The parts of a range that are in no gap."""
     seq, last_seq = max(first_seq, snapshot.floor), min(last_seq, snapshot.head_seq)
     for gap_first, gap_last, _ in sorted(snapshot.gaps):
         if seq < gap_first <= last_seq:
@@ -140,10 +140,10 @@ def _present(snapshot: Snapshot, first_seq: int, last_seq: int) -> Iterator[tupl
         yield seq, last_seq
 
 
-def _take(
+def _read_slice(
     state: TopicState, pieces: Pieces, hidden: BitMap64, seq: int, last_seq: int
 ) -> tuple[Slice | RowSlice | None, int]:
-    """Rows from a seq on, as many as lie together, and where to go on."""
+    """The rows of one piece from a seq on, and the seq to continue with."""
     deleted = state.deleted
     rows = pieces.singles(seq, last_seq, _SINGLES_MAX)
     first = seq
@@ -155,30 +155,30 @@ def _take(
             raise RecordsLost(state.name, seq, min(last_seq, state.floor - 1), reason) from None
         if not isinstance(piece, tuple):
             last_seq = min(last_seq, piece.last_seq)
-            return _cut(piece, seq, last_seq, hidden, deleted), last_seq + 1
+            return _visible_slice(piece, seq, last_seq, hidden, deleted), last_seq + 1
         first, rows = piece
     following = min(first + len(rows), last_seq + 1)
-    kept = [
+    visible = [
         (number, *rows[number - first])
         for number in range(seq, following)
         if number not in hidden and not (deleted is not None and number in deleted)
     ]
-    return RowSlice(kept) if kept else None, following
+    return RowSlice(visible) if visible else None, following
 
 
-def _cut(
+def _visible_slice(
     source: Block | Zone, first_seq: int, last_seq: int, hidden: BitMap64, deleted: BitMap64 | None
 ) -> Slice | None:
     """The visible rows of a block or zone."""
     holes = source.holes() if isinstance(source, Zone) else None
-    gone = BitMap64()
+    invisible = BitMap64()
     for seqs in (hidden, deleted, holes):
         if seqs and seqs.range_cardinality(first_seq, last_seq + 1):
-            gone |= seqs & BitMap64(range(first_seq, last_seq + 1))
+            invisible |= seqs & BitMap64(range(first_seq, last_seq + 1))
     first, following = first_seq - source.first_seq, last_seq - source.first_seq + 1
-    if not gone:
+    if not invisible:
         return Slice(source, first, following, None)
     keep = np.ones(following - first, dtype=bool)
-    keep[np.array(list(gone), dtype="<i8") - first_seq] = False
+    keep[np.array(list(invisible), dtype="<i8") - first_seq] = False
     chosen = np.flatnonzero(keep) + first
     return Slice(source, first, following, chosen) if len(chosen) else None

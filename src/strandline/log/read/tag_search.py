@@ -1,9 +1,8 @@
 """Finds the records of a topic by tag: in its index, and in the footers of its own segments.
 
-The index (``log/state/tag_index.py``) is made by the first delete by tag, which reads the tags of
-all
-records that it covers, without a lock that appends or other topics need. Later deletes find what
-appends have left there since.
+The index (``log/state/tag_index.py``) is built by the first delete by tag, which reads the tags of
+all records that it covers, without a lock that appends or other topics need. Appends since then
+add their tags to it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def index_of(state: TopicState) -> TagIndex:
 
 
 def prepare(state: TopicState, index: TagIndex, pieces: Pieces) -> None:
-    """Do what may take long: make the index complete and small, and read the footers.
+    """Complete and trim the index, and read the footers, which may take long.
 
     The lock of the index is held, and no other.
     """
@@ -49,7 +48,7 @@ def prepare(state: TopicState, index: TagIndex, pieces: Pieces) -> None:
             state.tags = None
         raise
     index.take_in(edges)
-    with contextlib.suppress(Corrupt, OSError):  # which is reported where it matters
+    with contextlib.suppress(Corrupt, OSError):  # raised by ``find``, which needs the footers
         for run in _own_runs(state):
             run.segment.tag_directory()
     covered = sum(edges[1::2]) - SEQ_END + state.head_seq + 1 - sum(edges[::2])
@@ -62,7 +61,7 @@ def find(
 ) -> BitMap64:
     """Live seqs of these tags below a seq. Locks of index and maintenance held.
 
-    Those in the lake have been found before, by ``deletes.find_tagged_cold``.
+    ``cold_seqs`` are those in the lake, from ``delete_rules.find_tagged_cold``.
     """
     index.take_in(_edges(state))
     found = cold_seqs | index.find(wanted)
@@ -75,7 +74,7 @@ def find(
 
 
 def spend(state: TopicState, index: TagIndex, wanted: TagRange, before: int) -> None:
-    """All records of these tags below a seq are gone. Lock of the index held."""
+    """Drop the entries of these tags below a seq: the records are gone. Lock of the index held."""
     index.spend(wanted, before)
     for run in _own_runs(state):
         if run.last_seq < before:
@@ -101,7 +100,7 @@ def _own_runs(state: TopicState) -> list[Run]:
 
 
 def _edges(state: TopicState) -> list[int]:
-    """Where the seqs that the index has to cover begin and end, in turn."""
+    """The seqs where the ranges that the index has to cover begin and end, alternately."""
     first_seq = state.local_next
     edges = [first_seq]
     for run in _own_runs(state):
@@ -123,7 +122,7 @@ def _older(
                 except LookupError:
                     if seq >= state.local_next:
                         raise
-                    seq = state.local_next  # evicted meanwhile
+                    seq = state.local_next  # the record was evicted meanwhile
                     continue
                 if tags is not None:
                     yield seq, count, tags

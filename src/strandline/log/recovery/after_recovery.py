@@ -1,11 +1,11 @@
-"""What a writer does about the last one's end, before it takes appends.
+"""Repairs the end of the last writer's log, before a new writer takes appends.
 
-- The unsynced part of the log is stored again and synced. It was read from the page cache, and the
-  disk may never have got it: after a failed sync Linux calls lost pages clean.
-- Files behind a torn place are set aside: their records were never promised.
-- Topics whose acknowledged tail may be gone get a new epoch and a gap up to their ceiling.
-- Segment files that no root knows go to quarantine, unless a root was damaged: then nothing that
-  lies on the disk is thought to be superfluous.
+- The unsynced part of the log is written again and synced. It was read from the page cache, and the
+  disk may never have received it: after a failed sync Linux marks lost pages as clean.
+- Files after a torn write are set aside: their records were never acknowledged as durable.
+- Topics whose acknowledged tail may be lost get a new epoch and a gap up to their ceiling.
+- Segment files that no checkpoint lists go to quarantine, unless a checkpoint was damaged: then no
+  file on the disk is considered superfluous.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import errno
 
 from strandline.errors import Corrupt, DiskFull
 from strandline.log.checkpoint.checkpoint_store import Roots
-from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files.layout import Layout
 from strandline.log.recovery.recover import Recovered
 from strandline.log.recovery.replay import lose_tail
@@ -27,7 +27,7 @@ from strandline.platform.disk import Disk
 
 
 def secure_tail(disk: Disk, log: ShardLog) -> None:
-    """Make what recovery read of a shard as durable as it believed it to be."""
+    """Write and sync again what recovery read of a shard past its durable lsn."""
     for place, entry in enumerate(log.files.entries):
         end = log.files.end_of(place)
         end = log.end_lsn if end is None else min(end, log.end_lsn)
@@ -47,7 +47,7 @@ def secure_tail(disk: Disk, log: ShardLog) -> None:
 
 
 def set_aside_cut_files(disk: Disk, log: ShardLog) -> None:
-    """Take files behind a torn place, and prepared ones of the last writer, out of the way."""
+    """Rename files after a torn write, and remove spare files of the last writer."""
     for path in log.cut:
         disk.rename(path, f"{path}.cut")
     for name in disk.list_dir(log.files.directory):
@@ -55,15 +55,16 @@ def set_aside_cut_files(disk: Disk, log: ShardLog) -> None:
             disk.remove(f"{log.files.directory}/{name}")
 
 
-def declare_lost_tails(found: Recovered, shards: list[Shard]) -> list[TopicState]:
-    """Put on the log which topics may have lost acknowledged records; the topics."""
-    lost = [state for state in found.catalog.states() if may_have_lost(state, found)]
+def declare_lost_tails(store: Recovered, shards: list[Shard]) -> list[TopicState]:
+    """Put on the log which topics may have lost acknowledged records; return the topics."""
+    lost = [state for state in store.catalog.states() if may_have_lost(state, store)]
     if not lost:
         return lost
-    # Until every loss is on the log, a file with the identity of this page cache would tell the
-    # next opening after a kill that nothing can be lost. If the cache is kept it would be right.
-    hiding = [] if found.page_cache_kept else shards
-    for shard in hiding:
+    # Until every loss is on the log, no file header may have the identity of this page cache: after
+    # a kill the next opening would conclude from it that nothing can be lost. If the page cache
+    # survived since the last writer, that conclusion is right.
+    hidden = [] if store.page_cache_kept else shards
+    for shard in hidden:
         shard.writer.hide_page_cache()
     for shard in shards:
         _declare(shard, [state for state in lost if state.shard == shard.number])
@@ -71,26 +72,26 @@ def declare_lost_tails(found: Recovered, shards: list[Shard]) -> list[TopicState
         for shard in shards:
             shard.writer.pay_debts()
     except DiskFull:
-        return lost  # the store opens for reading; an append has to find room for this first
-    for shard in hiding:
+        return lost  # reads work; an append has to find space for this first
+    for shard in hidden:
         shard.writer.show_page_cache()
     return lost
 
 
-def may_have_lost(state: TopicState, found: Recovered) -> bool:
+def may_have_lost(state: TopicState, store: Recovered) -> bool:
     """Whether seqs above the recovered head may have been given out."""
     if state.ceiling < state.next_seq:
         return False
     durability = state.config.durability
     if durability == "ephemeral":
         return True
-    if found.clean or durability == "fsync":
+    if store.clean or durability == "fsync":
         return False
-    return durability == "memory" or not found.page_cache_kept
+    return durability == "memory" or not store.page_cache_kept
 
 
 def forget_ephemeral(state: TopicState, shard: Shard) -> None:
-    """At a clean close: say exactly up to where an ephemeral topic's seqs were used."""
+    """At a clean close: log exactly up to where an ephemeral topic's seqs were used."""
     last_seq = state.next_seq - 1
     unused = state.memory is None
     epoch = state.epoch if unused else max(state.epoch + 1, shard.writer.stamp())
@@ -98,19 +99,19 @@ def forget_ephemeral(state: TopicState, shard: Shard) -> None:
     shard.writer.place_control(state.id, message)
 
 
-def quarantine_orphans(disk: Disk, layout: Layout, roots: Roots, found: Recovered) -> None:
-    """Move segment files that no root lists out of the way, and doom those of older roots."""
-    if found.complaints:
+def quarantine_orphans(disk: Disk, layout: Layout, roots: Roots, store: Recovered) -> None:
+    """Move segment files that no checkpoint lists to quarantine, and doom those of older ones."""
+    if store.complaints:
         return
-    known = {segment.path for segment in found.library.segments.values()}
+    known = {segment.path for segment in store.library.segments.values()}
     doomed = []
-    for number in root_file.numbers_in(disk, layout.meta):
-        path = root_file.path_of(layout.meta, number)
+    for number in checkpoint_file.numbers_in(disk, layout.meta):
+        path = checkpoint_file.path_of(layout.meta, number)
         try:
-            older = root_file.decode(disk.read(path), path)
-            root_file.check_place(older, number, found.store_id, path)
+            older = checkpoint_file.decode(disk.read(path), path)
+            checkpoint_file.check_place(older, number, store.store_id, path)
         except Corrupt as error:
-            found.complaints.append(str(error))
+            store.complaints.append(str(error))
             return
         for info in older.segments:
             path = f"{layout.segments}/{info.name()}"
@@ -124,7 +125,7 @@ def quarantine_orphans(disk: Disk, layout: Layout, roots: Roots, found: Recovere
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        # No room even for a name. They harm nobody where they are: the next opening tries again.
+        # No space even for a directory entry. They do no harm here: the next opening tries again.
 
 
 def _quarantine(disk: Disk, layout: Layout, known: set[str]) -> None:

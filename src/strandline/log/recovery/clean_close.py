@@ -1,4 +1,4 @@
-"""How a shard ends in peace: no more records, everything taken is durable, and the log says so."""
+"""Closes a shard: rejects appends, makes what was taken durable, logs a clean close."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from strandline.log.wal.shard import Shard
 
 
 def end_shard(shard: Shard, catalog: Catalog) -> None:
-    """Take no more records on a shard, make durable what it has taken, and say so."""
+    """Stop appends to a shard, make what it has taken durable, and put the close on the log."""
     writer = shard.writer
     writer.acquire()
     try:

@@ -1,7 +1,7 @@
-"""Rebuilds a store's topics from disk: checkpoint, then segments, then the WAL behind them.
+"""Rebuilds a store's topics from disk: checkpoint, then segments, then the log after them.
 
-Nothing on disk is changed here; the same walk serves a writer, a read-only second process, verify
-and repair. What a writer must do about a crash is returned as data (``Recovered``).
+Nothing on disk is changed here; the same procedure serves a writer, a read-only second process,
+verify and repair. What a writer must do after a crash is returned as data (``StoreState``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from strandline.lake.lake import Lake
 from strandline.log.catalog import Catalog
 from strandline.log.checkpoint.checkpoint_job import runs_of
 from strandline.log.checkpoint.checkpoint_store import KEPT
-from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files import store_identity
 from strandline.log.files.checkpoint_codec import Root
 from strandline.log.files.layout import Layout
@@ -33,11 +33,11 @@ from strandline.log.wal.reader import Reader
 from strandline.log.wal.recovery import Damage, Scratch, ShardLog, in_order
 from strandline.platform.disk import Disk
 
-_TRIES = 8  # one walk is shorter than the time between two checkpoints, as a rule
+_TRIES = 8  # one recovery is usually shorter than the time between two checkpoints
 
 
 class Recovered:
-    """A store in memory, as its files say. Owned by whoever opened it."""
+    """The state of a store in memory, as read from its files. Owned by its opener."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Recovered:
             seed=store_seed(store_id),
         )
         self.catalog = Catalog(settings.limits, lake, TagIndexes(self.library.cache))
-        self.root: Root = root_file.empty_root(store_id)
+        self.root: Root = checkpoint_file.empty_root(store_id)
         self.complaints: list[str] = []
         self.unreadable: list[Segment] = []
         self.missing: list[Damage] = []
@@ -97,29 +97,29 @@ def recover(
     root: Root | None = None,
     lake: Lake | None = None,
 ) -> Recovered:
-    """Read everything that is needed to serve the store, from a given root or the newest."""
-    found = Recovered(disk, layout, store_id, settings, lake)
+    """Read everything that is needed to serve the store, from a given checkpoint or the newest."""
+    store = Recovered(disk, layout, store_id, settings, lake)
     try:
         if root is None:
-            found.root, found.complaints = root_file.load(disk, layout.meta, store_id)
+            store.root, store.complaints = checkpoint_file.load(disk, layout.meta, store_id)
         else:
-            found.root, found.complaints = root, ["no checkpoint can be read"]
+            store.root, store.complaints = root, ["no checkpoint can be read"]
         if lake is not None:
-            lake.identity.expect(store_id, found.root.lake)
-        _load_segments(found, tolerate=tolerate, progress=progress)
-        _load_logs(disk, layout, found, tolerate=tolerate)
-        if any(log.strangers for log in found.logs.values()):
+            lake.identity.expect(store_id, store.root.lake)
+        _load_segments(store, tolerate=tolerate, progress=progress)
+        _load_logs(disk, layout, store, tolerate=tolerate)
+        if any(log.strangers for log in store.logs.values()):
             store_identity.check(disk, layout, store_id)
-        _check_reach(layout, found, tolerate=tolerate)
-        _replay(found, tolerate=tolerate, progress=progress)
+        _check_reach(layout, store, tolerate=tolerate)
+        _replay(store, tolerate=tolerate, progress=progress)
     except Corrupt:
-        found.close()
+        store.close()
         store_identity.check(disk, layout, store_id)
         raise
     except BaseException:
-        found.close()
+        store.close()
         raise
-    return found
+    return store
 
 
 def recover_beside_writer(
@@ -131,76 +131,76 @@ def recover_beside_writer(
     progress: Progress,
     lake: Lake | None = None,
 ) -> Recovered:
-    """The same for a reader, while a writer's checkpoints may take files away.
+    """As ``recover``, for a reader while a writer's checkpoints may remove files.
 
-    All that a root needs stays while the root is one of the newest: a walk that was overtaken has
-    seen files vanish, or has mistaken that for damage, and begins again.
+    All files that a checkpoint needs exist while it is one of the newest. A recovery that was
+    overtaken has seen files vanish, or has mistaken that for damage, and starts again.
     """
     for _ in range(_TRIES):
         before = _newest(disk, layout)
         try:
-            found = recover(
+            store = recover(
                 disk, layout, store_id, settings, tolerate=True, progress=progress, lake=lake
             )
         except (FileNotFoundError, Corrupt):
             if _newest(disk, layout) == before:
                 raise
             continue
-        if _newest(disk, layout) in (before, found.root.number, found.root.number + KEPT - 1):
-            return found
-        found.close()
+        if _newest(disk, layout) in (before, store.root.number, store.root.number + KEPT - 1):
+            return store
+        store.close()
     raise Unavailable("checkpoints come faster than the store can be read: try again")
 
 
 def _newest(disk: Disk, layout: Layout) -> int:
-    return max(root_file.numbers_in(disk, layout.meta), default=0)
+    return max(checkpoint_file.numbers_in(disk, layout.meta), default=0)
 
 
-def _load_segments(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
-    root = found.root
-    load_topics(found.catalog, root)
-    found.term, found.last_ts = root.term, root.last_ts
+def _load_segments(store: Recovered, *, tolerate: bool, progress: Progress) -> None:
+    root = store.root
+    load_topics(store.catalog, root)
+    store.term, store.last_ts = root.term, root.last_ts
     total = len(root.segments)
     runs: dict[int, list[Run]] = {}
     held: Corrupt | None = None
     for done, info in enumerate(root.segments):
-        segment = found.library.add(info)
+        segment = store.library.add(info)
         try:
             for topic_id, run in runs_of(segment):
                 runs.setdefault(topic_id, []).append(run)
         except Corrupt as error:
-            found.complaints.append(str(error))
-            found.unreadable.append(segment)
+            store.complaints.append(str(error))
+            store.unreadable.append(segment)
             held = held or error
         progress("segments", done + 1, total)
-    for topic_id, mine in runs.items():
-        state = found.catalog.by_id(topic_id)
+    for topic_id, topic_runs in runs.items():
+        state = store.catalog.by_id(topic_id)
         if state is not None:
-            state.runs = current_runs(mine, state.local_next)
+            state.runs = current_runs(topic_runs, state.local_next)
     if tolerate:
-        for state in found.catalog.states():
+        for state in store.catalog.states():
             state.gaps = (*state.gaps, *uncovered(state))
     elif held is not None:
-        _hold_uncovered(found, held)
-    numbers = [found.library.next_number, root.next_file_number]
-    if found.complaints:
-        # A newer root is damaged: its segments stay, and must not be overwritten by new ones.
-        numbers += [number + 1 for number in numbers_in(found.library)]
-    found.library.next_number = max(numbers)
+        _hold_uncovered(store, held)
+    numbers = [store.library.next_number, root.next_file_number]
+    if store.complaints:
+        # A newer checkpoint is damaged: its segments stay, and new ones must not overwrite them.
+        numbers += [number + 1 for number in numbers_in(store.library)]
+    store.library.next_number = max(numbers)
 
 
-def _hold_uncovered(found: Recovered, error: Corrupt) -> None:
-    """Hold the records that no readable segment has: they are in one that cannot be read.
+def _hold_uncovered(store: Recovered, error: Corrupt) -> None:
+    """Mark the records that no readable segment has as held: they are in one that is unreadable.
 
     The segments stay listed, so nothing is lost when the files can be read again.
     """
-    for segment in found.unreadable:
+    for segment in store.unreadable:
         segment.is_held = True
-    segment, info = found.unreadable[0], found.unreadable[0].info
+    segment, info = store.unreadable[0], store.unreadable[0].info
     average = info.payload_size // max(1, info.record_count)
-    others = ", ".join(each.path for each in found.unreadable[1:])
+    others = ", ".join(each.path for each in store.unreadable[1:])
     reason = f"{error.reason} (or the records are in {others})" if others else error.reason
-    for state in found.catalog.states():
+    for state in store.catalog.states():
         held = Corrupt(reason, path=error.path, offset=error.offset, topic_id=state.id)
         runs = [
             Run(
@@ -219,7 +219,7 @@ def _hold_uncovered(found: Recovered, error: Corrupt) -> None:
 
 
 def numbers_in(library: Library) -> list[int]:
-    """The numbers of all segment files on disk, listed by a root or not."""
+    """The numbers of all segment files on disk, listed by a checkpoint or not."""
     disk, folder = library.disk, library.directory
     names = [name for topic in disk.list_dir(folder) for name in disk.list_dir(f"{folder}/{topic}")]
     digits = [name[:-4].rpartition("-")[2] for name in names if name.endswith(".seg")]
@@ -227,33 +227,33 @@ def numbers_in(library: Library) -> list[int]:
 
 
 def uncovered(state: TopicState, first_seq: int = 0) -> list[Gap]:
-    """Seqs of a topic's checkpointed part that neither a run nor a gap accounts for.
+    """Seqs of a topic's checkpointed part that are in neither a run nor a gap.
 
-    From a seq on, or from where the lake no longer answers.
+    From ``first_seq`` on, or from the first seq that is not in the lake.
     """
-    found = []
+    gaps = []
     for low, last_seq in spans(state, state.floor):
         seq = max(low, first_seq or state.cold_next)
         for run in state.runs:
             if run.last_seq < seq or run.first_seq > min(last_seq, state.tail.first_seq - 1):
                 continue
             if run.first_seq > seq:
-                found.append(Gap(seq, run.first_seq - 1, "damaged"))
+                gaps.append(Gap(seq, run.first_seq - 1, "damaged"))
             seq = run.last_seq + 1
         if seq <= min(last_seq, state.tail.first_seq - 1):
-            found.append(Gap(seq, min(last_seq, state.tail.first_seq - 1), "damaged"))
-    return found
+            gaps.append(Gap(seq, min(last_seq, state.tail.first_seq - 1), "damaged"))
+    return gaps
 
 
 def current_runs(runs: list[Run], floor: int) -> tuple[Run, ...]:
-    """A topic's runs in order, without those in shared segments that have moved on since.
+    """A topic's runs in order, without those in shared segments that later segments replace.
 
-    A shared segment stays as long as any topic needs it, so it may hold what a topic has moved on
-    from; every seq must be found in one run only.
+    A shared segment stays as long as any topic needs it, so it may contain records that a topic has
+    in a later segment; every seq must be in one run only.
     """
     ordered = sorted(runs, key=lambda run: run.first_seq)
     own = [run for run in ordered if run.segment.info.topic_id != SHARED]
-    kept = []
+    current = []
     for run in ordered:
         if run.segment.info.topic_id == SHARED:
             first_seq = max(run.first_seq, floor)
@@ -262,41 +262,41 @@ def current_runs(runs: list[Run], floor: int) -> tuple[Run, ...]:
             place = bisect.bisect_right(own, first_seq, key=lambda other: other.first_seq) - 1
             if place >= 0 and run.last_seq <= own[place].last_seq:
                 continue
-        kept.append(run)
-    return tuple(kept)
+        current.append(run)
+    return tuple(current)
 
 
-def _load_logs(disk: Disk, layout: Layout, found: Recovered, *, tolerate: bool) -> None:
+def _load_logs(disk: Disk, layout: Layout, store: Recovered, *, tolerate: bool) -> None:
     try:
-        found.closed = layout.read_closed(disk)
+        store.closed = layout.read_closed(disk)
     except Corrupt as error:
-        found.complaints.append(str(error))  # the roots say how far it was synced before that
+        store.complaints.append(str(error))  # the checkpoint has an older durable lsn
     scratch = Scratch()
     for shard in layout.shards_on(disk):
         log = ShardLog(
             disk,
             layout.shard(shard),
             shard,
-            found.store_id,
+            store.store_id,
             tolerate=tolerate,
             scratch=scratch,
         )
-        found.logs[shard] = log
-        found.files[shard] = log.files
-        log.end_lsn = max(log.end_lsn, found.root.replay_lsn(shard))
+        store.logs[shard] = log
+        store.files[shard] = log.files
+        log.end_lsn = max(log.end_lsn, store.root.replay_lsn(shard))
         if log.headers:
-            found.term = max(found.term, log.headers[-1].term)
-    for shard in {*found.closed, *found.logs, *(entry.shard for entry in found.root.shards)}:
-        found.durable[shard] = max(found.root.durable_lsn(shard), found.closed.get(shard, 0))
-        if shard in found.logs:
-            found.logs[shard].durable_upto = found.durable[shard]
+            store.term = max(store.term, log.headers[-1].term)
+    for shard in {*store.closed, *store.logs, *(entry.shard for entry in store.root.shards)}:
+        store.durable[shard] = max(store.root.durable_lsn(shard), store.closed.get(shard, 0))
+        if shard in store.logs:
+            store.logs[shard].durable_upto = store.durable[shard]
 
 
-def _check_reach(layout: Layout, found: Recovered, *, tolerate: bool) -> None:
-    """Whether the log begins early enough and is not shorter than it is known to be."""
-    for shard, durable in sorted(found.durable.items()):
-        log = found.logs.get(shard)
-        replay_lsn = found.root.replay_lsn(shard)
+def _check_reach(layout: Layout, store: Recovered, *, tolerate: bool) -> None:
+    """Check that the log begins early enough and is not shorter than it is known to be."""
+    for shard, durable in sorted(store.durable.items()):
+        log = store.logs.get(shard)
+        replay_lsn = store.root.replay_lsn(shard)
         begins = log.headers[0].first_lsn if log and log.headers else max(durable, replay_lsn)
         if begins <= replay_lsn:
             continue
@@ -304,7 +304,7 @@ def _check_reach(layout: Layout, found: Recovered, *, tolerate: bool) -> None:
         if not tolerate:
             raise Corrupt(reason, path=layout.shard(shard))
         size = begins - replay_lsn
-        found.missing.append(
+        store.missing.append(
             Damage(
                 path=layout.shard(shard),
                 offset=0,
@@ -316,57 +316,57 @@ def _check_reach(layout: Layout, found: Recovered, *, tolerate: bool) -> None:
         )
 
 
-def _replay(found: Recovered, *, tolerate: bool, progress: Progress) -> None:
-    replay = Replay(found.catalog, found.reader(), tolerate=tolerate)
-    logs = list(found.logs.values())
+def _replay(store: Recovered, *, tolerate: bool, progress: Progress) -> None:
+    replay = Replay(store.catalog, store.reader(), tolerate=tolerate)
+    logs = list(store.logs.values())
     newest = max((header.term for log in logs for header in log.headers), default=0)
     total = sum(log.files.allocated() for log in logs)
     done = 0
     caches: list[bool] = []
-    # What is missing at either end of a shard may be younger than what other shards still say, so
-    # with more than one it is told last: a topic that goes on elsewhere may have lost some here.
-    alone = len({*found.logs, *found.durable}) == 1
+    # What is missing at either end of a shard may be newer than what other shards still have, so
+    # with several shards it is noted last: a topic that continues there may have lost some here.
+    is_only_shard = len({*store.logs, *store.durable}) == 1
     late = [damage for log in logs for damage in log.strangers]
-    (replay.lose if alone else late.extend)(found.missing)
+    (replay.lose if is_only_shard else late.extend)(store.missing)
     for log, place in in_order(logs):
         if place >= len(log.headers):
-            continue  # behind a torn place that an earlier file of this shard ended with
-        start = found.root.replay_lsn(log.files.shard)
+            continue  # after a torn write, with which an earlier file of this shard ended
+        start = store.root.replay_lsn(log.files.shard)
         limit = log.files.end_of(place)
         header = log.headers[place]
         if limit is None or limit > start:
             replay.closed = False
             if tolerate:
                 rest = _replay_around_damage(replay, log, place, start)
-                (replay.lose if alone else late.extend)(rest)
+                (replay.lose if is_only_shard else late.extend)(rest)
             else:
                 for frame in log.scan(place, start):
                     replay.apply(frame)
             if header.term == newest and place == len(log.headers) - 1:
-                # The last word itself may lie before a checkpoint by a writer that wrote no more.
-                at_rest = found.closed.get(log.files.shard) == log.end_lsn > header.first_lsn
-                found.clean = found.clean and (replay.closed or at_rest)
+                # The clean close may be before a checkpoint, if its writer wrote nothing after it.
+                at_rest = store.closed.get(log.files.shard) == log.end_lsn > header.first_lsn
+                store.clean = store.clean and (replay.closed or at_rest)
                 if header.page_cache:
                     caches.append(header.page_cache == log.files.page_cache())
         done += log.files.entries[place].size
         progress("log", done, total)
-    found.page_cache_kept = bool(caches) and all(caches)
+    store.page_cache_kept = bool(caches) and all(caches)
     replay.lose(late)
     replay.finish()
     for log in logs:
         log.release_scratch()
-    found.complaints += replay.complaints
-    found.guessed, found.deleted = replay.guessed, replay.deleted
-    found.records = replay.records
-    found.last_ts = max([found.last_ts, *(log.last_ts for log in logs)])
+    store.complaints += replay.complaints
+    store.guessed, store.deleted = replay.guessed, replay.deleted
+    store.records = replay.records
+    store.last_ts = max([store.last_ts, *(log.last_ts for log in logs)])
 
 
 def _replay_around_damage(replay: Replay, log: ShardLog, place: int, start: int) -> list[Damage]:
-    """Apply a file's frames, and tell of damage where it is; what lies behind the last frame."""
+    """Apply a file's frames, noting damage in its place; return damage after the last frame."""
     noted = len(log.damage)
     for frame in log.scan(place, start):
         if len(log.damage) > noted and frame.location & LOCATION_LSN >= log.damage[-1].end_lsn:
             replay.lose(log.damage[noted:])
             noted = len(log.damage)
-        replay.apply(frame)  # blocks rescued from the damaged place itself come before it is told
+        replay.apply(frame)  # blocks salvaged from the damaged range are applied before it is noted
     return log.damage[noted:]

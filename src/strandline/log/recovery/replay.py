@@ -1,13 +1,13 @@
 """Applies the log to the topics: the same for recovery, for a read-only follower, and for repair.
 
-Replay is idempotent: a record below a topic's next seq has been seen, floors only rise, deletes hit
-what they hit before. So it does not matter that a checkpoint may already know of changes that lie
-behind the lsn from which replay begins.
+Replay is idempotent: a record below a topic's next seq is already applied, floors only rise,
+deletes hit what they hit before. So a checkpoint may already contain changes that are after the
+lsn from which replay begins.
 
 Where damage is tolerated, every record that was lost ends up in a gap of reason "damaged". When the
-topic goes on behind the damage its next seq tells exactly what is missing. When it does not, the
-gap covers what the damaged place is known to have held of the topic (``log/wal/salvage.py``), or,
-if that cannot be told, as many seqs as there can have been records: too wide, but never too narrow.
+topic continues after the damage, its next seq shows exactly what is missing. When it does not, the
+gap covers what the damaged range is known to have held of the topic (``log/wal/salvage.py``), or,
+if that is unknown, as many seqs as there can have been records: too wide, but never too narrow.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from strandline.log.wal.recovery import Damage, Frame, Single
 from strandline.log.wal.salvage import RECORD_SIZE_MIN, Loss
 
 RESTORED = "restored"
-"""Why a tail is gone when a backup was restored."""
+"""The reason of a tail that was removed when a backup was restored."""
 
 
 class Replay:
@@ -47,16 +47,16 @@ class Replay:
         self._tolerate = tolerate
         self._orphans: dict[int, int] = {}
         self._suspects: dict[int, tuple[int, int]] = {}
-        self._owed = Owed(reader.seed)
+        self._pending = Owed(reader.seed)
         self._copied: set[int] = set()
-        """Topics that messages have given copies to: a small one may stand for many."""
+        """Topics that messages have given copies to: a small message may represent many records."""
         self.closed = False
         self.records = 0
         self.complaints: list[str] = []
         self.guessed: dict[int, int] = {}
-        """Topics with a last gap that may be too wide, and where it begins."""
+        """Topics whose last gap may be too wide, and the seq where it begins."""
         self.deleted: dict[int, BitMap64] = {}
-        """All that was deleted, also in gaps: it must not come back if a repair fills them."""
+        """All deleted seqs, also those in gaps: they must not come back if a repair fills a gap."""
 
     def apply(self, frame: Frame) -> None:
         """Apply one commit."""
@@ -65,14 +65,14 @@ class Replay:
             self._single(frame)
             return
         for location, view in frame.blocks:
-            found = block.Block(view)
-            if found.kind == block.CONTROL:
-                self._control(location, found)
+            content = block.Block(view)
+            if content.kind == block.CONTROL:
+                self._control(location, content)
             else:
-                self._records(location, found)
+                self._records(location, content)
 
     def lose(self, places: Sequence[Damage]) -> None:
-        """Note damage at this point of the log: who may have lost records here, and how many."""
+        """Note damage at this position of the log: which topics may have lost how many records."""
         for place in places:
             unknown_size = place.unknown_size
             for loss in place.losses:
@@ -84,11 +84,11 @@ class Replay:
             if unknown_size:
                 for state in self._catalog.states():
                     self._suspect(state, self._records_in(state, unknown_size), exact=False)
-                # Topics may have been made there, too, and an id is never used twice.
+                # Topics may have been created there as well, and an id is never used twice.
                 self._catalog.next_topic_id += max(1, unknown_size // codec.HEADER_SIZE)
 
     def finish(self) -> None:
-        """Settle what is still in doubt; complain about records of topics never created."""
+        """Resolve copies and suspected losses; report records of topics that were never created."""
         self._resolve()
         for changed in self._catalog.states():
             settle(changed)
@@ -100,7 +100,7 @@ class Replay:
             reason = f"records of a topic {topic_id} that was never created"
             if not self._tolerate:
                 raise Corrupt(reason, path="wal", offset=location)
-            self.complaints.append(f"{reason}: they are kept under another name")
+            self.complaints.append(f"{reason}: they are stored under another name")
 
     def _single(self, frame: Single) -> None:
         seq = frame.seq
@@ -113,7 +113,7 @@ class Replay:
             return
         if seq > state.next_seq:
             self._jump(state, seq, frame.location)
-        # What add_entry does, without the calls: there may be millions of these.
+        # add_entry inlined, to save the calls: there may be millions of these.
         tail = state.tail
         tail.firsts.append(seq)
         tail.locations.append(frame.location)
@@ -123,29 +123,29 @@ class Replay:
         state.next_seq = seq + 1
         self.records += 1
 
-    def _records(self, location: int, found: block.Block) -> None:
-        state = self._catalog.by_id(found.topic_id)
+    def _records(self, location: int, content: block.Block) -> None:
+        state = self._catalog.by_id(content.topic_id)
         if state is None:
-            state = self._orphan(found.topic_id, location, found.ts)
+            state = self._orphan(content.topic_id, location, content.ts)
         if state is None:
             return
-        if found.last_seq < state.next_seq:
-            state.last_ts = max(state.last_ts, found.ts)
-            if self._owed.settle(state.id, found):
-                state.tail.append(found.first_seq, location)
-                state.payload += found.payload_size
+        if content.last_seq < state.next_seq:
+            state.last_ts = max(state.last_ts, content.ts)
+            if self._pending.settle(state.id, content):
+                state.tail.append(content.first_seq, location)
+                state.payload += content.payload_size
             return
-        if found.first_seq > state.next_seq:
-            self._jump(state, found.first_seq, location)
-        payload = found.payload_size
-        if found.first_seq < state.next_seq:  # its beginning was evicted while it was in no file
-            payload = int(found.sizes()[state.next_seq - found.first_seq :].sum())
-        state.add_entry(found.first_seq, found.count, location, payload, found.ts)
-        state.next_seq = found.last_seq + 1
-        self.records += found.count
-        key = found.idempotency_key()
+        if content.first_seq > state.next_seq:
+            self._jump(state, content.first_seq, location)
+        payload = content.payload_size
+        if content.first_seq < state.next_seq:  # the first records were evicted from memory
+            payload = int(content.sizes()[state.next_seq - content.first_seq :].sum())
+        state.add_entry(content.first_seq, content.count, location, payload, content.ts)
+        state.next_seq = content.last_seq + 1
+        self.records += content.count
+        key = content.idempotency_key()
         if key is not None:
-            state.remember(key, found.first_seq, found.last_seq, found.ts, found.ts)
+            state.remember(key, content.first_seq, content.last_seq, content.ts, content.ts)
 
     def _copies(self, state: TopicState, message: control_messages.Copied, location: int) -> None:
         last_seq = message.first_seq + message.count - 1
@@ -153,7 +153,7 @@ class Replay:
             return
         if message.first_seq > state.next_seq:
             self._jump(state, message.first_seq, location)
-        self._owed.add(state.id, message)
+        self._pending.add(state.id, message)
         self._copied.add(state.id)
         state.last_ts = message.ts
         state.head_seq = last_seq
@@ -163,9 +163,9 @@ class Replay:
             state.remember(message.mark, message.first_seq, last_seq, message.ts, message.ts)
 
     def _resolve(self) -> None:
-        """Make the copies that the log only refers to."""
-        for state in self._owed.resolve(self._catalog.by_id, self._pieces):
-            first_seq = self._owed.first_missing(state.id) or state.next_seq
+        """Create the copies that the log only refers to."""
+        for state in self._pending.resolve(self._catalog.by_id, self._pieces):
+            first_seq = self._pending.first_missing(state.id) or state.next_seq
             if not self._tolerate:
                 raise Corrupt(
                     "records that others are copies of are missing",
@@ -174,11 +174,11 @@ class Replay:
                     first_seq=first_seq,
                     last_seq=state.head_seq,
                 )
-            for first, last in self._owed.missing(state.id):
+            for first, last in self._pending.missing(state.id):
                 state.gaps = (*state.gaps, Gap(first, last, "damaged"))
 
     def _jump(self, state: TopicState, seq: int, location: int) -> None:
-        """Seqs are missing: damage, unless a repair has been told to live with it."""
+        """Handle missing seqs: damage, unless it is tolerated."""
         if not self._tolerate:
             raise Corrupt(
                 "the log lacks records",
@@ -191,7 +191,7 @@ class Replay:
         state.add_gap(state.next_seq, seq - 1, "damaged")
 
     def _orphan(self, topic_id: int, location: int, ts: int) -> TopicState | None:
-        """A topic for records whose own is unknown, perhaps only until its deletion is met."""
+        """A topic for records whose own is unknown, perhaps only until its deletion is replayed."""
         self._orphans.setdefault(topic_id, location)
         if not self._tolerate:
             return None
@@ -202,7 +202,7 @@ class Replay:
         return state
 
     def _owners(self, loss: Loss) -> list[TopicState]:
-        """The topics that lost records may belong to; none when what is said of them is wrong."""
+        """The topics that lost records may belong to; none when the salvaged header is wrong."""
         if not loss.first_seq:
             return []
         state = self._catalog.by_id(loss.topic_id)
@@ -216,17 +216,17 @@ class Replay:
             return [state]
         if self._expected(state) != loss.first_seq:
             return []
-        # The id itself may be what is damaged: any topic that waits for this seq is in doubt.
+        # The id itself may be what is damaged: any topic that expects this seq may be the owner.
         states = self._catalog.states()
         return [state for state in states if self._expected(state) == loss.first_seq]
 
     def _expected(self, state: TopicState) -> int:
-        """The seq that a topic's next record must have, were everything noted so far true."""
+        """The seq of a topic's next record, assuming everything noted so far is true."""
         next_seq, count = self._suspects.get(state.id, (0, 0))
         return state.next_seq + (count if next_seq == state.next_seq else 0)
 
     def _records_in(self, state: TopicState, size: int) -> int:
-        """How many records of a topic so many unknown bytes may have told of."""
+        """How many records of a topic an unknown range of this size may have contained."""
         if state.id in self._copied:
             return (1 + size // MESSAGE_SIZE_MIN) * COPIES_MAX
         return max(1, size // RECORD_SIZE_MIN)
@@ -238,23 +238,23 @@ class Replay:
             if not exact:
                 self.guessed[state.id] = state.next_seq
 
-    def _control(self, location: int, found: block.Block) -> None:
+    def _control(self, location: int, content: block.Block) -> None:
         try:
-            message = control_messages.decode(found.control_payload())
+            message = control_messages.decode(content.control_payload())
         except msgspec.DecodeError as error:
             raise NewerFormat(
                 f"the log has a control message of a newer version: {error}"
             ) from error
         if isinstance(message, control_messages.TopicCreated):
-            self._create(found.topic_id, message)
+            self._create(content.topic_id, message)
         elif isinstance(message, control_messages.ClosedCleanly):
             self.closed = True
         elif isinstance(message, control_messages.TopicDeleted):
-            self._orphans.pop(found.topic_id, None)
-            self._owed.forget(found.topic_id)
-            self._catalog.forget(found.topic_id)
+            self._orphans.pop(content.topic_id, None)
+            self._pending.forget(content.topic_id)
+            self._catalog.forget(content.topic_id)
         elif not isinstance(message, control_messages.Checkpointed):
-            state = self._catalog.by_id(found.topic_id)
+            state = self._catalog.by_id(content.topic_id)
             if state is not None and isinstance(message, control_messages.Copied):
                 self._copies(state, message, location)
             elif state is not None:
@@ -263,7 +263,7 @@ class Replay:
     def _create(self, topic_id: int, message: control_messages.TopicCreated) -> None:
         older = self._catalog.find(message.name)
         if self._catalog.by_id(topic_id) is None and (older is None or older.id < topic_id):
-            # The name was free, so the older topic had been deleted: on a shard that is read later.
+            # The name was free, so the older topic had been deleted, in a shard that is read later.
             if older is not None:
                 self._catalog.forget(older.id)
             self._catalog.add(TopicState(topic_id, message.name, message.config, message.epoch))
@@ -285,7 +285,7 @@ class Replay:
             lose_tail(state, message)
 
     def _catch_up(self, state: TopicState, message: control_messages.Message) -> None:
-        """A change may speak of records that are lost: then they were there."""
+        """Note as lost the records that a change refers to and that are not there."""
         last_seq = 0
         if isinstance(message, (control_messages.Evicted, control_messages.TopicAltered)):
             last_seq = message.evict_floor - 1
@@ -301,7 +301,7 @@ class Replay:
 
 
 def evict(state: TopicState, floor: int, reason: str, pieces: Pieces) -> None:
-    """Raise the evict floor as the log says, past the head when records were never logged."""
+    """Raise the evict floor as logged; past the head when the records were never logged."""
     if floor > state.floor:
         state.gone_payload += pieces.payload_between(state.floor, floor)
     if floor > state.next_seq:
@@ -313,7 +313,7 @@ def evict(state: TopicState, floor: int, reason: str, pieces: Pieces) -> None:
 
 
 def lose_tail(state: TopicState, message: control_messages.TailLost) -> None:
-    """Seqs up to the ceiling were given out and are gone."""
+    """Apply a lost tail: seqs up to the ceiling were assigned and are gone."""
     first_seq = state.head_seq + 1
     if message.ceiling >= first_seq:
         if message.lost_from > message.ceiling or state.gap_at(message.ceiling) is not None:
@@ -323,17 +323,17 @@ def lose_tail(state: TopicState, message: control_messages.TailLost) -> None:
         if message.mark:
             ts = state.last_ts
             state.remember(message.mark, first_seq, message.ceiling, ts, ts)
-    if message.mark:  # a report, not an end of the log: what is reserved stays so
+    if message.mark:  # a router's report, not the end of the log: reserved seqs stay reserved
         return
     state.ceiling = state.ceiling_asked = max(message.ceiling, state.next_seq - 1)
     state.epoch = max(state.epoch, message.epoch)
     if message.reason == RESTORED:
-        # Seqs above will be given out again: for who read them this is another life of the topic.
+        # Seqs above will be assigned again: for readers of them the topic was created again.
         state.created_us = max(state.created_us, message.epoch)
 
 
 def state_of(entry: TopicEntry) -> TopicState:
-    """A topic as a checkpoint knew it, without its runs."""
+    """A topic as a checkpoint has it, without its runs."""
     state = TopicState(entry.id, entry.name, entry.config, entry.epoch)
     state.created_us = entry.created_us
     state.next_seq = entry.covered + 1

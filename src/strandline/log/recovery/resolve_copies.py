@@ -1,11 +1,10 @@
-"""Makes copies of their originals again, after a crash: what ``Copied`` messages refer to.
+"""Creates copies from their originals after a crash: what ``Copied`` messages refer to.
 
-While the log is replayed, a message only counts: the topic's next seq moves on, and the copies are
-owed. If they are met on the log as records (``log/append/detach_copies.py``), those are taken.
-What is still
-owed at the end is made of the originals, wherever they are by then, also when they are deleted or
-below the floor: they were there when they were copied. Copies of copies wait for theirs, whatever
-the order of the shards.
+While the log is replayed, a message only advances the topic's next seq, and its copies are pending.
+If they are found on the log as records (``log/append/detach_copies.py``), those are used. What is
+still pending at the end is created from the originals, wherever they are by then, also when they
+are deleted or below the floor: they existed when they were copied. Copies of copies wait for their
+originals, whatever the order of the shards.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _COLUMNS = ((block.KEY, 2), (block.TAG, 3), (block.NODE, 4), (block.META, 5))
 
 
 class Owed:
-    """Copies that the log refers to and nobody has made yet. Owned by one thread."""
+    """Copies that the log refers to and that are not created yet. Owned by one thread."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -38,41 +37,41 @@ class Owed:
     def add(self, topic_id: int, message: control_messages.Copied) -> None:
         self._by_topic.setdefault(topic_id, deque()).append(message)
 
-    def settle(self, topic_id: int, found: Block) -> bool:
-        """Whether a block of the log is what is owed next; then it is no longer."""
+    def settle(self, topic_id: int, content: Block) -> bool:
+        """Whether a block of the log is the next pending message of its topic; then remove that."""
         waiting = self._by_topic.get(topic_id)
-        if not waiting or waiting[0].first_seq != found.first_seq:
+        if not waiting or waiting[0].first_seq != content.first_seq:
             return False
         waiting.popleft()
         return True
 
     def forget(self, topic_id: int) -> None:
-        """The topic is gone."""
+        """Drop the pending copies of a deleted topic."""
         self._by_topic.pop(topic_id, None)
 
     def resolve(self, find: Find, pieces: Callable[[TopicState], Pieces]) -> list[TopicState]:
-        """Make what is owed; the topics of which something could not be made."""
+        """Create the pending copies; return the topics that still have some."""
         moved = True
         while moved:
             moved = False
             for topic_id, waiting in self._by_topic.items():
                 state = find(topic_id)
-                while waiting and state is not None and self._make(state, waiting, find, pieces):
+                while waiting and state is not None and self._create(state, waiting, find, pieces):
                     moved = True
         states = [find(topic_id) for topic_id, waiting in self._by_topic.items() if waiting]
         return [state for state in states if state is not None]
 
     def first_missing(self, topic_id: int) -> int | None:
-        """The first seq of a topic that is owed, None when nothing is."""
+        """The first pending seq of a topic, None when there is none."""
         waiting = self._by_topic.get(topic_id)
         return waiting[0].first_seq if waiting else None
 
     def missing(self, topic_id: int) -> list[tuple[int, int]]:
-        """First and last seqs of all that is owed."""
+        """First and last seqs of all pending messages."""
         waiting = self._by_topic.get(topic_id, ())
         return [(each.first_seq, each.first_seq + each.count - 1) for each in waiting]
 
-    def _make(
+    def _create(
         self,
         state: TopicState,
         waiting: deque[control_messages.Copied],
@@ -103,21 +102,21 @@ class Owed:
 
 
 def read_raw(pieces: Pieces, seqs: BitMap64) -> Columns:
-    """These records, deleted or not."""
+    """Read these records, deleted or not."""
     parts: list[Slice | list[Row]] = []
-    wanted = list(seqs)
+    ordered = list(seqs)
     place = 0
-    while place < len(wanted):
-        piece = pieces.at(wanted[place])
+    while place < len(ordered):
+        piece = pieces.at(ordered[place])
         if isinstance(piece, tuple):
             first, rows = piece
             last_seq = first + len(rows) - 1
         else:
             first, last_seq = piece.first_seq, piece.first_seq + piece.count - 1
         following = place
-        while following < len(wanted) and wanted[following] <= last_seq:
+        while following < len(ordered) and ordered[following] <= last_seq:
             following += 1
-        chosen = [seq - first for seq in wanted[place:following]]
+        chosen = [seq - first for seq in ordered[place:following]]
         if isinstance(piece, tuple):
             parts.append([(first + at, *piece[1][at]) for at in chosen])
         else:

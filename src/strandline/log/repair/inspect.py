@@ -1,7 +1,7 @@
-"""What is in a store, as data: identity, checkpoints, log files, segments, topics, single frames.
+"""The content of a store as data: identity, checkpoints, log files, segments, topics, frames.
 
-Nothing is changed and no lock is needed, so this works beside a writer. Damage is told, not raised,
-as far as the rest can still be read.
+Nothing is changed and no lock is needed, so this works beside a writer. Damage is reported, not
+raised, if the rest can be read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from strandline.config.settings import Settings, TopicConfig
 from strandline.errors import Corrupt, Invalid, NewerFormat
 from strandline.lake.cold_index import ColdSummary
-from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files import store_identity, system_file
 from strandline.log.files.checkpoint_codec import GapEntry
 from strandline.log.files.layout import Layout
@@ -39,7 +39,7 @@ _COLUMNS = {
 
 
 class CheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint file. ``problem`` is empty when it is good."""
+    """One checkpoint file. ``problem`` is empty when it is intact."""
 
     path: str
     number: int
@@ -53,7 +53,7 @@ class CheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WalFileSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One WAL file: the lsns it holds, and how it ends."""
+    """One WAL file: its lsns, and how it ends."""
 
     path: str
     first_lsn: int
@@ -65,11 +65,11 @@ class WalFileSummary(msgspec.Struct, frozen=True, kw_only=True):
     frames: int
     state: str
     """``full`` (another file follows), ``closed`` (the writer stopped cleanly), ``open`` (it did
-    not, or is still at work) or ``damaged``."""
+    not, or is still running) or ``damaged``."""
 
 
 class ShardSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One WAL."""
+    """The WAL of one shard."""
 
     shard: int
     end_lsn: int
@@ -83,7 +83,7 @@ class SegmentSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     topic: str
-    """Empty for a shared one."""
+    """Empty for a shared segment."""
     info: SegmentInfo
 
 
@@ -103,23 +103,23 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     last_ts: int
     gaps: list[GapEntry]
     runs: int
-    """Pieces in segments."""
+    """Runs of blocks in segments."""
     tail_frames: int
     """Frames in the WAL that are not in segments yet."""
     cold: ColdSummary | None
-    """What is in the lake, None when nothing is."""
+    """The part of the topic in the lake, None when there is none."""
     config: TopicConfig
 
 
 class StoreSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about a store but its records."""
+    """Everything in a store except its records."""
 
     path: str
     store_id: str
     format: int
     created_us: int
     wal_shards: int
-    """Of the last opening for writing; 0 when SYSTEM does not say."""
+    """Of the last opening for writing; 0 when SYSTEM does not have it."""
     term: int
     clean: bool
     """Whether the last writer stopped cleanly."""
@@ -140,7 +140,7 @@ class BlockSummary(msgspec.Struct, frozen=True, kw_only=True):
     ts: int
     columns: list[str] = []
     message: control_messages.Message | None = None
-    """What a control block says."""
+    """The message of a control block."""
 
 
 class FrameSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,36 +158,36 @@ class FrameSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inspect_store(disk: Disk, path: str, settings: Settings | None = None) -> StoreSummary:
-    """A summary of the store, as a reader would find it now."""
+    """A summary of the store, as of now."""
     layout = Layout(path)
     settings = settings or Settings()
     complaints = []
     try:
-        about = system_file.describe(disk, path)
-        store_id = bytes.fromhex(about.store_id)
+        system = system_file.describe(disk, path)
+        store_id = bytes.fromhex(system.store_id)
         store_identity.check(disk, layout, store_id)
     except Corrupt as error:
         complaints.append(str(error))
         store_id = store_identity.told_by_others(disk, layout)
-        about = system_file.System(format=0, store_id=store_id.hex(), created_us=0)
-    found = recover(disk, layout, store_id, settings, tolerate=True)
+        system = system_file.System(format=0, store_id=store_id.hex(), created_us=0)
+    store = recover(disk, layout, store_id, settings, tolerate=True)
     try:
         return StoreSummary(
             path=path,
             store_id=store_id.hex(),
-            format=about.format,
-            created_us=about.created_us,
-            wal_shards=about.shards,
-            term=found.term,
-            clean=found.clean,
+            format=system.format,
+            created_us=system.created_us,
+            wal_shards=system.shards,
+            term=store.term,
+            clean=store.clean,
             checkpoints=_checkpoints(disk, layout, store_id),
-            shards=[_shard(disk, layout, found, shard) for shard in sorted(found.logs)],
-            segments=_segments(layout, found),
-            topics=[_topic(state) for state in found.catalog.states()],
-            complaints=complaints + found.complaints,
+            shards=[_shard(disk, layout, store, shard) for shard in sorted(store.logs)],
+            segments=_segments(layout, store),
+            topics=[_topic(state) for state in store.catalog.states()],
+            complaints=complaints + store.complaints,
         )
     finally:
-        found.close()
+        store.close()
 
 
 def wal_frames(
@@ -195,7 +195,7 @@ def wal_frames(
 ) -> Iterator[FrameSummary | Damage]:
     """Every frame of one WAL file, and the damaged places between them.
 
-    The file alone is enough, unless its header is damaged: then the store's id must be given.
+    ``store_id`` is needed only if the header of the file is damaged.
     """
     directory, name = os.path.split(path)
     if first_lsn_of(name) is None:
@@ -210,33 +210,33 @@ def wal_frames(
     known = store_id or (header.store_id if header is not None else b"")
     log = ShardLog(disk, directory, shard, known, tolerate=True, names=[name])
     try:
-        told = 0
+        reported = 0
         for place, file_header in enumerate(log.headers):
             base = file_header.first_lsn - FILE_HEADER_SIZE
             for frame in log.scan(place, file_header.first_lsn):
-                yield from log.damage[told:]
-                told = len(log.damage)
-                if not told or frame.location & LOCATION_LSN >= log.damage[-1].end_lsn:
-                    yield _frame(content, frame, base)  # else it was rescued from a damaged place
-        yield from log.damage[told:]
+                yield from log.damage[reported:]
+                reported = len(log.damage)
+                if not reported or frame.location & LOCATION_LSN >= log.damage[-1].end_lsn:
+                    yield _frame(content, frame, base)  # others were salvaged from damaged places
+        yield from log.damage[reported:]
     finally:
         log.files.close()
 
 
 def _checkpoints(disk: Disk, layout: Layout, store_id: bytes) -> list[CheckpointSummary]:
-    found = []
-    for number in root_file.numbers_in(disk, layout.meta):
-        path = root_file.path_of(layout.meta, number)
+    summaries = []
+    for number in checkpoint_file.numbers_in(disk, layout.meta):
+        path = checkpoint_file.path_of(layout.meta, number)
         content = disk.read(path)
         try:
-            root = root_file.decode(content, path)
-            root_file.check_place(root, number, store_id, path)
+            root = checkpoint_file.decode(content, path)
+            checkpoint_file.check_place(root, number, store_id, path)
         except Corrupt as error:
-            found.append(
+            summaries.append(
                 CheckpointSummary(path=path, number=number, size=len(content), problem=error.reason)
             )
             continue
-        found.append(
+        summaries.append(
             CheckpointSummary(
                 path=path,
                 number=number,
@@ -248,13 +248,13 @@ def _checkpoints(disk: Disk, layout: Layout, store_id: bytes) -> list[Checkpoint
                 durable_lsns={entry.shard: entry.durable_lsn for entry in root.shards},
             )
         )
-    return found
+    return summaries
 
 
-def _shard(disk: Disk, layout: Layout, found: Recovered, shard: int) -> ShardSummary:
+def _shard(disk: Disk, layout: Layout, store: Recovered, shard: int) -> ShardSummary:
     """The files of a shard, read from their first frame on."""
-    log = ShardLog(disk, layout.shard(shard), shard, found.store_id, tolerate=True)
-    log.durable_upto = found.durable.get(shard, 0)
+    log = ShardLog(disk, layout.shard(shard), shard, store.store_id, tolerate=True)
+    log.durable_upto = store.durable.get(shard, 0)
     files = []
     try:
         place = 0
@@ -265,7 +265,7 @@ def _shard(disk: Disk, layout: Layout, found: Recovered, shard: int) -> ShardSum
         log.files.close()
     return ShardSummary(
         shard=shard,
-        end_lsn=max(log.end_lsn, found.logs[shard].end_lsn),
+        end_lsn=max(log.end_lsn, store.logs[shard].end_lsn),
         durable_upto=log.durable_upto,
         files=files,
         damage=log.damage,
@@ -284,7 +284,7 @@ def _wal_file(log: ShardLog, place: int) -> WalFileSummary:
     elif log.files.end_of(place) is not None:
         state = "full"
     else:
-        state = "closed" if last is not None and _says_closed(last) else "open"
+        state = "closed" if last is not None and _is_clean_close(last) else "open"
     return WalFileSummary(
         path=entry.path,
         first_lsn=entry.first_lsn,
@@ -298,19 +298,19 @@ def _wal_file(log: ShardLog, place: int) -> WalFileSummary:
     )
 
 
-def _says_closed(frame: Frame) -> bool:
+def _is_clean_close(frame: Frame) -> bool:
     if isinstance(frame, Single):
         return False
-    found = block.Block(frame.blocks[-1][1])
-    return found.kind == block.CONTROL and isinstance(
-        control_messages.decode(found.control_payload()), control_messages.ClosedCleanly
+    last = block.Block(frame.blocks[-1][1])
+    return last.kind == block.CONTROL and isinstance(
+        control_messages.decode(last.control_payload()), control_messages.ClosedCleanly
     )
 
 
-def _segments(layout: Layout, found: Recovered) -> list[SegmentSummary]:
+def _segments(layout: Layout, store: Recovered) -> list[SegmentSummary]:
     summaries = []
-    for info in found.root.segments:
-        state = found.catalog.by_id(info.topic_id)
+    for info in store.root.segments:
+        state = store.catalog.by_id(info.topic_id)
         name = state.name if state is not None else f"topic {info.topic_id} (deleted)"
         summaries.append(
             SegmentSummary(
@@ -375,14 +375,14 @@ def _frame(content: memoryview, frame: Frame, base: int) -> FrameSummary:
     )
 
 
-def _block(found: block.Block) -> BlockSummary:
-    is_control = found.kind == block.CONTROL
+def _block(source: block.Block) -> BlockSummary:
+    is_control = source.kind == block.CONTROL
     return BlockSummary(
-        topic_id=found.topic_id,
-        first_seq=found.first_seq,
-        count=found.count,
-        payload_bytes=found.payload_size,
-        ts=found.ts,
-        columns=[name for column, name in _COLUMNS.items() if found.columns & column],
-        message=control_messages.decode(found.control_payload()) if is_control else None,
+        topic_id=source.topic_id,
+        first_seq=source.first_seq,
+        count=source.count,
+        payload_bytes=source.payload_size,
+        ts=source.ts,
+        columns=[name for column, name in _COLUMNS.items() if source.columns & column],
+        message=control_messages.decode(source.control_payload()) if is_control else None,
     )

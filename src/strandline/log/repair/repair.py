@@ -1,20 +1,19 @@
-"""Gives up what is damaged, keeps everything else, and makes the store open again.
+"""Repairs a store: gives up what cannot be read, keeps everything else, so that it opens again.
 
-    1 verify: a store without a problem is left as it is, byte for byte
+    1 verify: a store without a problem is not changed
     2 recover what can be read, tolerating damage
-    3 look for what is missing in other files and in the lake (``log/repair/repair_checkpoint.py``,
-      ``log/repair/salvage.py``); without a checkpoint the lake's manifests tell which topics there
-      are
+    3 search other files and the lake for what is missing (``log/repair/repair_checkpoint.py``,
+      ``log/repair/salvage.py``); without a checkpoint the topics are those of the lake's manifests
     4 what is found nowhere becomes a gap of reason "damaged", and its topics get a new epoch
-    5 write all that is not in good segments into new ones, and a checkpoint that lists them
+    5 write all that is not in intact segments into new ones, and a checkpoint that lists them
     6 write a report, then move damaged files to ``damaged/``, where they stay, and with them the
       old log and the old checkpoints, which the new one replaces
 
-Nothing is ever deleted. The new checkpoint is written twice, because a store keeps two, and stands
-above the whole old log. Each step leaves a store that the next repair can go on from, so a crash in
-the middle costs nothing but another repair. Damage in SYSTEM, CLOSED or one checkpoint needs no new
-checkpoint: the files are moved, and SYSTEM is made anew. The lake itself is not changed: damage
-there is for the scrub job of the opened store (``log/repair/scrub_job.py``).
+Nothing is ever deleted. The new checkpoint is written twice, because a store keeps two, and replay
+begins above the whole old log. After each step the store can be repaired again, so a crash costs
+only another repair. Damage in SYSTEM, CLOSED or one checkpoint needs no new checkpoint: the files
+are moved, and SYSTEM is written again. The lake itself is not changed: the scrub job of the opened
+store repairs damage there (``log/repair/scrub_job.py``).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from strandline.errors import Corrupt, Locked, NotAStore
 from strandline.lake import verify
 from strandline.lake.lake import Lake
 from strandline.lake.manifest.manifest import Manifest
-from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files import store_identity, system_file
 from strandline.log.files.checkpoint_codec import Root
 from strandline.log.files.layout import Layout
@@ -57,18 +56,18 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     first_seq: int
     last_seq: int
     exact: bool
-    """False when only a bound is known: so many records at most, perhaps none."""
+    """False for an upper bound: so many records at most, perhaps none."""
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was damaged, or is replaced, and where it is now."""
+    """A file that was damaged or replaced, and its new path."""
 
     path: str
     to: str
 
 
 class RepairReport(msgspec.Struct, kw_only=True):
-    """What was wrong, what was done about it, and what is lost."""
+    """The problems of a store, the changes of the repair, and the losses."""
 
     path: str
     dry_run: bool
@@ -95,46 +94,45 @@ def repair_store(
     objects: Objects | None = None,
     lake: bool = True,
 ) -> RepairReport:
-    """Repair a store, or with ``dry_run`` say what a repair would do.
+    """Repair a store, or with ``dry_run`` report what a repair would do.
 
-    The lake is where the settings say, or given as ``objects``; without it, what only the lake
-    knows stays unknown.
+    The lake is that of the settings, or ``objects``; with ``lake=False`` nothing is read from it.
     """
     layout = Layout(path)
     settings = settings or Settings()
     if not disk.is_dir(path):
         raise NotAStore(f"{path} is not a store: there is no such directory")
-    _must_be_a_store(disk, layout)
+    _check_is_store(disk, layout)
     lock = _lock(disk, layout)
     try:
-        found = verify_held(disk, layout, settings, progress)
-        report = RepairReport(path=path, dry_run=dry_run, problems=found.problems)
-        if not found.problems:
+        verified = verify_held(disk, layout, settings, progress)
+        report = RepairReport(path=path, dry_run=dry_run, problems=verified.problems)
+        if not verified.problems:
             return report
         if lake and objects is None:
-            url, patience = settings.lake.url or layout.lake, settings.lake.objects
-            objects = open_objects(url, settings=patience, disk=disk)
-        opened = Lake(objects, settings.lake) if lake and objects is not None else None
+            url, options = settings.lake.url or layout.lake, settings.lake.objects
+            objects = open_objects(url, settings=options, disk=disk)
+        source = Lake(objects, settings.lake) if lake and objects is not None else None
         try:
-            _Repair(disk, layout, settings, clock or SystemClock(), progress, report, opened).run()
+            _Repair(disk, layout, settings, clock or SystemClock(), progress, report, source).run()
         finally:
-            if opened is not None:
-                opened.close()
+            if source is not None:
+                source.close()
         return report
     finally:
         lock.release()
 
 
-def _must_be_a_store(disk: Disk, layout: Layout) -> None:
-    """Raise before anything is put into a directory that holds something else."""
+def _check_is_store(disk: Disk, layout: Layout) -> None:
+    """Raise if the directory is not a store, before anything is written into it."""
     try:
         system_file.read(disk, layout.directory)
     except (Corrupt, NotAStore):
         try:
-            told = store_identity.ids_in(disk, layout)
+            ids = store_identity.ids_in(disk, layout)
         except NotADirectoryError:
-            told = {}
-        if not told:
+            ids = {}
+        if not ids:
             raise
 
 
@@ -172,39 +170,39 @@ class _Repair:
         kinds = {problem.kind for problem in self._report.problems}
         store_id = self._identify()
         folder = self._layout.meta
-        numbers = root_file.numbers_in(self._disk, folder)
+        numbers = checkpoint_file.numbers_in(self._disk, folder)
         root: Root | None = None
         if numbers:
             try:
-                root_file.load(self._disk, folder, store_id)
+                checkpoint_file.load(self._disk, folder, store_id)
             except Corrupt:
                 manifests = self._manifests(store_id)
                 root = rebuilt_root(self._disk, self._layout, store_id, manifests)
                 self._report.notes.append(
                     "no checkpoint can be read: names, settings and deletes of topics are known "
-                    "only as far as log and lake still tell them"
+                    "only as far as they are in log and lake"
                 )
         old = self._damaged_files()
         if root is not None or not kinds <= _IN_META_ONLY:
-            old |= self._log_and_roots()
+            old |= self._log_and_checkpoints()
             self._rewrite(store_id, root)
         self._move(sorted(old))
 
     def _manifests(self, store_id: bytes) -> dict[int, Manifest]:
-        """The newest manifest of every topic that the lake tells of."""
-        found: dict[int, Manifest] = {}
+        """The newest manifest of every topic in the lake."""
+        manifests: dict[int, Manifest] = {}
         if self._lake is None:
-            return found
+            return manifests
         for topic_id in verify.topics_in(self._lake.objects):
             manifest, error = verify.newest_of(self._lake.objects, store_id, topic_id)
             if manifest is not None:
-                found[topic_id] = self._with_holes(manifest)
+                manifests[topic_id] = self._with_holes(manifest)
             else:
                 self._report.notes.append(f"the lake's part of topic {topic_id}: {error}")
-        return found
+        return manifests
 
     def _with_holes(self, manifest: Manifest) -> Manifest:
-        """A manifest that also tells what was deleted before its files were written."""
+        """The manifest with the seqs that were deleted before its files were written."""
         deleted = BitMap64(manifest.deleted or ())
         for file in manifest.files:
             if self._lake is None or file.rows == file.last_seq - file.first_seq + 1:
@@ -214,7 +212,7 @@ class _Repair:
                 for place in range(len(reader.zones)):
                     deleted |= reader.zone(place).holes() or BitMap64()
             except Corrupt as error:
-                self._report.notes.append(f"what was deleted there is unknown: {error}")
+                self._report.notes.append(f"the deleted records there are unknown: {error}")
         return msgspec.structs.replace(manifest, deleted=deleted or None)
 
     def _identify(self) -> bytes:
@@ -226,7 +224,7 @@ class _Repair:
             return store_id
         except (Corrupt, NotAStore):
             store_id = store_identity.told_by_others(self._disk, self._layout)
-        self._report.notes.append("the SYSTEM file is made anew from what the other files tell")
+        self._report.notes.append("the SYSTEM file is written again from the other files")
         if not self._report.dry_run:
             if self._disk.exists(f"{directory}/SYSTEM"):
                 content = self._disk.read(f"{directory}/SYSTEM")
@@ -237,8 +235,8 @@ class _Repair:
         return store_id
 
     def _rewrite(self, store_id: bytes, root: Root | None) -> None:
-        """Make a checkpoint of everything that can be read."""
-        found = recover(
+        """Write a checkpoint of everything that can be read."""
+        store = recover(
             self._disk,
             self._layout,
             store_id,
@@ -249,23 +247,23 @@ class _Repair:
             lake=self._lake,
         )
         try:
-            known = {entry.id: len(entry.gaps) for entry in found.root.topics}
+            known = {entry.id: len(entry.gaps) for entry in store.root.topics}
             bad = {problem.path for problem in self._report.problems if problem.kind == "segment"}
-            writer = Rewriter(self._disk, self._layout, self._settings, self._clock, found, bad)
+            writer = Rewriter(self._disk, self._layout, self._settings, self._clock, store, bad)
             writer.run(dry_run=self._report.dry_run)
-            for state in found.catalog.states():
-                self._give_up(state, known.get(state.id, 0), found)
+            for state in store.catalog.states():
+                self._give_up(state, known.get(state.id, 0), store)
             if not self._report.dry_run:
                 self._report.written += writer.finish()
         finally:
-            found.close()
+            store.close()
 
-    def _give_up(self, state: TopicState, known: int, found: Recovered) -> None:
-        """Report what a topic lost; its readers are told by a new epoch."""
+    def _give_up(self, state: TopicState, known: int, store: Recovered) -> None:
+        """Report what a topic lost; a new epoch makes its readers notice that."""
         lost = [gap for gap in state.gaps[known:] if gap.reason == "damaged"]
         lost = [gap for gap in lost if gap.last_seq >= state.floor]
         for gap in sorted(lost, key=lambda gap: gap.first_seq):
-            guessed = gap.last_seq >= found.guessed.get(state.id, gap.last_seq + 1)
+            guessed = gap.last_seq >= store.guessed.get(state.id, gap.last_seq + 1)
             self._report.lost.append(
                 Lost(
                     topic=state.name,
@@ -276,7 +274,7 @@ class _Repair:
             )
         if lost:
             state.epoch = max(state.epoch + 1, self._clock.now_us())
-        if after_recovery.may_have_lost(state, found):
+        if after_recovery.may_have_lost(state, store):
             epoch = max(state.epoch + 1, self._clock.now_us())
             lose_tail(
                 state, control_messages.TailLost(state.next_seq, state.ceiling, epoch, "lost")
@@ -288,17 +286,17 @@ class _Repair:
         paths = {problem.path for problem in self._report.problems if problem.kind != "system"}
         return {path for path in paths if disk.exists(path) and not disk.is_dir(path)}
 
-    def _log_and_roots(self) -> set[str]:
+    def _log_and_checkpoints(self) -> set[str]:
         disk, layout = self._disk, self._layout
-        numbers = root_file.numbers_in(disk, layout.meta)
-        files = {root_file.path_of(layout.meta, number) for number in numbers}
+        numbers = checkpoint_file.numbers_in(disk, layout.meta)
+        files = {checkpoint_file.path_of(layout.meta, number) for number in numbers}
         for folder in map(layout.shard, layout.shards_on(disk)):
             names = [name for name in disk.list_dir(folder) if first_lsn_of(name) is not None]
             files |= {f"{folder}/{name}" for name in names}
         return files
 
     def _move(self, paths: list[str]) -> None:
-        """Take damaged files out of use, with a report beside them."""
+        """Move damaged files to ``damaged/``, with a report beside them."""
         disk, damaged = self._disk, self._layout.damaged
         targets = {path: self._free_name(self._relative(path)) for path in paths}
         self._report.moved = [Moved(path=path, to=to) for path, to in targets.items()]
@@ -317,7 +315,7 @@ class _Repair:
         return path.removeprefix(f"{self._layout.directory}/").replace("/", "-")
 
     def _free_name(self, name: str) -> str:
-        """A path in the damaged folder that nothing has yet."""
+        """An unused path in the damaged folder."""
         number = 1
         while self._disk.exists(f"{self._layout.damaged}/{number:04d}-{name}"):
             number += 1

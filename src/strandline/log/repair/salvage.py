@@ -1,10 +1,10 @@
-"""Finds records again whose place is damaged: in what is left of it, and in other files.
+"""Finds records of damaged files: in intact blocks of those files, and in other files.
 
 A record is often on the disk more than once. A checkpoint copies the log into segments and keeps
-the log until the next one; sealing copies shared segments. So whatever a damaged file held is
-looked for block by block in that file, then in every other segment, also in those that nothing
-lists any more, then in the log, at last in the lake. A block carries its topic and seqs under its
-own checksum: where it was found does not matter.
+the log until the next one; sealing copies shared segments. So the records of a damaged file are
+searched block by block in that file, then in every other segment, also in those that no checkpoint
+lists any more, then in the log, and last in the lake. A block has its topic and seqs under its own
+checksum: the file in which it is found does not matter.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Found = Iterator[tuple[int, Rows]]
 
 
 class Wanted:
-    """Seqs to be found, by topic. What is taken is no longer wanted."""
+    """Seqs to find, by topic. ``take`` removes those that were found."""
 
     def __init__(self) -> None:
         self.spans: dict[int, list[Span]] = {}
@@ -48,23 +48,23 @@ class Wanted:
         return any(self.spans.values())
 
     def take(self, topic_id: int, rows: Rows) -> list[Rows]:
-        """The wanted parts of these rows."""
-        taken, left = [], []
+        """The parts of these rows that are to be found; they are removed from the spans."""
+        parts, left = [], []
         for first_seq, last_seq in self.spans.get(topic_id, ()):
             low, high = max(first_seq, rows.first_seq), min(last_seq + 1, rows.next_seq)
             if low >= high:
                 left.append((first_seq, last_seq))
                 continue
-            taken.append(rows.slice(low, high))
+            parts.append(rows.slice(low, high))
             left += [(first_seq, low - 1)] if first_seq < low else []
             left += [(high, last_seq)] if high <= last_seq else []
-        if taken:
+        if parts:
             self.spans[topic_id] = left
-        return taken
+        return parts
 
 
 def search(wanted: Wanted, places: Sequence[Found]) -> Found:
-    """Go through the places in order until everything wanted is found or there are no more."""
+    """Search the places in order until everything is found or there are no more."""
     for place in places:
         if not wanted:
             return
@@ -74,7 +74,7 @@ def search(wanted: Wanted, places: Sequence[Found]) -> Found:
 
 
 def segment_files(disk: Disk, layout: Layout) -> list[str]:
-    """Every segment file there is, listed or not."""
+    """Every segment file on the disk, listed or not."""
     folders = [f"{layout.segments}/{name}" for name in disk.list_dir(layout.segments)]
     return [
         f"{folder}/{name}"
@@ -85,7 +85,7 @@ def segment_files(disk: Disk, layout: Layout) -> list[str]:
 
 
 def in_segment(disk: Disk, path: str, store_id: bytes) -> Found:
-    """Rows of every block of a segment file that is whole."""
+    """Rows of every intact block of a segment file."""
     content = memoryview(read_around(disk, path))
     seed = store_seed(store_id)
     index = index_of(content, seed)
@@ -98,12 +98,12 @@ def in_segment(disk: Disk, path: str, store_id: bytes) -> Found:
         stored = content[offset : offset + size]
         raw = stored if size == raw_size else _unpacked(stored)[0]
         if block.verify(raw, seed):
-            found = block.Block(raw)
-            yield found.topic_id, of_block(found)
+            intact = block.Block(raw)
+            yield intact.topic_id, of_block(intact)
 
 
 def in_logs(logs: Sequence[ShardLog]) -> Found:
-    """Rows of every frame of the log, also of those that are in segments by now."""
+    """Rows of every frame of the log, also of those that are already in segments."""
     for log, place in in_order(logs):
         if place >= len(log.headers):
             continue
@@ -113,13 +113,13 @@ def in_logs(logs: Sequence[ShardLog]) -> Found:
                 yield frame.topic_id, of_singles(frame.seq, [(frame.ts, fields, data)])
                 continue
             for _, view in frame.blocks:
-                found = block.Block(view)
-                if found.kind == block.RECORDS:
-                    yield found.topic_id, of_block(found)
+                intact = block.Block(view)
+                if intact.kind == block.RECORDS:
+                    yield intact.topic_id, of_block(intact)
 
 
 def in_lake(lake: Lake, states: Sequence[TopicState], wanted: Wanted) -> Found:
-    """Rows of the lake's zones that hold something wanted."""
+    """Rows of the lake's zones with seqs to find."""
     for state in states:
         for first_seq, last_seq in list(wanted.spans.get(state.id, ())):
             seq = first_seq
@@ -137,7 +137,7 @@ def in_lake(lake: Lake, states: Sequence[TopicState], wanted: Wanted) -> Found:
 
 
 def index_of(content: memoryview, seed: int) -> codec.Index | None:
-    """The index of a segment by what the file says itself, None when that does not check."""
+    """The index of a segment by the file alone, None when a checksum fails."""
     header = codec.decode_header(bytes(content[: codec.HEADER_SIZE]))
     trailer = codec.decode_trailer(bytes(content[-codec.TRAILER_SIZE :]))
     if not isinstance(header, codec.Header) or trailer is None:
@@ -150,7 +150,7 @@ def index_of(content: memoryview, seed: int) -> codec.Index | None:
 
 
 def read_around(disk: Disk, path: str) -> bytes:
-    """A file's bytes, with zeros where the disk does not give them, or nothing at all."""
+    """The bytes of a file, with zeros where it cannot be read; empty when it cannot be opened."""
     try:
         return disk.read(path)
     except OSError:
@@ -172,7 +172,7 @@ def read_around(disk: Disk, path: str) -> bytes:
 
 
 def _in_blocks(content: memoryview, seed: int) -> Found:
-    """Rows of whole blocks without an index to find them by."""
+    """Rows of intact blocks, found without an index."""
     offset = codec.HEADER_SIZE
     while offset + 8 <= len(content):
         raw, used = content[offset:], 0
@@ -182,14 +182,14 @@ def _in_blocks(content: memoryview, seed: int) -> Found:
             offset += 8
             continue
         size = struct.unpack_from("<I", raw, 8)[0]
-        found = block.Block(raw[:size])
-        yield found.topic_id, of_block(found)
+        intact = block.Block(raw[:size])
+        yield intact.topic_id, of_block(intact)
         used = used or size
         offset += used + -used % 8
 
 
 def _unpacked(stored: memoryview) -> tuple[memoryview, int]:
-    """The content of a compressed block and how many bytes it took, nothing when it is damaged."""
+    """The content of a compressed block and its stored size; empty and 0 when it is damaged."""
     unpacker = zstd.ZstdDecompressor()
     try:
         content = unpacker.decompress(stored)

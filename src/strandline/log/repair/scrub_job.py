@@ -1,17 +1,17 @@
-"""The scrub job: reads every segment and every lake file again, and mends what another copy allows.
+"""The scrub job: reads every segment and every lake file again, and repairs them from other copies.
 
-One round after another, at the pace of the settings, remembering nothing on disk. A file is bad
-when it is so twice, and is still in use then.
+One round after another, at the rate of the settings, without state on disk. A file is bad when two
+checks fail and it is still in use then.
 
-    a bad or missing segment    its records are read from good blocks and from the lake, and written
-                                to a new segment in its place
-    a bad or missing lake file  the same the other way round: a new file, committed in its place
-    a manifest                  a full one is committed, when the newest version is still known here
+    a bad or missing segment    its records are read from intact blocks and from the lake, and
+                                written to a new segment that replaces it
+    a bad or missing lake file  its records are read from intact copies, and a new file is committed
+    a manifest                  a full one is committed, if the newest version is known here
     no good copy is left        the range is fenced off: reading it raises Corrupt, health is yellow
-                                and names it until the file is good again or out of use; everything
-                                else goes on
+                                and names it until the file is intact again or out of use;
+                                everything else continues
 
-A segment for which the lake had to stand in for a reader is looked at first, in whatever round.
+A segment whose lake copy was read in its place is checked first, in any round.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from strandline.log.state.topic_state import Run, TopicState
 from strandline.platform.clock import Clock
 from strandline.platform.objectstore.protocol import Objects
 
-_BURST_S = 2.0  # of reading that may be caught up with at once
-_KEPT_MAX = 100  # findings that are over and still told
+_BURST_S = 2.0  # of reading at the configured rate that one run may do at once
+_KEPT_MAX = 100  # findings of restored files that are still reported
 
 _Item = Callable[[], Iterator[int]]
-"""Checks one thing: yields how many bytes it has read."""
+"""Checks one item: yields how many bytes it has read."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was not as it was written."""
+    """A file that was not as it was written."""
 
     path: str
     reason: str
     outcome: Literal["restored", "fenced"]
-    """Whether another copy made up for it."""
+    """Whether it was repaired from another copy."""
     topic: str | None = None
     first_seq: int | None = None
     last_seq: int | None = None
@@ -72,16 +72,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScrubProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the scrub job is."""
+    """The progress and the findings of the scrub job."""
 
     rounds: int = 0
     """Rounds that are finished."""
     files: int = 0
     files_total: int = 0
-    """Of this round, about: files come and go."""
+    """Of this round, approximately: files are added and removed meanwhile."""
     bytes_read: int = 0
     findings: list[Finding] = []
-    """What is fenced off, and what was restored since the store was opened, the newest last."""
+    """What is fenced off, and what was restored since the store was opened, newest last."""
 
 
 class Scrubber:
@@ -94,7 +94,7 @@ class Scrubber:
         library: Library,
         sealer: Sealer,
         relocator: Relocator,
-        intake: Intake,
+        lake_writer: Intake,
         lake: Lake,
         settings: ScrubSettings,
         *,
@@ -102,53 +102,53 @@ class Scrubber:
         changing: threading.Lock,
         tables: Callable[[Objects, bytes], Iterator[verify.Step]],
     ) -> None:
-        """``tables`` reads what event tables have in the lake."""
+        """``tables`` checks the files of event tables in the lake."""
         self._disk = library.disk
         self._clock = clock
         self._catalog = catalog
         self._library = library
         self._sealer = sealer
         self._relocator = relocator
-        self._intake = intake
+        self._lake_writer = lake_writer
         self._lake = lake
         self._settings = settings
         self._store_id = store_id
         self._tables = tables
         self._changing = changing
-        """Held by whoever writes a root."""
-        self._turn = threading.Lock()
+        """Held while a checkpoint is written."""
+        self._run_lock = threading.Lock()
         self._waiting: deque[_Item] = deque()
-        self._under_way: tuple[_Item, Iterator[int]] | None = None
+        self._current: tuple[_Item, Iterator[int]] | None = None
         self._in_round = False
         self._began_s: float | None = None
         self._budget = 0.0
         self._budget_s = clock.monotonic()
-        self._looked: set[str] = set()
+        self._queued_stand_ins: set[str] = set()
         self._rounds = self._files = self._files_total = self._bytes = 0
         self._fenced: dict[tuple[str, int | None], Finding] = {}
-        self._met: set[tuple[str, int | None]] = set()
+        self._bad: set[tuple[str, int | None]] = set()
         self._restored: deque[Finding] = deque(maxlen=_KEPT_MAX)
 
     def run_once(self) -> None:
-        """Read as much as the pace allows since the last turn."""
+        """Read as much as the rate allows since the last run."""
         rate = self._settings.bytes_per_s
         if rate <= 0:
             return
-        with self._turn:
+        with self._run_lock:
             now_s = self._clock.monotonic()
             earned = self._budget + (now_s - self._budget_s) * rate
             self._budget, self._budget_s = min(earned, _BURST_S * rate), now_s
-            self._look_at_stand_ins()
+            self._queue_stand_ins()
             while self._budget > 0:
                 if not self._busy and not self._begin_if_due(now_s):
                     return
                 self._budget -= self._step()
 
     def run_all(self) -> ScrubProgress:
-        """A whole round at once, whatever the pace."""
-        with self._turn:
+        """Run a whole round at once, at any rate."""
+        with self._run_lock:
             self._waiting.clear()
-            self._under_way = None
+            self._current = None
             self._begin(self._clock.monotonic())
             while self._busy:
                 self._step()
@@ -165,7 +165,7 @@ class Scrubber:
 
     @property
     def _busy(self) -> bool:
-        return self._under_way is not None or bool(self._waiting) or self._in_round
+        return self._current is not None or bool(self._waiting) or self._in_round
 
     def _begin_if_due(self, now_s: float) -> bool:
         if self._began_s is not None and now_s - self._began_s < self._settings.cycle_s:
@@ -176,7 +176,7 @@ class Scrubber:
     def _begin(self, now_s: float) -> None:
         self._began_s, self._in_round = now_s, True
         self._files = self._bytes = 0
-        self._met.clear()
+        self._bad.clear()
         numbers = sorted(self._library.segments)
         self._waiting.extend(partial(self._check_segment, number) for number in numbers)
         cold = [state for state in self._catalog.states() if state.cold is not None]
@@ -187,36 +187,36 @@ class Scrubber:
         self._files_total = len(numbers) + files
 
     def _end(self) -> None:
-        """What was fenced off and not met again is no longer in use."""
-        self._fenced = {key: found for key, found in self._fenced.items() if key in self._met}
+        """End the round; findings that it did not confirm are of files no longer in use."""
+        self._fenced = {key: found for key, found in self._fenced.items() if key in self._bad}
         self._in_round = False
         self._rounds += 1
 
     def _step(self) -> int:
-        """Go on with what is under way; how many bytes were read."""
-        if self._under_way is None:
+        """Continue the current item; returns how many bytes were read."""
+        if self._current is None:
             if not self._waiting:
                 self._end()
                 return 0
             item = self._waiting.popleft()
-            self._under_way = item, item()
-        item, walk = self._under_way
+            self._current = item, item()
+        item, steps = self._current
         try:
-            size = next(walk)
+            size = next(steps)
         except StopIteration:
-            self._under_way = None
+            self._current = None
             return 0
         except (OSError, StrandlineError) as error:
-            self._under_way = None
+            self._current = None
             if isinstance(error, (OSError, Unavailable)):
-                self._waiting.append(item)  # again, when there is an answer, or room
+                self._waiting.append(item)  # again, when the lake responds or there is space
             raise
         self._bytes += size
         return size
 
-    def _look_at_stand_ins(self) -> None:
-        for path in set(self._lake.stand_ins) - self._looked:
-            self._looked.add(path)
+    def _queue_stand_ins(self) -> None:
+        for path in set(self._lake.stand_ins) - self._queued_stand_ins:
+            self._queued_stand_ins.add(path)
             for number, segment in list(self._library.segments.items()):
                 if segment.path == path:
                     self._waiting.appendleft(partial(self._check_segment, number))
@@ -238,16 +238,16 @@ class Scrubber:
         if self._library.segments.get(number) is not segment:
             return
         if problems:
-            self._mend_segment(segment, problems[0])
+            self._repair_segment(segment, problems[0])
         else:
-            self._is_well(segment.path)
+            self._mark_intact(segment.path)
 
-    def _mend_segment(self, segment: Segment, problem: Corrupt | OSError) -> None:
-        """Write what the segment held to new ones, as far as there are good copies."""
+    def _repair_segment(self, segment: Segment, problem: Corrupt | OSError) -> None:
+        """Write the segment's records to new segments, if there are good copies."""
         reason = (
             problem.reason if isinstance(problem, Corrupt) else f"it cannot be read ({problem})"
         )
-        mended: list[tuple[TopicState, Run, list[Rows]]] = []
+        repaired: list[tuple[TopicState, Run, list[Rows]]] = []
         lost: list[tuple[TopicState, Corrupt]] = []
         for state in self._catalog.states():
             for run in state.runs:
@@ -257,21 +257,21 @@ class Scrubber:
                     parts = good_parts(state, run.first_seq, run.last_seq)
                     rows = [rows_of(part, state.deleted) for part in parts]
                 except Corrupt:
-                    found = losses(state, run.first_seq, run.last_seq)
-                    lost += [(state, error) for error in found]
+                    errors = losses(state, run.first_seq, run.last_seq)
+                    lost += [(state, error) for error in errors]
                 else:
-                    mended.append((state, run, rows))
+                    repaired.append((state, run, rows))
         shared = segment.info.topic_id == codec.SHARED and not lost
         with self._changing:
-            still = [(state.id, run, rows) for state, run, rows in mended if run in state.runs]
-            if still:
-                self._sealer.replace(still, shared=shared)
-        for state, run, _ in mended:
-            self._tell_restored(segment.path, reason, state, run.first_seq, run.last_seq)
+            current = [(state.id, run, rows) for state, run, rows in repaired if run in state.runs]
+            if current:
+                self._sealer.replace(current, shared=shared)
+        for state, run, _ in repaired:
+            self._note_restored(segment.path, reason, state, run.first_seq, run.last_seq)
         for state, error in lost:
             self._fence(segment.path, error.reason, state, error.first_seq, error.last_seq)
         if not lost:
-            self._is_well(segment.path)
+            self._mark_intact(segment.path)
 
     def _check_head(self) -> Iterator[int]:
         for step in verify.check_head(self._lake.objects, self._store_id):
@@ -299,13 +299,13 @@ class Scrubber:
         restored = False
         if newest is None and not state.dropped:
             try:
-                newest = self._intake.write_full(state.id)
+                newest = self._lake_writer.write_full(state.id)
                 restored = True
             except Corrupt:
                 pass
         for problem in problems:
             if restored:
-                self._tell_restored(problem.path, problem.reason, state)
+                self._note_restored(problem.path, problem.reason, state)
             else:
                 self._fence(problem.path, problem.reason, state)
         if newest is not None:
@@ -324,33 +324,33 @@ class Scrubber:
             else:
                 problem = step
         if problem is None:
-            self._is_well(reader.label)
-        elif self._intake.load(state.id).named(file.name()) is not None:
-            self._mend_file(state, file, problem.reason, reader.label)
+            self._mark_intact(reader.label)
+        elif self._lake_writer.load(state.id).named(file.name()) is not None:
+            self._repair_file(state, file, problem.reason, reader.label)
         self._files += 1
         self._waiting.appendleft(partial(self._check_file, state, manifest, place + 1))
 
-    def _mend_file(self, state: TopicState, file: LakeFile, reason: str, path: str) -> None:
+    def _repair_file(self, state: TopicState, file: LakeFile, reason: str, path: str) -> None:
         lost = list(losses(state, file.first_seq, file.last_seq))
         for error in lost:
             self._fence(path, reason, state, error.first_seq, error.last_seq)
         if not lost:
             try:
                 self._relocator.replace_file(state, file)
-            except Conflict:  # somebody else has replaced it
+            except Conflict:  # another writer has replaced it
                 return
-            except Corrupt as error:  # the new file read back as other bytes: the next round again
+            except Corrupt as error:  # the new file was read back with other bytes: try next round
                 self._fence(path, error.reason, state, file.first_seq, file.last_seq)
                 return
-            self._is_well(path)
-            self._tell_restored(path, reason, state, file.first_seq, file.last_seq)
+            self._mark_intact(path)
+            self._note_restored(path, reason, state, file.first_seq, file.last_seq)
 
-    def _is_well(self, path: str) -> None:
+    def _mark_intact(self, path: str) -> None:
         self._lake.stand_ins.pop(path, None)
-        self._looked.discard(path)
+        self._queued_stand_ins.discard(path)
         self._fenced = {key: found for key, found in self._fenced.items() if key[0] != path}
 
-    def _tell_restored(
+    def _note_restored(
         self,
         path: str,
         reason: str,
@@ -377,7 +377,7 @@ class Scrubber:
         first_seq: int | None = None,
         last_seq: int | None = None,
     ) -> None:
-        self._met.add((path, first_seq))
+        self._bad.add((path, first_seq))
         self._fenced[path, first_seq] = Finding(
             path=path,
             reason=reason,

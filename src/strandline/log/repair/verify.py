@@ -1,12 +1,12 @@
-"""Reads everything that a store has, changes nothing, and tells what is not as it was written.
+"""Verifies a store: reads all of its files, changes nothing, and reports damage.
 
 Opening a store checks what it needs; this checks the rest, too: every frame of every WAL file,
 also those that no checkpoint needs any more, every block of every segment that a kept checkpoint
-lists, and that the two agree with the checkpoints about which records there are. At last the lake
-(``log/repair/verify_lake.py``), where a store has one.
+lists, and that both agree with the checkpoints about which records exist. Last the lake
+(``log/repair/verify_lake.py``), if the store has one.
 
-A store that another process is writing to can be verified. It changes meanwhile, so what looks
-wrong is looked at a second time, and only what is wrong both times is reported.
+A store that another process is writing to can be verified. It changes meanwhile, so after a problem
+everything is verified a second time, and only problems of both times are reported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strandline.config.settings import Settings
 from strandline.errors import Corrupt, Invalid, NotAStore, Unavailable
 from strandline.lake import object_keys
 from strandline.lake.lake import Lake
-from strandline.log.files import checkpoint_codec as root_file
+from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files import store_identity, system_file
 from strandline.log.files.checkpoint_codec import Root
 from strandline.log.files.layout import Layout
@@ -36,11 +36,11 @@ from strandline.platform.objectstore.protocol import Objects
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A place that is not as it was written."""
+    """A part of a file that is not as it was written, or records that are missing."""
 
     path: str
     kind: str
-    """system, closed, checkpoint, wal, segment or lake; or topic, which is what the others come to:
+    """system, closed, checkpoint, wal, segment or lake; or topic, as the result of the others:
     records that can no longer be read."""
     reason: str
     offset: int = 0
@@ -50,14 +50,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is no damage but worth knowing."""
+    """An observation that is not damage."""
 
     path: str
     text: str
 
 
 class VerifyReport(msgspec.Struct, kw_only=True):
-    """What a verification read and found. Nothing was changed."""
+    """The result of a verification. Nothing was changed."""
 
     path: str
     store_id: str = ""
@@ -87,28 +87,28 @@ def verify_store(
     objects: Objects | None = None,
     lake: bool = True,
 ) -> VerifyReport:
-    """Read and check a whole store, with its lake: where the settings say, or as given."""
+    """Read and check a whole store, with its lake: that of the settings, or ``objects``."""
     layout = Layout(path)
     settings = settings or Settings()
     if not disk.is_dir(path):
         raise NotAStore(f"{path} is not a store: there is no such directory")
     if lake and objects is None:
-        url, patience = settings.lake.url or layout.lake, settings.lake.objects
-        objects = open_objects(url, settings=patience, disk=disk)
-    opened = Lake(objects, settings.lake) if lake and objects is not None else None
+        url, options = settings.lake.url or layout.lake, settings.lake.objects
+        objects = open_objects(url, settings=options, disk=disk)
+    source = Lake(objects, settings.lake) if lake and objects is not None else None
     in_use, lock = False, None
     if disk.exists(layout.lock):
         lock = disk.lock(layout.lock, disk.read(layout.lock))
         in_use = lock is None
     try:
-        report = verify_held(disk, layout, settings, progress, opened)
+        report = verify_held(disk, layout, settings, progress, source)
         if in_use and report.problems:
-            again = verify_held(disk, layout, settings, progress, opened)
+            again = verify_held(disk, layout, settings, progress, source)
             again.problems = [found for found in again.problems if found in report.problems]
             report = again
     finally:
-        if opened is not None:
-            opened.close()
+        if source is not None:
+            source.close()
         if lock is not None:
             lock.release()
     report.in_use = in_use
@@ -122,7 +122,7 @@ def verify_held(
     progress: Progress = silent,
     lake: Lake | None = None,
 ) -> VerifyReport:
-    """The same for a caller that holds the lock."""
+    """As ``verify_store``, for a caller that holds the lock."""
     return _Verification(disk, layout, settings, progress, lake).run()
 
 
@@ -146,7 +146,7 @@ class _Verification:
         self._store_id = b""
         self._names: dict[int, str] = {}
         self._closed: dict[int, int] = {}
-        self._roots: list[Root] = []
+        self._decoded: list[Root] = []
 
     def run(self) -> VerifyReport:
         self._report.problems, self._report.notes = [], []
@@ -158,12 +158,12 @@ class _Verification:
             self._add(error, "system")
             return self._report
         self._read_closed()
-        self._read_roots()
+        self._read_checkpoints()
         for shard in self._layout.shards_on(self._disk):
             self._read_log(shard)
         self._read_segments()
         self._compare_topics()
-        self._look_around()
+        self._note_other_files()
         return self._report
 
     def _identify(self) -> None:
@@ -187,20 +187,20 @@ class _Verification:
         except Corrupt as error:
             self._add(error, "closed")
 
-    def _read_roots(self) -> None:
-        """Every checkpoint, the newest first in what follows."""
+    def _read_checkpoints(self) -> None:
+        """Read every checkpoint, newest first."""
         folder = self._layout.meta
-        for number in reversed(root_file.numbers_in(self._disk, folder)):
-            path = root_file.path_of(folder, number)
+        for number in reversed(checkpoint_file.numbers_in(self._disk, folder)):
+            path = checkpoint_file.path_of(folder, number)
             try:
                 content = self._disk.read(path)
                 self._count(len(content))
-                root = root_file.decode(content, path)
-                root_file.check_place(root, number, self._store_id, path)
+                root = checkpoint_file.decode(content, path)
+                checkpoint_file.check_place(root, number, self._store_id, path)
             except (Corrupt, OSError) as error:
                 self._add(error, "checkpoint", path)
                 continue
-            self._roots.append(root)
+            self._decoded.append(root)
             for entry in root.topics:
                 self._names.setdefault(entry.id, entry.name)
 
@@ -212,7 +212,7 @@ class _Verification:
             self._add(error, "wal", directory)
             return
         try:
-            synced = [root.durable_lsn(shard) for root in self._roots]
+            synced = [root.durable_lsn(shard) for root in self._decoded]
             log.durable_upto = max([self._closed.get(shard, 0), *synced])
             place = 0
             while place < len(log.headers):
@@ -230,7 +230,7 @@ class _Verification:
         for damage in log.damage:
             self._add_damage(damage)
         for path in log.cut:
-            self._note(path, "lies behind a torn write and is not part of the log")
+            self._note(path, "is after a torn write and is not part of the log")
 
     def _note_frame(self, frame: Frame) -> None:
         self._report.frames += 1
@@ -238,17 +238,17 @@ class _Verification:
             self._report.records += 1
             return
         for _, view in frame.blocks:
-            found = block.Block(view)
+            content = block.Block(view)
             self._report.blocks += 1
-            self._report.records += found.count
-            if found.kind == block.CONTROL:
-                message = control_messages.decode(found.control_payload())
+            self._report.records += content.count
+            if content.kind == block.CONTROL:
+                message = control_messages.decode(content.control_payload())
                 if isinstance(message, control_messages.TopicCreated):
-                    self._names.setdefault(found.topic_id, message.name)
+                    self._names.setdefault(content.topic_id, message.name)
 
     def _check_reach(self, log: ShardLog) -> None:
-        """Whether every kept checkpoint finds the part of the log that it needs."""
-        for root in self._roots:
+        """Check that every kept checkpoint has the part of the log that it needs."""
+        for root in self._decoded:
             replay_lsn = root.replay_lsn(log.files.shard)
             first = log.headers[0].first_lsn if log.headers else max(replay_lsn, log.durable_upto)
             if first > replay_lsn:
@@ -265,7 +265,7 @@ class _Verification:
         )
         infos = {
             (info.number, info.footer_checksum): info
-            for root in self._roots
+            for root in self._decoded
             for info in root.segments
         }
         try:
@@ -280,15 +280,15 @@ class _Verification:
             library.close()
 
     def _compare_topics(self) -> None:
-        """Whether every record between a topic's floor and head is somewhere."""
-        if not self._roots and root_file.numbers_in(self._disk, self._layout.meta):
+        """Check that every record between a topic's floor and head is in some file."""
+        if not self._decoded and checkpoint_file.numbers_in(self._disk, self._layout.meta):
             return
-        found = recover(self._disk, self._layout, self._store_id, self._settings, tolerate=True)
+        store = recover(self._disk, self._layout, self._store_id, self._settings, tolerate=True)
         try:
-            self._report.topics = len(found.catalog)
-            self._read_lake(found)
-            known = {entry.id: len(entry.gaps) for entry in found.root.topics}
-            for state in found.catalog.states():
+            self._report.topics = len(store.catalog)
+            self._read_lake(store)
+            known = {entry.id: len(entry.gaps) for entry in store.root.topics}
+            for state in store.catalog.states():
                 gaps = [*state.gaps[known.get(state.id, 0) :], *uncovered(state)]
                 for gap in gaps:
                     if gap.reason == "damaged" and gap.last_seq >= state.floor:
@@ -303,11 +303,11 @@ class _Verification:
                             )
                         )
         finally:
-            found.close()
+            store.close()
 
-    def _read_lake(self, found: Recovered) -> None:
-        """The lake, when the store has one."""
-        states, ref = found.catalog.states(), found.root.lake
+    def _read_lake(self, store: Recovered) -> None:
+        """Check the lake, if the store has one."""
+        states, ref = store.catalog.states(), store.root.lake
         if self._lake is None or (ref is None and all(state.cold is None for state in states)):
             return
         self._lake.identity.expect(self._store_id, ref)
@@ -330,15 +330,15 @@ class _Verification:
             reason = f"the lake cannot be read ({error}): verify again, or with --no-lake"
             self._add(Corrupt(reason, path=self._lake.objects.name), "lake")
 
-    def _look_around(self) -> None:
-        """Files that nothing refers to."""
+    def _note_other_files(self) -> None:
+        """Note files that nothing refers to."""
         layout, disk = self._layout, self._disk
         own = {"SYSTEM", "LOCK", "BALLAST", "CLOSED", "meta", "wal", "segments", "lake", "spool"}
         own |= {"incoming", "pins", "views", "views-spill", "views-cache"}
         for name in disk.list_dir(layout.directory):
             path = f"{layout.directory}/{name}"
             if path in (layout.quarantine, layout.damaged):
-                self._note(path, f"holds {len(disk.list_dir(path))} files that were set aside")
+                self._note(path, f"has {len(disk.list_dir(path))} files that were set aside")
             elif name not in own:
                 self._note(path, "is not a file of the store")
         for name in disk.list_dir(layout.meta):
@@ -349,7 +349,7 @@ class _Verification:
                 if first_lsn_of(name) is None and not name.startswith("spare-"):
                     self._note(f"{layout.shard(shard)}/{name}", "is not a file of the log")
         listed = {
-            f"{layout.segments}/{info.name()}" for root in self._roots for info in root.segments
+            f"{layout.segments}/{info.name()}" for root in self._decoded for info in root.segments
         }
         for folder in disk.list_dir(layout.segments):
             for name in disk.list_dir(f"{layout.segments}/{folder}"):

@@ -1,10 +1,10 @@
-"""Checks the lake of a store, and that the store and its lake agree about what is there.
+"""Verifies the lake of a store, and that the store and its lake agree.
 
     every object           store.json, terms, names, manifests, and all bytes of every live file
     cold part of a topic   lists the files of the manifest that it names, and no other
-    floor and deletes      a manifest hides nothing that the store calls live
+    floor and deletes      a manifest hides no record that is live in the store
 
-A topic whose newest manifest cannot be read is checked as far as its checkpoint tells.
+Of a topic whose newest manifest cannot be read only the versions are checked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strandline.log.state.topic_state import TopicState
 
 
 def check_lake(lake: Lake, store_id: bytes, states: Sequence[TopicState]) -> Iterator[Step]:
-    """Everything that is wrong with a lake, and how many bytes were read for it."""
+    """The problems of a lake, and how many bytes were read."""
     objects = lake.objects
     yield from verify.check_head(objects, store_id)
     cold = {state.id: state for state in states if state.cold is not None}
@@ -59,10 +59,10 @@ def _disagreements(
     cold = state.cold
     assert cold is not None
     if newest.dropped or newest.name != state.name:
-        yield f"the lake calls the topic {newest.name!r}" + " and deleted" * newest.dropped
+        yield f"the topic of the lake is {newest.name!r}" + " and deleted" * newest.dropped
         return
     if cold.manifest > newest.number:
-        yield f"the checkpoint knows manifest {cold.manifest}, which is newer"
+        yield f"the checkpoint refers to manifest {cold.manifest}, which is newer"
         return
     if not _lists_the_same(cold, _version(lake, store_id, state.id, cold.manifest), newest):
         yield f"the checkpoint lists other files than manifest {cold.manifest}"

@@ -1,4 +1,4 @@
-"""Checks one segment from its first byte to its last: header, index, every block, and the sums."""
+"""Verifies all of one segment: header, index, every block, and the sums."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from strandline.log.wal.block import Block
 from strandline.platform.disk import Disk
 
 Step: TypeAlias = int | Corrupt | OSError
-"""So many bytes were read, or something is wrong."""
+"""The number of bytes that were read, or a problem."""
 
 
 def check_segment(disk: Disk, segment: Segment) -> Iterator[Corrupt | OSError]:
-    """Everything that is wrong with a segment; nothing when it is as it was written."""
+    """The problems of a segment; none when it is as it was written."""
     for step in walk_segment(disk, segment):
         if not isinstance(step, int):
             yield step
 
 
 def walk_segment(disk: Disk, segment: Segment) -> Iterator[Step]:
-    """The same a block at a time, with how much was read."""
+    """As ``check_segment``, block by block, with the number of bytes that were read."""
     info = segment.info
     try:
         index, packed_tags = segment.index(), segment.packed_tags()
@@ -48,16 +48,16 @@ def walk_segment(disk: Disk, segment: Segment) -> Iterator[Step]:
     damaged = False
     for place in range(len(index)):
         try:
-            found = segment.read_block(place)
+            content = segment.read_block(place)
         except (Corrupt, OSError) as error:
             damaged = True
             yield error
             continue
         yield int(index.stored_size[place])
-        if not _is_listed(found, index, place):
-            yield _error(segment, index, place, "a block is not what the index says")
+        if not _is_listed(content, index, place):
+            yield _error(segment, index, place, "a block is not the one that the index lists")
         if info.topic_id != codec.SHARED:
-            _add_tags(tags, found)
+            _add_tags(tags, content)
     if not damaged and info.topic_id != codec.SHARED:
         listed = codec.decode_tags(packed_tags)
         stored = {tag: BitMap64.deserialize(seqs) for tag, seqs in listed.items()}
@@ -66,7 +66,7 @@ def walk_segment(disk: Disk, segment: Segment) -> Iterator[Step]:
 
 
 def _agrees(segment: Segment, index: codec.Index) -> bool:
-    """Whether checkpoint and index say the same, and the blocks are in order."""
+    """Whether checkpoint and index agree, and the blocks are in order."""
     info = segment.info
     ends = index.first_seq + index.count
     if not len(index) or int(ends.max()) - 1 != info.last_seq:
@@ -86,9 +86,9 @@ def _agrees(segment: Segment, index: codec.Index) -> bool:
     )
 
 
-def _is_listed(found: Block, index: codec.Index, place: int) -> bool:
-    stamps = found.stamps()
-    sizes = (found.payload_size, int(found.sizes().sum()))
+def _is_listed(content: Block, index: codec.Index, place: int) -> bool:
+    stamps = content.stamps()
+    sizes = (content.payload_size, int(content.sizes().sum()))
     return (
         sizes == (int(index.payload_size[place]),) * 2
         and (int(stamps.min()), int(stamps.max()))
@@ -97,11 +97,11 @@ def _is_listed(found: Block, index: codec.Index, place: int) -> bool:
     )
 
 
-def _add_tags(tags: dict[str, BitMap64], found: Block) -> None:
-    column = found.column(block.TAG)
+def _add_tags(tags: dict[str, BitMap64], content: Block) -> None:
+    column = content.column(block.TAG)
     for row, tag in enumerate(column.to_pylist() if column is not None else ()):
         if tag is not None:
-            tags.setdefault(tag, BitMap64()).add(found.first_seq + row)
+            tags.setdefault(tag, BitMap64()).add(content.first_seq + row)
 
 
 def _error(segment: Segment, index: codec.Index, place: int, reason: str) -> Corrupt:

@@ -1,10 +1,10 @@
-"""Retention: which records caps and ttl take, and how far the floor rises.
+"""Retention: which records caps and ttl remove, and how far the floor rises.
 
-A rule is applied when somebody looks (a read, a delete, statistics), when an append would be
-refused though records are over, and once a second by the job, always for all that is due at once;
-no other append pays for it. The floor is a function of log, configuration and clock, so a restart
-finds the same one; it is logged before anything that the function would not see again: a delete, an
-alteration, a step of the clock.
+A rule is applied before a read, a delete or statistics, when an append would be rejected although
+records have expired, and once a second by the job, always for all records that are due; no other
+append pays for it. The floor is a function of log, configuration and clock, so a restart computes
+the same one. It is logged before a change after which the function would return another one: a
+delete, an alteration, a step of the clock.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from strandline.log.state.topic_state import TopicState, spans
 
 
 def is_limited(state: TopicState) -> bool:
-    """Whether retention could ever take something. What bounds a queue takes single jobs, and the
-    queue sees to that."""
+    """Whether retention applies to the topic. The limits of a queue remove single jobs; the queue
+    applies them itself."""
     config = state.config
     return not config.views and bool(config.ttl_ms or config.cap_records or config.cap_bytes)
 
 
 def enforce(state: TopicState, pieces: Pieces, now_us: int) -> bool:
-    """Raise the evict floor to where the rules put it. Maintenance lock held; True if it rose."""
+    """Raise the evict floor as the rules require. Maintenance lock held; True if it rose."""
     old = state.evict_floor
     floor = state.floor
     by_ttl = _ttl_floor(state, pieces, floor, now_us)
     by_count = by_bytes = 1
-    if state.config.discard == "old":  # the other kind of cap refuses instead of taking
+    if state.config.discard == "old":  # the other kind of cap rejects appends instead
         by_count = _count_floor(state, floor)
         by_bytes = _bytes_floor(state, pieces, max(floor, by_ttl, by_count))
     raise_floor(state, pieces, max(by_ttl, by_count, by_bytes), _reason(by_ttl, by_count, by_bytes))
@@ -39,7 +39,7 @@ def enforce(state: TopicState, pieces: Pieces, now_us: int) -> bool:
 
 
 def raise_floor(state: TopicState, pieces: Pieces, floor: int, reason: str) -> None:
-    """Take every record below a floor against the readers' will."""
+    """Evict every record below a floor."""
     if floor <= state.evict_floor or floor <= state.floor:
         return
     gone = pieces.payload_between(state.floor, floor)
@@ -88,7 +88,7 @@ def _bytes_floor(state: TopicState, pieces: Pieces, floor: int) -> int:
         return 1
     cold, hot_seq = state.cold, state.hot_seq
     if cold is not None and floor < hot_seq:
-        # Cold records go by whole files: rather a little over the cap than records lost too early.
+        # Cold records are evicted by whole files: the topic may exceed the cap by part of a file.
         for place in range(bisect.bisect_left(cold.lasts, floor), len(cold)):
             if cold.firsts[place] >= hot_seq:
                 break
@@ -103,11 +103,11 @@ def _bytes_floor(state: TopicState, pieces: Pieces, floor: int) -> int:
         seq = low
         while seq <= last_seq:
             first, sizes = pieces.sizes(seq)
-            taken = np.cumsum(sizes[seq - first : last_seq - first + 1])
-            if taken[-1] >= excess:
-                return seq + int(np.searchsorted(taken, excess)) + 1
-            excess -= int(taken[-1])
-            seq += len(taken)
+            totals = np.cumsum(sizes[seq - first : last_seq - first + 1])
+            if totals[-1] >= excess:
+                return seq + int(np.searchsorted(totals, excess)) + 1
+            excess -= int(totals[-1])
+            seq += len(totals)
     return state.head_seq + 1
 
 
@@ -115,12 +115,12 @@ def _ttl_floor(state: TopicState, pieces: Pieces, floor: int, now_us: int) -> in
     ttl_us = state.config.ttl_ms * 1000
     if not ttl_us:
         return 1
-    cutoff = now_us - ttl_us  # gone are the strictly older ones
+    cutoff = now_us - ttl_us  # strictly older records have expired
     if state.last_ts < cutoff:
         return state.head_seq + 1
     cold, hot_seq = state.cold, state.hot_seq
     if cold is not None and floor < hot_seq:
-        # By whole files here; a reader that meets expired rows of one raises the floor exactly.
+        # By whole files here; a read that finds expired rows of one raises the floor exactly.
         place = cold.reaching(cutoff, floor)
         if place < len(cold) and cold.firsts[place] < hot_seq:
             straddles = cold.lasts[place] >= hot_seq
@@ -135,14 +135,14 @@ def _ttl_floor(state: TopicState, pieces: Pieces, floor: int, now_us: int) -> in
                 seq = sealed[0] + 1
                 continue
             first, stamps = pieces.stamps(seq)
-            kept = int(np.searchsorted(stamps[seq - first :], np.int64(cutoff)))
-            if seq - first + kept < len(stamps):
-                return seq + kept
+            expired = int(np.searchsorted(stamps[seq - first :], np.int64(cutoff)))
+            if seq - first + expired < len(stamps):
+                return seq + expired
             seq = first + len(stamps)
     return state.head_seq + 1
 
 
 def _is_older(pieces: Pieces, seq: int, cutoff: int) -> bool:
-    """Whether a record, and with it all before, is older: a file's newest may be a later one."""
+    """Whether a record, and so all before it, is older: the newest ts may be of a later one."""
     first, stamps = pieces.stamps(seq)
     return bool(stamps[seq - first] < cutoff)

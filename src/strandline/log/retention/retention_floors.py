@@ -1,8 +1,8 @@
-"""Keeps the floors of one topic where retention puts them, and on the log where they must be.
+"""Raises and logs the floors of a topic as retention requires.
 
-Which records are over is in ``log/retention/retention.py``; this is when somebody looks, by which
-clock,
-and when the floor is put on the log: always before a change that would hide what it was found by.
+``log/retention/retention.py`` computes the floor; this module decides when that happens, by which
+clock, and when the floor is logged: always before a change that would make it impossible to compute
+the same floor again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Floors:
         self._clock = clock
 
     def look(self) -> None:
-        """Bring them up to date before somebody sees them."""
+        """Update the floors, before a read or statistics."""
         if not retention.is_limited(self._state):
             return
         shard = self._shard
@@ -48,7 +48,7 @@ class Floors:
             return
         with shard.maintenance:
             self._apply()
-            if self._is_hard_to_find_again():
+            if self._is_hard_to_recompute():
                 with contextlib.suppress(StrandlineError):
                     self._log(shard)
 
@@ -58,19 +58,19 @@ class Floors:
             self.enforce(shard)
 
     def enforce(self, shard: Shard) -> None:
-        """The same with the maintenance lock held."""
+        """As ``enforce_now``, with the maintenance lock held."""
         self._apply()
         self._log(shard)
 
     def cutoff(self) -> int:
-        """The time before which records are over by their ttl."""
+        """The time before which records have expired by their ttl."""
         config = self._state.config
         if not config.ttl_ms or config.views:
             return NO_CUTOFF
         return self._now_us() - config.ttl_ms * 1000
 
     def expire(self, floor: int) -> None:
-        """A reader of the lake has found that records below this seq are over."""
+        """Raise the floor to a seq below which a read of the lake has found expired records."""
         shard = self._shard
         with contextlib.nullcontext() if shard is None else shard.maintenance:
             retention.raise_floor(self._state, Pieces(self._state, self._reader), floor, "ttl")
@@ -78,7 +78,7 @@ class Floors:
     def _apply(self) -> None:
         state = self._state
         if state.config.discard != "old" and not state.config.ttl_ms:
-            return  # the other kind of cap refuses instead of taking
+            return  # the other kind of cap rejects appends instead
         if retention.is_limited(state):
             pieces = Pieces(state, self._reader)
             if retention.enforce(state, pieces, self._now_us()):
@@ -97,15 +97,16 @@ class Floors:
             shard.writer.release()
         state.evict_logged = message.evict_floor
 
-    def _is_hard_to_find_again(self) -> bool:
-        """Whether a restart would not know what the floor was found by: a time, or lost records."""
+    def _is_hard_to_recompute(self) -> bool:
+        """Whether a restart may compute another floor: the clock was set back, or an ephemeral
+        topic has older records in the log or in segments."""
         state = self._state
         ephemeral = state.config.durability == "ephemeral"
         displaced = ephemeral and bool(state.runs or state.tail.locations)
         return displaced or self._clock.now_us() < state.last_ts
 
     def _now_us(self) -> int:
-        """Now, as the topic's stamps count it: they go on when the wall clock was set back."""
+        """Now in commit time, which continues when the wall clock is set back."""
         state, shard = self._state, self._shard
         now_us = self._clock.now_us()
         if now_us >= state.last_ts or shard is None:
@@ -114,20 +115,20 @@ class Floors:
             return max(shard.writer.stamp(), state.last_ts)
 
     def _shrink_memory(self) -> None:
-        """Let go of evicted records that are in no file and will never be in one."""
+        """Release evicted records that are in no file and will never be in one."""
         state = self._state
         with state.guard:
             if state.memory is not None and state.config.durability == "ephemeral":
                 rest = state.memory.from_seq(state.floor)
-                # Nor will a checkpoint count them, should the topic be put on the log later.
-                forgotten = state.memory.payload_before(rest.first_seq)
-                state.payload -= forgotten
-                state.gone_payload -= forgotten
+                # A checkpoint will not count them either, if the topic is logged later.
+                released = state.memory.payload_before(rest.first_seq)
+                state.payload -= released
+                state.gone_payload -= released
                 state.memory = rest
 
 
 def enforce_all(catalog: Catalog, reader: Callable[[], Reader], clock: Clock) -> None:
-    """Apply caps, ttl and windows of keys to every topic: the retention job's turn."""
+    """Apply caps, ttl and idempotency windows to every topic: one run of the retention job."""
     failure: Exception | None = None
     for state in catalog.states():
         if state.idempotency is not None and state.home is not None:
@@ -138,6 +139,6 @@ def enforce_all(catalog: Catalog, reader: Callable[[], Reader], clock: Clock) ->
             try:
                 Floors(state, shard, reader, clock).enforce_now(shard)
             except (OSError, StrandlineError) as error:
-                failure = failure or error  # the damage of one topic is not the others'
+                failure = failure or error  # the damage of one topic does not stop the others
     if failure is not None:
         raise failure

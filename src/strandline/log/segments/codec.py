@@ -6,10 +6,10 @@
     trailer 32 B  footer offset, footer size, footer checksum, end magic
 
 A segment belongs to one topic, or is shared by many small ones (topic id 0); then its blocks are
-sorted by topic and seq. Everything is covered: the header by its own checksum, each block by the
-checksum in the index (seeded with its offset, so a block in another block's place is noticed), the
-index by the footer checksum (seeded with the file number), and that by the checkpoint that lists
-the file. docs/format/segment.md has a worked example.
+sorted by topic and seq. Everything has a checksum: the header its own, each block one in the index
+(seeded with its offset, so a block in another block's place is detected), the index that of the
+footer (seeded with the file number), which the checkpoint that lists the file has, too.
+docs/format/segment.md has a worked example.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COLUMNS = (
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a segment file is."""
+    """The identity of a segment file."""
 
     store_id: bytes
     number: int
@@ -116,7 +116,7 @@ def decode_trailer(data: bytes) -> tuple[int, int, int] | None:
 
 
 def decode_footer(data: bytes, checksum: int, seed: int, number: int) -> Index | None:
-    """The index, or None when the bytes do not check. The tags are left as they are."""
+    """The index, or None when the checksum fails. The tags are not decoded."""
     if xxh3_64_intdigest(data, (seed + number) & _MASK64) != checksum:
         return None
     count, _ = _FOOTER.unpack_from(data)

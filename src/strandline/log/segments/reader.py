@@ -1,7 +1,7 @@
 """Opens segment files and reads their blocks, verified, through a bounded cache.
 
 The footer is read on first use and kept; a store with thousands of segments opens none of them
-until somebody reads there. Files stay open in a bounded pool.
+before the first read there. Files stay open in a bounded pool.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class BlockCache:
-    """Verified blocks and tag directories, the least recently used out first.
+    """Verified blocks and tag directories; evicts the least recently used first.
 
-    Tag indexes of topics take from the same room. Safe from many threads.
+    Tag indexes of topics share its memory. Safe from many threads.
     """
 
     def __init__(self, size_max: int) -> None:
@@ -70,26 +70,26 @@ class BlockCache:
         return self._size
 
     def lend(self, size: int) -> None:
-        """Keep so much less, for something else that is in memory instead."""
+        """Reduce the cache by so many bytes, which something else in memory uses."""
         with self._lock:
             self._lent = size
             self._shrink()
 
     def get(self, number: int, offset: int) -> Block | TagDirectory | None:
         with self._lock:
-            found = self._blocks.get((number, offset))
-            if found is None:
+            cached = self._blocks.get((number, offset))
+            if cached is None:
                 self.misses += 1
                 return None
             self._blocks.move_to_end((number, offset))
             self.hits += 1
-            return found
+            return cached
 
-    def put(self, number: int, offset: int, found: Block | TagDirectory) -> None:
+    def put(self, number: int, offset: int, content: Block | TagDirectory) -> None:
         with self._lock:
             old = self._blocks.pop((number, offset), None)
-            self._size += found.size - (old.size if old else 0)
-            self._blocks[(number, offset)] = found
+            self._size += content.size - (old.size if old else 0)
+            self._blocks[(number, offset)] = content
             self._shrink()
 
     def _shrink(self) -> None:
@@ -98,7 +98,7 @@ class BlockCache:
 
 
 class FilePool:
-    """Segment files that are open, the least recently used closed first. Safe from many threads."""
+    """Open segment files; closes the least recently used first. Safe from many threads."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -166,29 +166,29 @@ class Segment:
         cached = self._cache.get(self.info.number, offset)
         if isinstance(cached, Block):
             return cached
-        found = self.read_block(place)
-        self._cache.put(self.info.number, offset, found)
-        return found
+        block = self.read_block(place)
+        self._cache.put(self.info.number, offset, block)
+        return block
 
     def read_block(self, place: int) -> Block:
-        """The same past the cache: for jobs that read everything once."""
+        """As ``block``, without the cache: for jobs that read everything once."""
         index = self.index()
         row = {name: int(getattr(index, name)[place]) for name, _ in codec.COLUMNS}
         stored = self._pool.pread(self.path, row["stored_size"], row["offset"])
         if codec.block_checksum(stored, self._seed, row["offset"]) != row["checksum"]:
             raise self._damaged("a block fails its checksum", row)
         raw = zstd.decompress(stored) if row["stored_size"] != row["raw_size"] else stored
-        found = Block(memoryview(raw))
-        if (found.topic_id, found.first_seq, found.count) != (
+        block = Block(memoryview(raw))
+        if (block.topic_id, block.first_seq, block.count) != (
             row["topic"],
             row["first_seq"],
             row["count"],
         ):
-            raise self._damaged("a block stands in another block's place", row)
-        return found
+            raise self._damaged("a block is in another block's place", row)
+        return block
 
     def tagged(self, low: bytes, high: bytes) -> BitMap64:
-        """Seqs of the tags from one up to another, by the footer alone; deleted or not."""
+        """Seqs of the tags from ``low`` to below ``high``, by the footer alone; deleted or not."""
         directory = self.tag_directory()
         at = self.info.footer_offset + codec.tags_offset(len(self.index()))
         try:
@@ -200,7 +200,7 @@ class Segment:
             raise Corrupt(reason, path=self.path, offset=at, **self._range()) from error
 
     def spend_tags(self, low: bytes, high: bytes) -> None:
-        """All records of these tags are gone: lookups may pass over them."""
+        """Skip these tags in later lookups: all of their records are gone."""
         self.tag_directory().spend(low, high)
 
     def packed_tags(self) -> bytes:
@@ -210,13 +210,13 @@ class Segment:
         return footer[codec.tags_offset(len(index)) :]
 
     def tag_directory(self) -> TagDirectory:
-        """Where the tags are in the footer; all of it is read when nobody has for long."""
+        """The positions of the tags in the footer; reads all of it when they are not cached."""
         number, offset = self.info.number, self.info.footer_offset
-        found = self._cache.get(number, offset)
-        if not isinstance(found, TagDirectory):
-            found = TagDirectory(self.packed_tags())
-            self._cache.put(number, offset, found)
-        return found
+        directory = self._cache.get(number, offset)
+        if not isinstance(directory, TagDirectory):
+            directory = TagDirectory(self.packed_tags())
+            self._cache.put(number, offset, directory)
+        return directory
 
     def verify_header(self) -> None:
         """Check that the file is the one that the checkpoint lists."""
@@ -227,7 +227,7 @@ class Segment:
             store_id=self._store_id, number=self.info.number, topic_id=self.info.topic_id
         )
         if header != expected:
-            reason = "the header of a segment is damaged or another's"
+            reason = "the header of a segment is damaged, or that of another segment"
             if header is not None and header.store_id != self._store_id:
                 reason = of_another_store("segment", header.store_id, self._store_id)
             raise Corrupt(reason, path=self.path, **self._range())
@@ -241,8 +241,8 @@ class Segment:
         except FileNotFoundError as error:
             raise Corrupt("a segment is missing", path=self.path, **self._range()) from error
         footer, trailer = data[: -codec.TRAILER_SIZE], data[-codec.TRAILER_SIZE :]
-        found = codec.decode_trailer(trailer)
-        if found != (info.footer_offset, len(footer), info.footer_checksum):
+        decoded = codec.decode_trailer(trailer)
+        if decoded != (info.footer_offset, len(footer), info.footer_checksum):
             reason = "the end of a segment is damaged"
             raise Corrupt(reason, path=self.path, offset=info.footer_offset, **self._range())
         index = codec.decode_footer(footer, info.footer_checksum, self._seed, info.number)

@@ -1,7 +1,7 @@
-"""Runs of records in columns, on their way from blocks to larger blocks. Pure.
+"""Consecutive records in columns, for merging blocks into larger blocks. Pure.
 
-Records keep their place: a deleted record stays as an empty row until its whole block falls below
-the floor, so that a block's first seq and count always say which seqs it holds.
+Records keep their place: a deleted record stays as an empty row until its whole block is below the
+floor, so that a block's first seq and count always define its seqs.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ class Rows:
 
     def draft(self) -> tuple[block.Draft, int, int]:
         """A draft of these rows with the smallest and largest ts."""
-        made = block.draft_arrow(self.data)
+        draft = block.draft_arrow(self.data)
         for column in _FIELDS:
             array = self.fields.get(column)
             if array is not None and array.null_count < len(array):
-                made.add(column, block.plain_binary(array, _KINDS[column]))
+                draft.add(column, block.plain_binary(array, _KINDS[column]))
         ts_min, ts_max = int(self.stamps.min()), int(self.stamps.max())
         if ts_min != ts_max:
-            made.add_ts(self.stamps)
-        return made, ts_min, ts_max
+            draft.add_ts(self.stamps)
+        return draft, ts_min, ts_max
 
     def without(self, deleted: BitMap64) -> Rows:
-        """The same places with deleted records emptied."""
+        """The same rows with deleted records emptied."""
         span = BitMap64(range(self.first_seq, self.next_seq)) & deleted
         if not span:
             return self
-        gone = np.zeros(len(self.data), dtype=bool)
-        gone[np.array(list(span), dtype="<i8") - self.first_seq] = True
-        mask = pa.array(gone)
+        is_deleted = np.zeros(len(self.data), dtype=bool)
+        is_deleted[np.array(list(span), dtype="<i8") - self.first_seq] = True
+        mask = pa.array(is_deleted)
         data = pc.if_else(mask, pa.scalar(b"", pa.binary()), self.data)
         fields = {
             column: pc.if_else(mask, pa.scalar(None, _KINDS[column]), array)
@@ -81,7 +81,7 @@ class Rows:
 
 
 class Source(Protocol):
-    """What rows can be made of: a block, or anything with its face."""
+    """The interface from which rows are built: that of a block or a zone."""
 
     @property
     def first_seq(self) -> int: ...
@@ -102,7 +102,7 @@ def of_block(source: Source) -> Rows:
 def of_singles(
     first_seq: int, singles: Sequence[tuple[int, Sequence[bytes | None], bytes]]
 ) -> Rows:
-    """Rows from (ts, fields, data) of records that follow each other."""
+    """Rows from (ts, fields, data) of consecutive records."""
     data = pa.array([single[2] for single in singles], pa.binary())
     stamps = np.array([single[0] for single in singles], dtype="<i8")
     fields = {}
@@ -130,7 +130,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def in_blocks(parts: Sequence[Rows], rows_max: int, bytes_max: int) -> Iterator[Rows]:
-    """The same records cut into blocks of the wanted size. Gaps between parts stay gaps."""
+    """The same records in blocks of at most this size. Gaps between parts stay gaps."""
     waiting: list[Rows] = []
     count = size = 0
     for part in parts:
@@ -140,12 +140,12 @@ def in_blocks(parts: Sequence[Rows], rows_max: int, bytes_max: int) -> Iterator[
         first = part.first_seq
         while first < part.next_seq:
             row_size = max(1, part.data.nbytes // len(part.data))
-            room = max(1, min(rows_max - count, (bytes_max - size) // row_size))
-            cut = min(part.next_seq, first + room)
-            waiting.append(part.slice(first, cut))
-            count += cut - first
-            size += (cut - first) * row_size
-            first = cut
+            rows_left = max(1, min(rows_max - count, (bytes_max - size) // row_size))
+            following = min(part.next_seq, first + rows_left)
+            waiting.append(part.slice(first, following))
+            count += following - first
+            size += (following - first) * row_size
+            first = following
             if count >= rows_max or size >= bytes_max:
                 yield joined(waiting)
                 waiting, count, size = [], 0, 0

@@ -1,4 +1,4 @@
-"""The segments of a store: which exist, how to make one, how to read one."""
+"""The set of a store's segments: lists, creates, opens and removes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from strandline.platform.disk import Disk
 
 
 class Library:
-    """Segment files below one folder. Readers need no lock; one job adds and retires."""
+    """Segment files below one folder. Readers need no lock; one job adds and retires them."""
 
     def __init__(
         self, disk: Disk, directory: str, settings: SegmentSettings, *, store_id: bytes, seed: int
@@ -26,7 +26,7 @@ class Library:
         self._pool = FilePool(disk)
 
     def add(self, info: SegmentInfo) -> Segment:
-        """Take in a segment that a checkpoint lists, or that was just made."""
+        """Add a segment that a checkpoint lists, or that was just written."""
         segment = Segment(
             info,
             self.directory,
@@ -40,7 +40,7 @@ class Library:
         return segment
 
     def afresh(self, segment: Segment) -> Segment:
-        """The same segment with nothing remembered of it."""
+        """The same segment, opened again: its file and index are read again."""
         self._pool.forget(segment.path)
         return Segment(
             segment.info,
@@ -52,7 +52,7 @@ class Library:
         )
 
     def begin(self, topic_id: int, first_seq: int) -> tuple[SegmentWriter, SegmentInfo]:
-        """Begin a new file, for one topic or (id 0) to be shared."""
+        """Begin a new file, for one topic or shared (id 0)."""
         number = self.next_number
         self.next_number += 1
         info = SegmentInfo(
@@ -76,10 +76,10 @@ class Library:
         return SegmentWriter(self.disk, path, header, self._seed, compression), info
 
     def finish(self, writer: SegmentWriter, info: SegmentInfo, created_us: int) -> Segment:
-        """Make the file durable and take it in. Nothing refers to it yet."""
+        """Make the file durable and add the segment. Nothing refers to it yet."""
         footer_offset = writer.size
         index, checksum, file_size = writer.finish()
-        made = SegmentInfo(
+        finished = SegmentInfo(
             number=info.number,
             topic_id=info.topic_id,
             first_seq=info.first_seq,
@@ -93,10 +93,10 @@ class Library:
             footer_checksum=checksum,
             footer_offset=footer_offset,
         )
-        return self.add(made)
+        return self.add(finished)
 
     def retire(self, number: int) -> str:
-        """Forget a segment; its path, for when no checkpoint needs the file any more."""
+        """Drop a segment; returns its path, for removal when no checkpoint needs the file."""
         segment = self.segments.pop(number)
         return segment.path
 

@@ -2,10 +2,10 @@
 
 The dictionary in a footer is a MessagePack map, sorted by tag: text to a roaring bitmap of seqs. Of
 every eight entries the directory keeps the first tag, the position in the file and a checksum.
-A lookup reads the few entries between, verifies them, and compares. So a segment with a million
+A lookup reads the few entries in between, verifies them, and compares. So a segment with a million
 tags takes a few megabytes of memory, and one tag costs a read of about a kilobyte.
 
-The directory of a segment can be made again from its file at any time.
+The directory of a segment can be built again from its file at any time.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _FIXED_TEXT_MAX, _TEXT_8, _BYTES_8 = 0xBF, 0xD9, 0xC4
 _MAP_HEAD_SIZES = {_MAP_16: 3, _MAP_32: 5}
 
 Read = Callable[[int, int], bytes]
-"""So many bytes at a position of the dictionary."""
+"""Reads so many bytes (first argument) at a position of the dictionary (second)."""
 
 
 class Damaged(Exception):
-    """A group is not what it was when the directory was made."""
+    """A group is not what it was when the directory was built."""
 
 
 class TagDirectory:
-    """Where the tags of one segment are. Lookups are safe from many threads."""
+    """The positions of the tags of one segment. Lookups are safe from many threads."""
 
     __slots__ = ("_checksums", "_firsts", "_starts", "is_spent", "size")
 
@@ -55,14 +55,14 @@ class TagDirectory:
         for start, end in zip(self._starts, self._starts[1:], strict=False):
             self._checksums.append(xxh3_64_intdigest(packed[start:end]))
         self.is_spent = bytearray(len(self._firsts))
-        """Of each group: whether all of its records are known to be gone."""
+        """For each group: whether all of its records are known to be gone."""
         self.size = sum(map(len, self._firsts)) + _GROUP_RAM * len(self._firsts)
 
     def __len__(self) -> int:
         return len(self._firsts)
 
     def find(self, low: bytes, high: bytes, read: Read) -> BitMap64:
-        """Seqs of the tags from one up to another, which is not included."""
+        """Seqs of the tags from ``low`` to below ``high``."""
         found = BitMap64()
         for group in self._groups(low, high, read):
             for _, key_start, key_end, start, end in _entries(group, 0):
@@ -74,9 +74,9 @@ class TagDirectory:
         return found
 
     def spend(self, low: bytes, high: bytes) -> None:
-        """All records of the tags between are gone: do not look at groups of these tags again."""
+        """Skip groups of only these tags from now on: all of their records are gone."""
         first = bisect_left(self._firsts, low)
-        last = bisect_left(self._firsts, high) - 1  # its end may have other tags
+        last = bisect_left(self._firsts, high) - 1  # the last group may end with other tags
         for place in range(first, last):
             self.is_spent[place] = 1
 
@@ -86,8 +86,8 @@ class TagDirectory:
         place = first
         while place < following:
             if self.is_spent[place]:
-                found = self.is_spent.find(0, place)
-                place = following if found < 0 else found
+                unspent = self.is_spent.find(0, place)
+                place = following if unspent < 0 else unspent
                 continue
             stop = self.is_spent.find(1, place, following)
             stop = min(following if stop < 0 else stop, place + _GROUPS_AT_ONCE)
@@ -104,7 +104,7 @@ class TagDirectory:
 def _entries(
     packed: bytes, position: int | None = None
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """Of every entry: where it, its tag and its bitmap begin, and the latter two end."""
+    """Of every entry: its start, start and end of its tag, start and end of its bitmap."""
     if position is None:
         position = _MAP_HEAD_SIZES.get(packed[0], 1) if packed else 0
     while position < len(packed):
@@ -121,6 +121,6 @@ def _entries(
 
 
 def _sized(packed: bytes, position: int, power: int) -> tuple[int, int]:
-    """Where a value begins behind its head, and its size: in one, two or four bytes."""
+    """The start of a value after its head, and its size, which is in one, two or four bytes."""
     begin = position + 1 + (1 << power)
     return begin, int.from_bytes(packed[position + 1 : begin], "big")

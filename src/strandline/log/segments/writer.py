@@ -1,4 +1,4 @@
-"""Writes one segment file: blocks in order, then the footer. It appears whole or not at all."""
+"""Writes one segment file: blocks in order, then the footer. It appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SegmentWriter:
         return self._offset
 
     def add(self, topic_id: int, rows: Rows) -> None:
-        """Add rows as one block, after all of smaller topic and seq."""
+        """Add rows as one block, after all blocks with a smaller topic and seq."""
         draft, ts_min, ts_max = rows.draft()
         header, _ = draft.finish(self._seed, topic_id, rows.first_seq, ts_max)
         payload = b"".join([header, *draft.buffers])
@@ -57,7 +57,7 @@ class SegmentWriter:
         self._store(fields, payload, draft.payload_size)
 
     def finish(self) -> tuple[codec.Index, int, int]:
-        """Make the file durable; its index, footer checksum and size."""
+        """Make the file durable; returns its index, footer checksum and size."""
         columns = {}
         table = np.array(self._entries, dtype="<u8").reshape(len(self._entries), len(codec.COLUMNS))
         for place, (name, kind) in enumerate(codec.COLUMNS):

@@ -1,8 +1,9 @@
-"""Deleting records on request: below a seq, or by tag. Silent, point in time, and final.
+"""Deletes records on request: below a seq, or by tag. Without tombstones, and final.
 
-A delete is one control message with the seqs it hit, so that replay deletes exactly those and never
-looks anything up. ``before`` moves a floor and costs the same for one record or a billion. Tags are
-found through an index (``log/read/tag_search.py``), and in the lake by reading the tag column.
+A delete applies to the records that exist at that time. It is one control message with their seqs,
+so that replay deletes exactly those without a search. ``before`` raises a floor and costs the same
+for one record or a billion. Tags are found through an index (``log/read/tag_search.py``), and in
+the lake by reading the tag column.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SEQ_END = 1 << 63
 
 
 def find_tagged_cold(state: TopicState, cold: Cold | None, match: str) -> BitMap64:
-    """Seqs with such a tag that only the lake has, deleted or not. Reads files; no lock held."""
+    """Seqs with a matching tag in the lake alone, deleted or not. Reads files; no lock held."""
     found = BitMap64()
     if cold is None or state.lake is None:
         return found
@@ -46,20 +47,20 @@ def find_tagged_cold(state: TopicState, cold: Cold | None, match: str) -> BitMap
 
 
 class Hit(NamedTuple):
-    """What a delete takes. Found before it is logged, because nothing may fail after that."""
+    """The records of a delete. Computed before it is logged: nothing may fail after that."""
 
     seqs: BitMap64
     floor: int
     payload: int
-    """Of it, ``unsized_payload`` by averages."""
+    """Includes ``unsized_payload``, which is computed from averages."""
     unsized: BitMap64
     unsized_payload: int
 
 
 def hit_by(state: TopicState, pieces: Pieces, message: control_messages.RecordsDeleted) -> Hit:
-    """What a delete takes of a topic as it is now. Maintenance lock held."""
+    """The records that a delete removes from a topic now. Maintenance lock held."""
     seqs = BitMap64.deserialize(message.seqs) if message.seqs else BitMap64()
-    # In a replay some of them may be gone already, or were never on the log.
+    # In a replay some of them may be gone already, or were never logged.
     seqs.remove_range(0, state.floor)
     seqs.remove_range(state.head_seq + 1, SEQ_END)
     for gap in state.gaps:
@@ -94,7 +95,7 @@ def payload_of(pieces: Pieces, seqs: BitMap64) -> int:
 
 
 def wanted_tags(match: str) -> TagRange:
-    """The tags that a match means; Invalid when it is not a match."""
+    """The range of tags of a match; Invalid when it is not a valid match."""
     if not match or "*" in match[:-1]:
         raise Invalid(f"cannot match {match!r}: give a tag, or its beginning with one * at the end")
     return tag_range(match)

@@ -1,19 +1,20 @@
 """Counts the payload of deleted records without reading a block for each delete.
 
 The size of one record is in its block, and a block of a segment has up to half a megabyte. So a
-delete counts a record that lies in a segment with the average size of its block, which the index
-of the segment has, and notes its seq in ``state.unsized``. ``settle`` replaces these averages by
-the sizes themselves, each block read once for all deletes before it. It is called
+delete counts a record in a segment with the average size of its block, which the index of the
+segment has, and notes its seq in ``state.unsized``. ``settle`` replaces these averages by the exact
+sizes; it reads each block once for all deletes before it. It is called
 
-    before a root is written          so that only exact numbers are stored
-    before exact statistics           the usual ones; readers of other numbers skip it
+    before a checkpoint is written    so that only exact numbers are stored
+    before exact statistics           the usual ones; approximate statistics skip it
     before a cap by bytes is set      after that each delete of the topic reads the sizes at once
     at the end of a replay            whose deletes were counted by averages, too
 
-Segments are written again, merged or removed only after a root was written: until then the sizes
+Segments are rewritten, merged or removed only after a checkpoint was written: until then the sizes
 can be read, and segments that were written before a delete have its records.
 
-Between a delete and that, ``live_payload`` differs by what its records differ from the average.
+Between a delete and ``settle``, ``live_payload`` differs from the exact number by the difference of
+the deleted records from the average.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ from strandline.log.wal.writer import Writer
 
 
 def averages_of(state: TopicState, seqs: BitMap64) -> tuple[BitMap64, int]:
-    """Which of these live records lie in segments, and their payload by averages."""
+    """Those of these live records that are in segments, and their payload by averages."""
     found, total = BitMap64(), 0
     if seqs and not state.config.cap_bytes:
-        for run, place, mine in _by_block(state, _in_segments(state, seqs)):
-            found |= mine
-            total += len(mine) * _average(run, place)
+        for run, place, part in _by_block(state, _in_segments(state, seqs)):
+            found |= part
+            total += len(part) * _average(run, place)
     return found, total
 
 
 def settle(state: TopicState) -> None:
-    """Count exactly what deletes have counted by averages. Safe from many threads.
+    """Replace the averages that deletes have counted by exact sizes. Safe from many threads.
 
-    A thread that reads segments while others replace them finds its result out of date: a root
-    was written in between, and has settled.
+    The result of a thread that reads segments while others replace them is outdated and dropped: a
+    checkpoint was written in between, and has called this function.
     """
     while state.unsized:
         with state.guard:
             seqs, counted = state.unsized, state.unsized_payload
         if seqs:
-            exact = sum(_payload(run, place, mine) for run, place, mine in _by_block(state, seqs))
+            exact = sum(_payload(run, place, part) for run, place, part in _by_block(state, seqs))
             with state.guard:
                 if state.unsized is seqs:
                     state.gone_payload += exact - counted
@@ -56,7 +57,7 @@ def settle(state: TopicState) -> None:
 
 
 def acquire_settled(writer: Writer, states: Sequence[TopicState]) -> None:
-    """Take a writer's lock at a moment when no delete of its topics is counted by averages."""
+    """Acquire a writer's lock while no delete of its topics is counted by averages."""
     while True:
         for state in states:
             settle(state)
@@ -78,7 +79,7 @@ def _in_segments(state: TopicState, seqs: BitMap64) -> BitMap64:
 
 
 def _by_block(state: TopicState, seqs: BitMap64) -> Iterator[tuple[Run, int, BitMap64]]:
-    """A run, the place of a block in its segment, and the seqs that lie there."""
+    """A run, the place of a block in its segment, and the seqs in that block."""
     runs, rest = state.runs, seqs.copy()
     while rest:
         seq = rest.min()
@@ -105,7 +106,7 @@ def _average(run: Run, place: int) -> int:
 
 def _payload(run: Run, place: int, seqs: BitMap64) -> int:
     try:
-        found = run.segment.block(place)
+        block = run.segment.block(place)
     except (Corrupt, OSError):
         return len(seqs) * _average(run, place)
-    return found.payload_at([seq - found.first_seq for seq in seqs])
+    return block.payload_at([seq - block.first_seq for seq in seqs])

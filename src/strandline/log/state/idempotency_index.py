@@ -1,13 +1,12 @@
-"""The idempotency keys that a topic remembers, oldest first. Bounded in number, bytes and time.
+"""The idempotency keys of a topic, oldest first. Bounded in number, bytes and time.
 
-A key is remembered until its window is over, or until ``limits.idempotency_keys_max`` or
+A key is stored until its window ends, or until ``limits.idempotency_keys_max`` or
 ``limits.idempotency_bytes_max`` is exceeded: then the oldest keys of the topic are evicted. A retry
 with a key that was evicted is appended again.
 
-Windows are measured with elapsed time (``log/wal/elapsed_clock.py``), which a wall clock that is
-set
-forward or back does not change. Checkpoints have the ends of windows in commit time, the log has
-the commit times of the appends. Which of them are over is decided when the store opens (``open``):
+Windows are measured with elapsed time (``log/wal/elapsed_clock.py``), which does not change when
+the wall clock is set forward or back. Checkpoints have the ends of windows in commit time, the log
+has the commit times of the appends. When the store opens, ``open`` removes those that have ended:
 no window ends later than one whole window from there.
 """
 
@@ -18,10 +17,10 @@ from collections.abc import Iterable, Iterator
 from strandline.config.settings import LimitSettings
 
 ENTRY_BYTES = 400
-"""Memory of one key besides its bytes, about."""
+"""Memory of one key besides its bytes, approximately."""
 
 Entry = tuple[int, int, int]
-"""First seq, last seq, and until when it is remembered, in elapsed time."""
+"""First seq, last seq, and the end of the window in elapsed time."""
 
 
 class IdempotencyIndex:
@@ -30,10 +29,10 @@ class IdempotencyIndex:
     __slots__ = ("_known", "size")
 
     def __init__(self, stored: Iterable[tuple[bytes, int, int, int]] = ()) -> None:
-        """With what a checkpoint has (``dump``)."""
+        """Load what a checkpoint has (``dump``)."""
         self._known: dict[bytes, Entry] = {each[0]: each[1:] for each in stored}
         self.size = sum(ENTRY_BYTES + len(key) for key in self._known)
-        """Bytes of memory that the keys take, about."""
+        """Bytes of memory that the keys take, approximately."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -42,19 +41,19 @@ class IdempotencyIndex:
         return iter(self._known)
 
     def find(self, key: bytes, now_us: int) -> tuple[int, int] | None:
-        """The seqs of the batch that had this key; None when it is not remembered."""
-        found = self._known.get(key)
-        return None if found is None or found[2] < now_us else found[:2]
+        """The seqs of the batch that had this key; None when it is not stored."""
+        entry = self._known.get(key)
+        return None if entry is None or entry[2] < now_us else entry[:2]
 
     def remember(self, key: bytes, entry: Entry, limits: LimitSettings) -> int:
-        """Take in a key as the newest; how many others were evicted for it."""
+        """Add a key as the newest; returns how many others were evicted for it."""
         self._remove(key)
         self._known[key] = entry
         self.size += ENTRY_BYTES + len(key)
         return self._evict(limits)
 
     def forget_expired(self, now_us: int) -> None:
-        """Remove the oldest keys as far as their windows are over."""
+        """Remove the oldest keys whose windows have ended."""
         while self._known:
             oldest = next(iter(self._known))
             if self._known[oldest][2] >= now_us:
@@ -62,7 +61,7 @@ class IdempotencyIndex:
             self._remove(oldest)
 
     def open(self, now_us: int, window_us: int, limits: LimitSettings) -> None:
-        """Begin with what a checkpoint and the log have, at a moment of elapsed time."""
+        """Begin with the keys of a checkpoint and the log, at a moment of elapsed time."""
         until_max = now_us + window_us
         entries = {
             key: (first_seq, last_seq, min(until, until_max))
@@ -73,7 +72,7 @@ class IdempotencyIndex:
         self._evict(limits)
 
     def dump(self, behind_us: int) -> list[tuple[bytes, int, int, int]]:
-        """For a checkpoint. ``behind_us`` is how far elapsed time is behind commit time."""
+        """The entries for a checkpoint. ``behind_us``: how far elapsed time lags commit time."""
         return [
             (key, first_seq, last_seq, max(0, until + behind_us))
             for key, (first_seq, last_seq, until) in self._known.items()

@@ -1,7 +1,7 @@
-"""What a topic must know of its queue before a job is appended: rules, and how many jobs wait.
+"""The rules and counts of a queue that its topic needs before a job is appended.
 
-The queue knows which of its jobs wait, up to the newest record that it has folded in. Every record
-that was placed after that one waits too, so the sum is exact without a lock of the queue.
+The queue counts its waiting jobs up to the newest record that it has folded. Every record that was
+placed after that one waits, too, so the sum is exact without a lock of the queue.
 """
 
 from __future__ import annotations
@@ -11,43 +11,43 @@ from typing import Protocol
 
 
 class JobRules(Protocol):
-    """What a queue says about jobs that are appended to its topic. Called without a lock."""
+    """The checks of a queue for jobs that are appended to its topic. Called without a lock."""
 
     def admit(self, count: int) -> None:
-        """Raise MemoryPressure when there is no memory for so many more."""
+        """Raise MemoryPressure when there is no memory for so many more jobs."""
         ...
 
     def make_room(self) -> None:
-        """End jobs that are over, and publish what waits: the topic looks full."""
+        """End expired jobs and publish the counts again, because the topic looks full."""
         ...
 
 
 class WaitingJobs:
-    """Numbers of one topic. Changed under its writer's lock; ``publish`` is called without it and
-    replaces one tuple."""
+    """The waiting jobs of one topic. Changed under its writer's lock; ``publish`` is called without
+    it and replaces one tuple."""
 
-    __slots__ = ("_after", "_known", "_placed")
+    __slots__ = ("_known", "_placed", "_placed_bytes")
 
     def __init__(self) -> None:
         self._known = (0, 0, 0)
         self._placed: deque[tuple[int, int]] = deque()
-        """Last seq and bytes of each batch that was placed and may not be folded in."""
-        self._after = 0
+        """Last seq and bytes of each batch that was placed and may not be folded yet."""
+        self._placed_bytes = 0
         """Bytes of those."""
 
     def publish(self, head_seq: int, count: int, size: int) -> None:
-        """Of the records up to a seq, so many wait, with so many bytes."""
+        """Set the number and bytes of the jobs that wait among the records up to a seq."""
         self._known = (head_seq, count, size)
 
     def place(self, last_seq: int, size: int) -> None:
-        """A batch was placed."""
+        """Note a batch that was placed."""
         self._placed.append((last_seq, size))
-        self._after += size
+        self._placed_bytes += size
 
     def with_placed(self, placed_seq: int) -> tuple[int, int]:
         """Jobs that wait, and their bytes, when records up to this seq are placed."""
         head_seq, count, size = self._known
         placed = self._placed
         while placed and placed[0][0] <= head_seq:
-            self._after -= placed.popleft()[1]
-        return count + max(0, placed_seq - head_seq), size + self._after
+            self._placed_bytes -= placed.popleft()[1]
+        return count + max(0, placed_seq - head_seq), size + self._placed_bytes

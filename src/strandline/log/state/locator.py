@@ -1,10 +1,10 @@
-"""Finds the piece of a topic that holds a seq, be it in memory, log, segments or lake.
+"""Finds the piece of a topic that has a seq: in memory, log, segments or lake.
 
-A piece is rows in memory, a frame of the WAL, a block of a segment or a zone of a lake file. This
-is the one place that knows the order in which they are asked (``log/state/topic_state.py`` says
-why it is
-safe without a lock). A piece whose file has gone meanwhile is found again. Where a segment is
-damaged or missing and the lake has the same records, its copy stands in, and health says so.
+A piece is rows in memory, a frame of the WAL, a block of a segment or a zone of a lake file. Only
+this module has the order in which they are searched (``log/state/topic_state.py`` explains why that
+is safe without a lock). A piece whose file was removed meanwhile is searched again. If a segment is
+damaged or missing and the lake has the same records, its copy is read instead, and health reports
+that.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from strandline.log.wal.log_files import SINGLE_AT
 from strandline.log.wal.reader import Reader
 from strandline.platform.system_errors import advice
 
-_TRIES = 8  # a checkpoint can take a WAL file away under a reader, hardly eight times in a row
+_TRIES = 8  # a checkpoint can remove a WAL file during a read, hardly eight times in a row
 _KIND = 7
 
 Piece = Block | Zone | tuple[int, list[Row]]
-"""A block or a zone, which look alike, or the first seq and the rows."""
+"""A block or a zone, which have the same methods, or the first seq and the rows."""
 
 
 class Listed(msgspec.Struct, frozen=True, gc=False):
@@ -51,7 +51,7 @@ class Listed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pieces:
-    """One reader's way through a topic. Owned by one thread."""
+    """Locates and reads the pieces of one topic. Owned by one thread."""
 
     def __init__(self, state: TopicState, reader: Callable[[], Reader]) -> None:
         self._state = state
@@ -63,7 +63,7 @@ class Pieces:
         return self._state.hot_seq
 
     def at(self, seq: int) -> Piece:
-        """The piece that holds a seq, which must not lie in a gap; LookupError when none does."""
+        """The piece with a seq, which must not be in a gap; LookupError when there is none."""
         for _ in range(_TRIES):
             try:
                 return self._at(seq)
@@ -76,8 +76,8 @@ class Pieces:
         except OSError as error:
             raise _unreadable(error) from error
 
-    def singles(self, seq: int, last_seq: int, room: int) -> list[Row]:
-        """Consecutive records from a seq on that are single frames of the WAL: a fast lane."""
+    def singles(self, seq: int, last_seq: int, rows_max: int) -> list[Row]:
+        """Consecutive records from a seq on that are single frames of the WAL: the fast path."""
         memory = self._state.memory
         if memory is not None and memory.pieces and seq >= memory.first_seq:
             return []
@@ -85,7 +85,7 @@ class Pieces:
         if seq < tail.first_seq:
             return []
         place = tail.find(seq)
-        last_place = min(len(tail.locations), place + room)
+        last_place = min(len(tail.locations), place + rows_max)
         read = self._reader.single
         found: list[Row] = []
         for location in tail.locations[place:last_place]:
@@ -102,7 +102,8 @@ class Pieces:
         return found
 
     def payload_between(self, first_seq: int, next_seq: int) -> int:
-        """Payload bytes of the live records from a seq up to another, cold ones by whole files."""
+        """Payload bytes of the live records from ``first_seq`` to below ``next_seq``; cold ones by
+        whole files."""
         total = 0
         state, hot_seq = self._state, self._state.hot_seq
         if state.cold is not None and first_seq < hot_seq:
@@ -117,7 +118,7 @@ class Pieces:
         return total
 
     def sizes(self, seq: int) -> tuple[int, np.ndarray]:
-        """First seq and payload sizes of the piece that holds a seq; a deleted record counts 0."""
+        """First seq and payload sizes of the piece with a seq; a deleted record counts 0."""
         first, sizes = self.all_sizes(seq)
         deleted = self._state.deleted
         if deleted and deleted.range_cardinality(first, first + len(sizes)):
@@ -127,10 +128,10 @@ class Pieces:
         return first, sizes
 
     def all_sizes(self, seq: int) -> tuple[int, np.ndarray]:
-        """The same with deleted records as long as they still have bytes.
+        """As ``sizes``, but with the sizes of deleted records while they still have bytes.
 
-        Records that cannot be read have the average size of their block: damage must not keep a
-        topic from being trimmed.
+        Records that cannot be read have the average size of their block: damage must not prevent
+        the trimming of a topic.
         """
         piece = self._readable(seq)
         if isinstance(piece, Listed):
@@ -144,7 +145,7 @@ class Pieces:
         return first, sizes
 
     def payload_of(self, seqs: BitMap64) -> int:
-        """Payload bytes of these records, of each piece only its own rows."""
+        """Payload bytes of these records; reads each piece once."""
         wanted = list(seqs)
         total = place = 0
         while place < len(wanted):
@@ -159,7 +160,7 @@ class Pieces:
         return total
 
     def stamps(self, seq: int) -> tuple[int, np.ndarray]:
-        """First seq and stamps of the piece that holds a seq; the newest where it is damaged."""
+        """First seq and stamps of the piece with a seq; all the newest stamp if it is damaged."""
         piece = self._readable(seq)
         if isinstance(piece, Listed):
             return piece.first_seq, np.full(piece.count, piece.ts_max, dtype="<i8")
@@ -179,7 +180,7 @@ class Pieces:
         return listed.first_seq + listed.count - 1, listed.ts_max
 
     def _readable(self, seq: int) -> Piece | Listed:
-        """The piece that holds a seq, or what the index says of it when it is damaged."""
+        """The piece with a seq, or its entry in the index when it is damaged."""
         try:
             return self.at(seq)
         except (Corrupt, Unreachable, Denied, NoBucket):
@@ -217,12 +218,12 @@ class Pieces:
         if run is None or seq > run.last_seq:
             return self._zone(seq)
         try:
-            found = run.segment.block(run.find(seq))
+            block = run.segment.block(run.find(seq))
         except (Corrupt, OSError) as error:
-            return self._stand_in(run, seq, error)
-        if not found.first_seq <= seq <= found.last_seq:
+            return self._lake_copy(run, seq, error)
+        if not block.first_seq <= seq <= block.last_seq:
             raise LookupError(seq)
-        return found
+        return block
 
     def _zone(self, seq: int) -> Zone:
         cold, lake = self._state.cold, self._state.lake
@@ -230,17 +231,17 @@ class Pieces:
             raise LookupError(seq)
         return lake.zone(self._state.id, cold, seq)
 
-    def _stand_in(self, run: Run, seq: int, error: Corrupt | OSError) -> Zone:
-        """The lake's copy of a record whose segment fails; the failure when there is none."""
+    def _lake_copy(self, run: Run, seq: int, error: Corrupt | OSError) -> Zone:
+        """The lake's copy of a record whose segment fails; raises the failure if there is none."""
         if run not in self._state.runs:
-            raise error  # it was let go while we looked: look again
+            raise error  # the segment was removed during the search: ``at`` searches again
         try:
-            found = self._zone(seq)
+            zone = self._zone(seq)
         except (LookupError, Corrupt):
             raise error from None
         assert self._state.lake is not None
         self._state.lake.stand_ins[run.segment.path] = str(error)
-        return found
+        return zone
 
 
 def _payload_of(piece: Piece | Listed, rows: list[int]) -> int:
@@ -254,20 +255,20 @@ def _payload_of(piece: Piece | Listed, rows: list[int]) -> int:
 
 
 def _file_is_gone(error: Exception) -> bool:
-    """Whether a checkpoint took the file away, or somebody closed the store."""
+    """Whether a checkpoint removed the file, or the store was closed."""
     return not isinstance(error, OSError) or error.errno in (errno.ENOENT, errno.EBADF)
 
 
 def _unreadable(error: Exception) -> StrandlineError:
-    """What to tell a reader whose file fails it."""
+    """The error of a read whose file cannot be read."""
     if isinstance(error, FileNotFoundError):
         return Corrupt("a segment is missing", path=str(error.filename))
-    then = advice(error, "check the disk, then retry")
-    return Unavailable(f"records could not be read ({error}): {then}")
+    remedy = advice(error, "check the disk, then retry")
+    return Unavailable(f"records could not be read ({error}): {remedy}")
 
 
 def _listed(run: Run, seq: int) -> Listed:
-    """The block that holds a seq as the index lists it, or the whole run as the checkpoint does."""
+    """The block with a seq as the index lists it, or the whole run as the checkpoint lists it."""
     try:
         index, place = run.index(), run.find(seq)
     except Corrupt:

@@ -1,11 +1,11 @@
-"""Records that are in no file.
+"""The newest records of a topic that are in no file.
 
 The unflushed ones of ``memory`` topics, all of ``ephemeral`` ones, and copies of another topic's
 records, which the log only refers to (``log/state/reference_copies.py``).
 
-Pieces follow each other without a gap, but for those that the topic tells of. The last piece may be
-open, a plain list that grows; the others are blocks. A reader may hold a ``MemoryTail`` while the
-topic has gone on to a new one.
+Pieces follow each other without gaps other than those of the topic. The last piece may be open, a
+plain list that grows; the others are blocks. A reader may hold a ``MemoryTail`` that the topic has
+already replaced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Row = tuple[int, Sequence[bytes | None], bytes]
 
 
 class MemoryTail:
-    """Changed under the writer's lock, read without."""
+    """Records in memory. Changed under the writer's lock, read without."""
 
     __slots__ = ("first_seq", "firsts", "origins", "pieces", "seed", "topic_id")
 
@@ -36,7 +36,7 @@ class MemoryTail:
         self.firsts: list[int] = []
         self.pieces: list[Block | list[Row]] = []
         self.origins: dict[int, int] = {}
-        """Of pieces that are copies, by first seq: the seq of the first original."""
+        """For pieces that are copies, by first seq: the seq of the first original."""
 
     def add_row(self, seq: int, row: Row) -> None:
         last = self.pieces[-1] if self.pieces else None
@@ -54,7 +54,7 @@ class MemoryTail:
         self.pieces.append(Block(memoryview(content)))
 
     def close_piece(self) -> None:
-        """Let the next row begin a piece of its own: seqs are left out before it."""
+        """End the last piece: the next row begins a new one, because seqs are skipped before it."""
         last = self.pieces[-1] if self.pieces else None
         if isinstance(last, list):
             self.pieces[-1] = self._block(rows.of_singles(self.firsts[-1], last))
@@ -77,7 +77,7 @@ class MemoryTail:
             yield first_seq, draft.count, draft, ts_max
 
     def from_seq(self, floor: int) -> MemoryTail:
-        """The pieces from the one that holds a seq on."""
+        """The pieces from the one with a seq on."""
         keep = max(0, self.find(floor))
         rest = MemoryTail(self.topic_id, self.first_seq, self.seed)
         rest.firsts, rest.pieces = self.firsts[keep:], self.pieces[keep:]
@@ -86,7 +86,7 @@ class MemoryTail:
         return rest
 
     def behind(self, seq: int) -> MemoryTail | None:
-        """The pieces that begin behind a seq, None when there are none."""
+        """The pieces that begin after a seq, None when there are none."""
         place = bisect.bisect_right(self.firsts, seq)
         rest = MemoryTail(self.topic_id, self.first_seq, self.seed)
         rest.firsts, rest.pieces = self.firsts[place:], self.pieces[place:]

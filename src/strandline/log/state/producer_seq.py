@@ -1,17 +1,17 @@
-"""Numbered batches: a producer counts, and a topic takes each number once, for good. Pure.
+"""Numbered batches: a producer numbers its batches, and a topic accepts each number once. Pure.
 
-An idempotency key is forgotten after a while. A producer who may come back much later, such as a
-Spark query with its checkpoint, gives numbers instead: a topic remembers the highest number of each
-producer, in its log and its checkpoints, and takes only higher ones. What is not higher has been
-taken before.
+An idempotency key is removed after a while. A producer that may repeat a batch much later, such as
+a Spark query with its checkpoint, numbers its batches instead: a topic stores the highest number of
+each producer, in its log and its checkpoints, and accepts only higher ones. A batch with another
+number was accepted before.
 
-In the log the number stands where an idempotency key would:
+In the log the number is in the place of an idempotency key:
 
     0   10  "\\0numbered\\0"
     10  8   number, big-endian
     18  ..  name of the producer, UTF-8
 
-A producer that has been silent for ``FORGOTTEN_US`` is forgotten once there are many.
+A producer without a batch for ``FORGOTTEN_US`` is removed once there are many producers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Taken = tuple[int, int, int, int]
 
 
 def encode(numbered: Numbered) -> bytes:
-    """The number as the log has it."""
+    """The number as it is in the log."""
     producer, number = numbered.producer, numbered.number
     if not isinstance(producer, str) or not isinstance(number, int) or isinstance(number, bool):
         raise Invalid("a producer is text, and its number a whole number")
@@ -57,11 +57,11 @@ def is_mark(key: bytes) -> bool:
     return key.startswith(_MARK)
 
 
-def remember(known: dict[bytes, Taken], producer: bytes, taken: Taken) -> None:
-    """Note the newest batch of a producer, and forget one that has long been silent."""
+def remember(known: dict[bytes, Taken], producer: bytes, newest: Taken) -> None:
+    """Store the newest batch of a producer, and remove a producer without recent batches."""
     known.pop(producer, None)
-    known[producer] = taken
+    known[producer] = newest
     if len(known) > KEPT_MIN:
         oldest = next(iter(known))
-        if known[oldest][3] < taken[3] - FORGOTTEN_US:
+        if known[oldest][3] < newest[3] - FORGOTTEN_US:
             del known[oldest]

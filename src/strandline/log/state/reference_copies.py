@@ -1,28 +1,27 @@
-"""Copies that the log only refers to: how they are placed, kept and lost.
+"""Copies that the log only refers to: how they are placed, kept and detached.
 
-A router copies records of one topic into another. The log has them already, so it is not given them
-again: a ``Copied`` message says which records of which topic the new ones are, and the copies stay
-in memory until a checkpoint has written them to a segment, as it does with all others. After a
-crash they are made again of their originals (``log/recovery/resolve_copies.py``). So however many
-routers a topic has, a record is written to the log once.
+A router copies records of one topic into another. The log has them already, so they are not written
+again: a ``Copied`` message has the topic and the seqs of the originals, and the copies stay in
+memory until a checkpoint has written them to a segment, like all other records. After a crash they
+are created again from their originals (``log/recovery/resolve_copies.py``). So a record is written
+to the log once, whatever the number of routers.
 
 That needs the originals. They are on the log before the message that refers to them, and stay in
-some file until a checkpoint leaves them out because they are deleted or evicted. So whoever makes
-records go says so first (``log/append/detach_copies.py``): copies that are only in memory and
-refer to them
-are put on the log, as records, and are found there in place of the message. A checkpoint waits
-until the log is synced, so they are durable before any file is without their originals.
+some file until a checkpoint leaves them out because they are deleted or evicted. So every removal
+of records first detaches their copies (``log/append/detach_copies.py``): copies that are only in
+memory and refer to them are logged as records, and replay finds those in place of the message. A
+checkpoint waits until the log is synced, so they are durable before any file lacks their originals.
 
-Nobody may refer to records that are about to go. ``losses`` of a topic is odd while some go; who
-copies reads it before he reads the records, and when he places the copies, under the lock of their
-topic's writer, it must not have changed:
+No message may refer to records that are being removed. ``losses`` of a topic is odd during a
+removal. A copier reads it before it reads the records; when it places the copies, under the lock of
+their topic's writer, ``losses`` must be unchanged:
 
-    who copies                              who makes records go
+    copier                                  removal
     read losses (even), read records        losses + 1
     lock; register; losses the same?        for each topic that was registered: lock, flush
     place; unlock                           floor or deletes change; losses + 1
 
-If he places before the flush, the flush puts his copies on the log; if after, he sees the change.
+If it places before the flush, the flush logs its copies; if after, it sees the change.
 """
 
 from __future__ import annotations
@@ -34,27 +33,27 @@ from strandline.log.state.topic_state import TopicState
 from strandline.log.wal.block import Draft
 
 COPIES_MAX = 1024
-"""Records that one message refers to at most."""
+"""The most records that one message refers to."""
 
 MESSAGE_SIZE_MIN = 64
-"""Bytes of a message on the log at least."""
+"""The fewest bytes of a message on the log."""
 
 
 class Origin(NamedTuple):
-    """The records that a batch is made of copies of."""
+    """The originals of a batch of copies."""
 
     source: TopicState
     losses: int
-    """Of the source, before the records were read."""
+    """``losses`` of the source, before the records were read."""
     first_seq: int
     seqs: bytes
-    """All of them, as a roaring bitmap."""
+    """The seqs of all originals, as a roaring bitmap."""
     kept: int
     """The columns that are copied besides data, as bits of ``log/wal/block.py``."""
 
 
 class Outdated(Exception):
-    """Records of the source have gone since they were read: read again."""
+    """Records of the source were removed since they were read: read again."""
 
 
 def check(origin: Origin, dest: TopicState) -> None:
@@ -65,7 +64,7 @@ def check(origin: Origin, dest: TopicState) -> None:
 
 
 def register(source: TopicState, dest: TopicState) -> None:
-    """Let whoever makes records of a topic go know that another refers to them."""
+    """Register a topic whose copies refer to the source: removals from the source detach them."""
     if dest not in source.copies:
         source.copies = (*(known for known in source.copies if not known.dropped), dest)
 
@@ -73,7 +72,7 @@ def register(source: TopicState, dest: TopicState) -> None:
 def keep(
     state: TopicState, draft: Draft, first_seq: int, ts: int, seed: int, origin_seq: int
 ) -> None:
-    """Keep copies in memory, behind all other records of their topic."""
+    """Keep copies in memory, after all other records of their topic."""
     if state.memory is None:
         state.memory = MemoryTail(state.id, first_seq, seed)
     state.memory.add_draft(first_seq, draft, ts)

@@ -1,4 +1,4 @@
-"""The numbers of one topic."""
+"""Statistics of one topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strandline.log.state.topic_state import TopicState
 
 
 class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic's state at one moment."""
+    """The size and the bounds of a topic at one moment."""
 
     name: str
     epoch: int
@@ -23,11 +23,11 @@ class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
     last_ts: int
     config: TopicConfig
     cold: ColdSummary | None
-    """What is in the lake, None when nothing is."""
+    """The part of the topic in the lake, None when there is none."""
 
 
 def statistics_of(state: TopicState, *, exact: bool = True) -> TopicStatistics:
-    """The topic now. Its floors must have been brought up to date."""
+    """The statistics of a topic now. Its floors must be up to date."""
     if exact:
         settle(state)
     return TopicStatistics(

@@ -1,23 +1,22 @@
-"""Which records of a topic have a tag: an index in memory, made when it is first needed.
+"""The index of a topic's tags in memory: tag to seqs. Built when it is first needed.
 
-It covers the records that are in no segment of the topic's own: those in memory, in the log, and in
-shared segments. The footers of own segments have the rest (``log/segments/tag_directory.py``). A
-record
-keeps its tag wherever it moves, so an entry is never wrong; it is only of no more use once the
-record is deleted, evicted or sealed, and goes when entries are merged.
+It covers the records that are not in dedicated segments: those in memory, in the log, and in shared
+segments. The footers of dedicated segments have the rest (``log/segments/tag_directory.py``). A
+record keeps its tag wherever it moves, so an entry is never wrong; it is only useless once the
+record is deleted, evicted or sealed, and is removed when entries are merged.
 
-Appends leave their tags in ``_waiting``, in one step per batch and without looking at them. The
-next lookup takes them into ``_recent``, a dictionary; when that is full, it becomes a ``TagPart``:
-tags in order, each once, with their seqs. Parts of similar size are merged, so that there are few.
+Appends add their tags to ``_waiting``, in one step per batch and without examining them. The next
+lookup moves them to ``_recent``, a dictionary; when that is full, it becomes a ``TagPart``: tags in
+order, each once, with their seqs. Parts of similar size are merged, so that there are few.
 
     entry          where          memory
-    appended       _waiting       the list of tags that the caller gave
-    taken in       _recent        about 200 bytes
+    appended       _waiting       the list of tags of the append
+    indexed        _recent        about 200 bytes
     in a part      _parts         8 bytes, and once per tag: its bytes, and 12
 
-Appends that no delete follows do not fill memory: an index with more waiting than it has entries
-(and more than ``WAITING_MAX``) is dropped, and made again when it is needed. So making it costs
-each append at most a constant. ``TagIndexes`` bounds what all topics of a store take together.
+Appends without deletes do not fill memory: an index with more waiting tags than entries (and more
+than ``WAITING_MAX``) is dropped, and built again when it is needed. So building it costs each
+append at most a constant. ``TagIndexes`` bounds the memory of the indexes of all topics.
 """
 
 from __future__ import annotations
@@ -36,26 +35,26 @@ from pyroaring import BitMap64
 from strandline.log.segments.reader import BlockCache
 
 WAITING_MAX = 65_536
-"""Records whose tags may wait for the next lookup, at least."""
+"""Up to so many records, tags may always wait for the next lookup."""
 RECENT_MAX = 4096
-"""Entries in the dictionary at most."""
+"""The most entries in the dictionary."""
 _RECENT_RAM = 200
 _PART_BYTES_MAX = 1 << 30
-"""Bytes of tags in a part at most: Arrow counts them with 32 bits."""
+"""The most bytes of tags in a part: Arrow's offsets have 32 bits."""
 
 Tags: TypeAlias = str | Sequence[str | None] | pa.Array | None
-"""Of a batch: one tag for all, one for each, or none."""
+"""The tags of a batch: one for all, one for each record, or none."""
 
 
 class TagRange(NamedTuple):
-    """Tags from one, as UTF-8, up to another that is not included."""
+    """Tags in UTF-8, from ``low`` to below ``high``."""
 
     low: bytes
     high: bytes
 
 
 def tag_range(match: str) -> TagRange:
-    """The tags that a match means: one, or with ``*`` at its end all that begin like it."""
+    """The tags of a match: the tag itself, or with ``*`` at its end all tags with this prefix."""
     if match.endswith("*"):
         low = match[:-1].encode()
         return TagRange(low, low + b"\xff")  # no UTF-8 text has this byte
@@ -68,7 +67,7 @@ class TagPart:
 
     __slots__ = (
         "_ends",
-        "_found",
+        "_last_search",
         "_places",
         "_seqs",
         "_spent",
@@ -79,7 +78,7 @@ class TagPart:
     )
 
     def __init__(self, tags: pa.Array, codes: np.ndarray, seqs: np.ndarray) -> None:
-        """Of tags that differ, and entries: the place of a tag, and a seq."""
+        """From distinct tags, and entries: the place of a tag, and a seq."""
         order = np.asarray(pc.sort_indices(tags))
         rank = np.empty(len(order), dtype="<i8")
         rank[order] = np.arange(len(order))
@@ -92,7 +91,7 @@ class TagPart:
         self._text = b"" if text is None else bytes(memoryview(text)[: self._ends[-1]])
         self._places = range(len(order))
         self._spent = bytearray(len(order))
-        self._found = (TagRange(b"", b""), 0, 0)
+        self._last_search = (TagRange(b"", b""), 0, 0)
         self.last_seq = int(seqs.max()) if len(seqs) else 0
         self.size = len(self._text) + 13 * len(order) + 8 * len(seqs)
 
@@ -109,27 +108,27 @@ class TagPart:
         return np.concatenate([self._seqs[:0], *found])
 
     def spend(self, wanted: TagRange) -> None:
-        """All records of these tags are gone: do not find them again."""
+        """Skip these tags from now on: all of their records are gone."""
         first, following = self._find(wanted)
         self._spent[first:following] = bytes([1]) * (following - first)
 
     def entries(self, edges: Sequence[int]) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-        """Tags, and entries that are not spent and lie between the edges, two by two."""
+        """Tags, and entries that are not spent and are in the ranges between pairs of edges."""
         buffers = [None, pa.py_buffer(self._ends), pa.py_buffer(self._text)]
         tags = pa.Array.from_buffers(pa.string(), len(self._places), buffers)
         codes = np.repeat(np.arange(len(self._places)), np.diff(self._starts))
         limits = np.array(edges, dtype="<u8")
-        kept = np.searchsorted(limits, self._seqs, side="right") % 2 == 1
-        kept &= self._are_live()[codes]
-        return tags, codes[kept], self._seqs[kept]
+        keep = np.searchsorted(limits, self._seqs, side="right") % 2 == 1
+        keep &= self._are_live()[codes]
+        return tags, codes[keep], self._seqs[keep]
 
     def _are_live(self) -> np.ndarray:
         return np.asarray(np.frombuffer(self._spent, dtype="u1") == 0)
 
     def _find(self, wanted: TagRange) -> tuple[int, int]:
-        if self._found[0] is not wanted:
-            self._found = (wanted, *self._search(wanted))
-        return self._found[1:]
+        if self._last_search[0] is not wanted:
+            self._last_search = (wanted, *self._search(wanted))
+        return self._last_search[1:]
 
     def _search(self, wanted: TagRange) -> tuple[int, int]:
         first = bisect_left(self._places, wanted.low, key=self._tag)
@@ -145,15 +144,15 @@ class TagPart:
 
 
 class TagIndex:
-    """One topic's. Tags are left by appends; all else happens under ``lock``."""
+    """The index of one topic. Appends call ``note``; all else happens under ``lock``."""
 
     __slots__ = (
+        "_indexed",
         "_noted",
         "_parts",
         "_recent",
         "_recent_count",
         "_recent_tags",
-        "_taken",
         "_waiting",
         "is_complete",
         "lock",
@@ -164,12 +163,12 @@ class TagIndex:
         self.lock = threading.Lock()
         """Held by a delete by tag. Taken before the maintenance lock."""
         self.next_seq = next_seq
-        """Records from here on are noted by those that append them."""
+        """Tags of records from here on are noted by their appends."""
         self.is_complete = False
-        """Whether those before have been taken in, too."""
+        """Whether records before ``next_seq`` are indexed, too."""
         self._waiting: deque[tuple[int, int, Tags]] = deque()
         self._noted = 0  # changed by appends only
-        self._taken = 0  # changed by lookups only
+        self._indexed = 0  # changed by lookups only
         self._recent: dict[bytes, list[int]] = {}
         self._recent_tags: list[bytes] = []
         self._recent_count = 0
@@ -180,7 +179,7 @@ class TagIndex:
 
     @property
     def size(self) -> int:
-        """Bytes of memory, about."""
+        """Bytes of memory, approximately."""
         return _RECENT_RAM * self._recent_count + sum(part.size for part in self._parts)
 
     def note(self, tags: Tags, first_seq: int, count: int) -> bool:
@@ -194,16 +193,16 @@ class TagIndex:
             tags = tags.cast(pa.string()).dictionary_encode()  # a copy: not a view of all columns
         self._waiting.append((first_seq, count, tags))
         self._noted += count
-        waiting = self._noted - self._taken
+        waiting = self._noted - self._indexed
         return waiting <= WAITING_MAX or waiting <= len(self) or not self.is_complete
 
     def take_in(self, edges: Sequence[int]) -> None:
-        """Make what waits part of the index. Entries outside the edges may be dropped."""
-        waiting = self._noted - self._taken
+        """Index the waiting tags. Entries outside the edges may be dropped."""
+        waiting = self._noted - self._indexed
         arriving = []
         while self._waiting:
             entry = self._waiting.popleft()
-            self._taken += entry[1]
+            self._indexed += entry[1]
             arriving.append(entry)
         if waiting > RECENT_MAX:
             self._add_part(*_entries(arriving), edges)
@@ -217,17 +216,17 @@ class TagIndex:
             self._freeze(edges)
 
     def take_in_older(self, batches: Iterable[tuple[int, int, Tags]], edges: Sequence[int]) -> None:
-        """Make records before ``next_seq`` part of the index."""
-        held: list[tuple[int, int, Tags]] = []
+        """Index records before ``next_seq``."""
+        older: list[tuple[int, int, Tags]] = []
         count = 0
         for batch in batches:
-            held.append(batch)
+            older.append(batch)
             count += batch[1]
             if count >= 16 * WAITING_MAX:
-                self._add_part(*_entries(held), edges)
-                held, count = [], 0
-        if held:
-            self._add_part(*_entries(held), edges)
+                self._add_part(*_entries(older), edges)
+                older, count = [], 0
+        if older:
+            self._add_part(*_entries(older), edges)
 
     def find(self, wanted: TagRange) -> BitMap64:
         """Seqs of these tags, also of records that are gone."""
@@ -239,16 +238,16 @@ class TagIndex:
         return found
 
     def spend(self, wanted: TagRange, before: int) -> None:
-        """All records of these tags before a seq are gone: do not find them again."""
+        """Skip these tags below a seq from now on: all of their records are gone."""
         for part in self._parts:
             if part.last_seq < before:
                 part.spend(wanted)
         for tag in self._recent_in(wanted):
             seqs = self._recent.pop(tag, [])
-            kept = [seq for seq in seqs if seq >= before]
-            self._recent_count -= len(seqs) - len(kept)
-            if kept:
-                self._recent[tag] = kept
+            later = [seq for seq in seqs if seq >= before]
+            self._recent_count -= len(seqs) - len(later)
+            if later:
+                self._recent[tag] = later
         if len(self._recent_tags) > 9 * len(self._recent) // 8 + 8:
             self._recent_tags = sorted(self._recent)
 
@@ -271,7 +270,7 @@ class TagIndex:
         if wanted.high == wanted.low + b"\0":
             return [wanted.low]
         tags = self._recent_tags
-        tags.sort()  # it is in order but for the newest
+        tags.sort()  # it is in order except for the newest
         return tags[bisect_left(tags, wanted.low) : bisect_left(tags, wanted.high)]
 
     def _freeze(self, edges: Sequence[int]) -> None:
@@ -301,16 +300,16 @@ class TagIndex:
 
 
 class Holder(Protocol):
-    """What has an index: a topic."""
+    """The owner of an index: a topic."""
 
     tags: TagIndex | None
 
 
 class TagIndexes:
-    """The indexes of a store, least recently used out first. Safe from many threads.
+    """The indexes of a store; drops the least recently used first. Safe from many threads.
 
-    They take from the room of the block cache, and of that at most half; but the newest stays,
-    however large it is: the records that it covers are few enough to be in shared segments.
+    They use memory of the block cache, at most half of it; but the newest stays, however large it
+    is: the records that it covers are few enough to be in shared segments.
     """
 
     def __init__(self, cache: BlockCache) -> None:
@@ -320,11 +319,11 @@ class TagIndexes:
 
     @property
     def size(self) -> int:
-        """Bytes that all of them take, as they were when last used."""
+        """Bytes of all indexes, as of their last use."""
         return sum(self._sizes.values())
 
     def used(self, holder: Holder) -> None:
-        """An index was made or used: it may be larger than it was."""
+        """Update the size of an index that was built or used, and drop others if necessary."""
         index = holder.tags
         with self._lock:
             self._sizes.pop(holder, None)
@@ -345,7 +344,7 @@ def _as_list(tags: Tags) -> list[str | None]:
 
 
 def _entries(batches: list[tuple[int, int, Tags]]) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    """Tags that differ, and entries: the place of a tag, and a seq."""
+    """Distinct tags, and entries: the place of a tag, and a seq."""
     arrays: list[pa.Array] = []
     seqs: list[np.ndarray] = []
     texts: list[str | None] = []

@@ -1,22 +1,22 @@
-"""What a store keeps in memory of one topic: floors, counts, and where its records are.
+"""The state of one topic in memory: floors, counts, and the locations of its records.
 
 Records live in up to four places, oldest first:
 
     cold    files of the lake (``lake/cold_index.py``)
-    runs    blocks in segments, one ``Run`` per segment that holds some of the topic
+    runs    blocks in segments, one ``Run`` per segment with records of the topic
     tail    frames in the WAL, one entry per frame (a batch is one entry)
     memory  records that are not in any file: unflushed ``memory`` ones, all ``ephemeral`` ones
 
-A seq is in exactly one of them, except while a job moves records down; then it is in both for a
-moment. The lake may also have copies of runs on purpose (``lake.copy_hot``), which are read when
-the local file fails. Readers take no lock: they look at ``memory`` first, then ``tail``, ``runs``
-and ``cold``, and the mover fills the older place before it empties the newer one. Everything else
-changes only under the lock of the shard's writer.
+A seq is in exactly one of them, except while a job moves records to an older place; then it is in
+both for a moment. The lake may also have copies of runs on purpose (``lake.copy_hot``), which are
+read when the local file fails. Readers take no lock: they search ``memory`` first, then ``tail``,
+``runs`` and ``cold``, and the job fills the older place before it empties the newer one. Everything
+else changes only under the lock of the shard's writer.
 
     1 <= evict_floor, delete_floor <= head_seq + 1 = next published seq <= next_seq (assigned)
 
 ``evict_floor`` rises with involuntary loss (caps, ttl, lost tails), ``delete_floor`` with deletes
-on request; records below either are gone. Both only ever rise.
+on request; records below either are gone. Neither ever falls.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from strandline.log.wal.shard import Shard
 from strandline.log.wal.spin_lock import Baton
 
 FIRST_CEILING = 256
-"""Seqs that a new topic may give out before it must have reserved more durably."""
+"""Seqs that a new topic may assign before it must have reserved more durably."""
 
 
 class Gate(Protocol):
-    """What somebody who waits leaves behind, to be released once by whoever publishes.
+    """A waiter's object, which the next publication releases once.
 
-    That happens under the writer's lock: a gate only ever notes that it was released.
+    That happens under the writer's lock, so ``release`` must only note the call.
     """
 
     def release(self) -> None: ...
 
 
 class TailIndex:
-    """Where the records of a topic are in the WAL: one entry per frame."""
+    """The locations of a topic's records in the WAL: one entry per frame."""
 
     __slots__ = ("first_seq", "firsts", "locations")
 
@@ -68,12 +68,12 @@ class TailIndex:
         self.locations = array("Q")
 
     def append(self, first_seq: int, location: int) -> None:
-        """Add an entry. The location goes last: its array's length is what readers trust."""
+        """Add an entry. The location is added last: readers use the length of its array."""
         self.firsts.append(first_seq)
         self.locations.append(location)
 
     def find(self, seq: int) -> int:
-        """The place of the entry that holds a seq."""
+        """The place of the entry with a seq."""
         return bisect.bisect_right(self.firsts, seq, 0, len(self.locations)) - 1
 
     def from_seq(self, seq: int) -> TailIndex:
@@ -88,8 +88,8 @@ class TailIndex:
 class Run:
     """The blocks of one topic in one segment: places of its index up to the next (-1: the end).
 
-    A run is held when the index could not be read at opening: its records are in the segment, or in
-    another that is held, and reading them raises ``held``.
+    A run is held when the index could not be read at opening: its records are in this segment, or
+    in another that is held, and reading them raises ``held``.
     """
 
     __slots__ = ("first_seq", "held", "last_seq", "next_place", "payload_size", "place", "segment")
@@ -127,12 +127,12 @@ class Run:
         return self.segment.index()
 
     def find(self, seq: int) -> int:
-        """The place of the block that holds a seq, or of the next one behind a gap."""
+        """The place of the block with a seq, or of the next block after a gap."""
         index = self.index()
         following = len(index) if self.next_place < 0 else self.next_place
         firsts = index.first_seq[self.place : following]
-        found = int(np.searchsorted(firsts, np.uint64(seq), side="right")) - 1
-        place = self.place + max(found, 0)
+        position = int(np.searchsorted(firsts, np.uint64(seq), side="right")) - 1
+        place = self.place + max(position, 0)
         if seq >= int(index.first_seq[place]) + int(index.count[place]):
             place += 1
         return place
@@ -217,18 +217,18 @@ class TopicState:
         self.delete_floor = 1
         self.deleted: BitMap64 | None = None
         self.ended: BitMap64 | None = None
-        """Jobs that a queue no longer has, and the log still has until the views are saved. Its
-        owner is the queue, which adds to it at any time; None while the queue is not in use."""
+        """Seqs of jobs that have ended, and that the log has until the views are saved. Owned by
+        the queue, which adds to it at any time; None while the queue is not in use."""
         self.gaps: tuple[Gap, ...] = ()
         self.payload = 0
         self.pending_payload = 0
         self.covered_payload = 0
         self.gone_payload = 0
         self.unsized: BitMap64 | None = None
-        """Deleted records in segments that ``gone_payload`` has with the average size of their
-        block: their own is read later (``log/state/deleted_payload.py``)."""
+        """Deleted records in segments that ``gone_payload`` includes with the average size of their
+        block: the exact size is read later (``log/state/deleted_payload.py``)."""
         self.unsized_payload = 0
-        """What it has for them."""
+        """The bytes that ``gone_payload`` includes for them."""
         self.ceiling = self.ceiling_asked = FIRST_CEILING
         self.ceiling_step = FIRST_CEILING
         self.ceiling_at = 0
@@ -239,7 +239,7 @@ class TopicState:
         self.tail = TailIndex(1)
         self.memory: MemoryTail | None = None
         self.tags: TagIndex | None = None
-        """There since the last delete by tag, unless memory was short."""
+        """Exists since the last delete by tag, unless memory was short."""
         self.tag_indexes: TagIndexes | None = None
         self.idempotency: IdempotencyIndex | None = None
         self.limits = LimitSettings()
@@ -248,16 +248,16 @@ class TopicState:
         self.jobs: JobRules | None = None
         """The topic's queue, while it is in use."""
         self.waiting: WaitingJobs | None = None
-        """What a queue with a cap that rejects has waiting; None when the topic counts itself."""
+        """The waiting jobs of a queue with a cap that rejects; None when the cap counts records."""
         self.copies: tuple[TopicState, ...] = ()
         """Topics whose newest records may refer to records of this one."""
         self.losses = 0
-        """Counts when records begin to go, and when they are gone: odd in between."""
+        """Incremented at the start and at the end of each removal of records: odd in between."""
         self.home: Shard | None = None
         """The topic's shard, once the store is open for writing."""
         self.dropped = False
         self.torn = False
-        """Whether the log and this state differ for a moment: an interrupt now is the end."""
+        """Whether the log and this state differ for a moment: an interrupt now fails the shard."""
         self.guard = Baton()
         """The lock of the topic's writer, once it has one: floors and counts change together."""
 
@@ -268,22 +268,22 @@ class TopicState:
 
     @property
     def hot_seq(self) -> int:
-        """The first seq whose local copy was not let go; what lies below is counted by files."""
+        """The first seq whose local copy was not released; records below are counted by files."""
         return 1 if self.cold is None else self.cold.released + 1
 
     @property
     def local_next(self) -> int:
-        """The first seq that has to be in a local file: neither gone nor let go."""
+        """The first seq that has to be in a local file: neither gone nor released."""
         return max(self.floor, self.hot_seq)
 
     @property
     def cold_next(self) -> int:
-        """The first seq that neither the floor nor the lake accounts for."""
+        """The first seq that is neither below the floor nor in the lake."""
         return self.floor if self.cold is None else max(self.floor, self.cold.last_seq + 1)
 
     @property
     def near_seq(self) -> int:
-        """The first seq that is in the log or in memory only, where a read takes moments."""
+        """The first seq that is only in the log or in memory, where reads are fast."""
         memory = self.memory
         if memory is not None and memory.pieces and not self.tail.locations:
             return memory.first_seq
@@ -295,7 +295,7 @@ class TopicState:
 
     @property
     def live_count(self) -> int:
-        """Records that a reader from the beginning would get."""
+        """The number of records that a read from the beginning returns."""
         floor = self.floor
         count = self.head_seq - floor + 1
         if self.deleted:
@@ -346,7 +346,7 @@ class TopicState:
         return None
 
     def gap_behind(self, seq: int) -> int:
-        """The first seq of the next gap at or behind a seq, far away when there is none."""
+        """The first seq of the next gap at or after a seq; a huge number when there is none."""
         firsts = [gap.first_seq for gap in self.gaps if gap.first_seq >= seq]
         return min(firsts, default=1 << 62)
 
@@ -358,12 +358,12 @@ class TopicState:
         self.head_seq = first_seq + count - 1
 
     def add_gap(self, first_seq: int, last_seq: int, reason: str) -> None:
-        """Skip seqs that are lost; the next record comes behind them."""
+        """Skip seqs that are lost; the next record follows them."""
         self.gaps = (*self.gaps, Gap(first_seq, last_seq, reason))
         self.skip_to(last_seq + 1)
 
     def extend_gap(self, last_seq: int, reason: str) -> bool:
-        """Let a gap at the head end at a later seq; False when there is none of this reason."""
+        """Extend a gap at the head to a later seq; False when there is none with this reason."""
         known = self.gap_at(self.head_seq)
         if known is None or known.reason != reason:
             return False
@@ -373,8 +373,8 @@ class TopicState:
         return True
 
     def skip_to(self, seq: int) -> None:
-        """Go on at a seq; what lies before it is below the floor or in a gap."""
-        # Copies may lie between: in memory, or owed while the log is replayed.
+        """Continue at a seq; everything before it is below the floor or in a gap."""
+        # Copies may be in between: in memory, or pending while the log is replayed.
         is_all_in_files = self.tail.first_seq > self.head_seq
         self.next_seq = max(self.next_seq, seq)  # it is higher where a gap is published late
         self.head_seq = seq - 1
@@ -382,13 +382,13 @@ class TopicState:
             self.tail = TailIndex(seq)
 
     def wake(self) -> None:
-        """Let every waiting reader look again."""
+        """Wake every waiting reader."""
         release_all(self.waiters)
 
     def remember(self, key: bytes, first_seq: int, last_seq: int, ts: int, now_us: int) -> int:
-        """Remember a producer's number, or an idempotency key as of an elapsed time.
+        """Store a producer's number, or an idempotency key as of an elapsed time.
 
-        How many older keys were evicted for it.
+        Returns how many older keys were evicted for it.
         """
         mark = producer_seq.decode(key)
         if mark is not None:
@@ -402,7 +402,7 @@ class TopicState:
         return self.idempotency.remember(key, (first_seq, last_seq, until), self.limits)
 
     def forget_expired_keys(self, now_us: int) -> None:
-        """Forget the idempotency keys whose windows are over. Writer's lock held."""
+        """Remove the idempotency keys whose windows have ended. Writer's lock held."""
         if self.idempotency is not None:
             self.idempotency.forget_expired(now_us)
             if not self.idempotency:
@@ -410,17 +410,17 @@ class TopicState:
 
 
 def release_all(waiters: deque[Gate]) -> None:
-    """Release those who wait now; who waits again meanwhile is left for the next time."""
+    """Release all current waiters; gates that are added meanwhile wait for the next call."""
     for _ in range(len(waiters)):
         try:
             gate = waiters.popleft()
-        except IndexError:  # somebody gave up meanwhile and took himself out
+        except IndexError:  # a waiter timed out meanwhile and removed its gate
             return
         gate.release()
 
 
 def spans(state: TopicState, first_seq: int) -> Iterator[tuple[int, int]]:
-    """Runs of seqs between gaps, from a seq to the head."""
+    """Ranges of seqs between gaps, from a seq to the head."""
     seq = first_seq
     while seq <= state.head_seq:
         gap = state.gap_at(seq)
@@ -433,7 +433,7 @@ def spans(state: TopicState, first_seq: int) -> Iterator[tuple[int, int]]:
 
 
 def _first_absent(deleted: BitMap64, seq: int) -> int:
-    """The first seq at or above one that is not deleted."""
+    """The first seq at or after ``seq`` that is not deleted."""
     step = 64
     while deleted.range_cardinality(seq, seq + step) == step:
         seq += step

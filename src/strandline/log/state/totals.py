@@ -1,4 +1,4 @@
-"""What all topics hold together: for whoever watches a store from afar."""
+"""Counts and sizes of all topics of a store together, for monitoring."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from strandline.log.state.topic_state import TopicState
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers over all topics of a store."""
+    """Counts and sizes of all topics of a store."""
 
     topics: int
     by_durability: dict[str, int]
     queues: list[str]
     """Names of the topics that are queues."""
     records: int
-    """Live ones."""
+    """Live records."""
     payload_bytes: int
-    """Of live records. Those that were deleted since the last checkpoint are subtracted with the
-    average size of their block."""
+    """Bytes of live records. Records that were deleted since the last checkpoint are subtracted
+    with the average size of their block."""
 
 
 def totals_of(states: Iterable[TopicState]) -> Totals:
-    """The numbers at about this moment: topics are looked at one after the other."""
+    """The totals at about this moment: topics are read one after the other."""
     classes: Counter[str] = Counter()
     queues: list[str] = []
     records = size = 0

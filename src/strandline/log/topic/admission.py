@@ -1,7 +1,6 @@
-"""Admits appends: jobs by the rules of their queue, all records by what retention leaves.
+"""Admits appends: jobs by the rules of their queue, other records by the limits of the topic.
 
-A queue that is not in use has no memory in use either, and knows nothing of its jobs: it is opened
-by the first append.
+A queue that is not open uses no memory and has no job rules loaded: the first append opens it.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ class Admission:
 
     @property
     def is_quick(self) -> bool:
-        """Whether an append takes moments: a queue may have to be opened, or asked for room."""
+        """Whether an append is fast: no queue has to be opened first, or to make space."""
         state = self._state
         if state.config.views.queue is None:
             return True
         return state.jobs is not None and state.waiting is None
 
     def place(self, shard: Shard, batch: Batch, expected_head: int | None) -> Pending:
-        """Place a batch if its topic may take it."""
+        """Place a batch if its topic admits it."""
         state, jobs = self._state, self._jobs()
         if jobs is not None:
             jobs.admit(batch.count)
@@ -45,7 +44,7 @@ class Admission:
         except TopicFull:
             if jobs is None and not state.config.ttl_ms:
                 raise
-        # What is over must not keep anything out.
+        # Records that have expired and jobs that have ended must not cause a rejection.
         if jobs is None:
             self._floors.enforce_now(shard)
         else:

@@ -1,4 +1,4 @@
-"""Changes a topic's configuration: on the log first, and never under an append."""
+"""Changes a topic's configuration: first on the log, and never while an append is in progress."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from strandline.log.wal.shard import Shard
 def alter(
     state: TopicState, shard: Shard, floors: Floors, options: dict[str, object]
 ) -> TopicConfig:
-    """Change the configuration from here on; what the old one evicted stays evicted."""
+    """Change the configuration from now on; what the old one evicted stays evicted."""
     with shard.maintenance:
         floors.enforce(shard)
         config = topic_config(state.config, options)
-        _check_letters(state, config)
+        _check_dead_letter(state, config)
         if config.cap_bytes:
             settle(state)
         while not _try_alter(state, shard, config):
-            # Appends of an fsync topic are under way: they are published in their old class.
+            # Appends of an fsync topic are in progress: they are published with the old durability.
             shard.committer.wait_synced(shard.writer.end_lsn)
     shard.committer.wait_synced(shard.writer.end_lsn)
     return config
 
 
-def _check_letters(state: TopicState, config: TopicConfig) -> None:
-    before, after = state.config.views.queue, config.views.queue
-    if before is not None and after is not None and before.dead_letter != after.dead_letter:
+def _check_dead_letter(state: TopicState, config: TopicConfig) -> None:
+    old, new = state.config.views.queue, config.views.queue
+    if old is not None and new is not None and old.dead_letter != new.dead_letter:
         raise Invalid(
-            f"dead letters of {state.name!r} go to {before.dead_letter or state.name + ':dead'!r}, "
-            "and that does not change: make a queue of another name"
+            f"dead letters of {state.name!r} go to {old.dead_letter or state.name + ':dead'!r}, "
+            "and that cannot change: create a queue with another name"
         )
 
 
@@ -47,7 +47,7 @@ def _try_alter(state: TopicState, shard: Shard, config: TopicConfig) -> bool:
             return False
         if state.memory is not None and config.durability != state.config.durability:
             flush_memory(state, shard)
-            # What was deleted while it was in no file is on the log again.
+            # Deletes of records that were in no file are put on the log again, after the records.
             seqs = state.deleted.serialize() if state.deleted else b""
             message = control_messages.RecordsDeleted(state.delete_floor, seqs)
             shard.writer.place_control(state.id, message)

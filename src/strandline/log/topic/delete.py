@@ -1,7 +1,7 @@
-"""Carries a delete out: find what it hits, put it on the log, make it visible.
+"""Executes a delete: find the records, put the delete on the log, make it visible.
 
-Looking for what a delete hits may take long, and nothing may fail once it is on the log; so all is
-found first. ``log/state/delete_rules.py`` has the rules.
+Finding the records may take long, and nothing may fail once the delete is on the log; so the
+records are found first. ``log/state/delete_rules.py`` has the rules.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strandline.log.wal.shard import Shard
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a delete did."""
+    """The result of a delete."""
 
     deleted: int
     earliest_seq: int
@@ -44,30 +44,30 @@ class Deleting:
         self._floors = floors
 
     def delete(self, before: int | None, match: str | None) -> Deleted:
-        """Below a seq, with a tag, or both."""
-        done = None
+        """Delete records below a seq, with a tag, or both."""
+        result = None
         if match is None:
             with self._shard.maintenance:
-                done = self._carry_out(control_messages.RecordsDeleted(self._bound(before), b""))
-        while done is None:
-            done = self._delete_tagged(before, match or "")
-        return self._durable(done)
+                result = self._carry_out(control_messages.RecordsDeleted(self._bound(before), b""))
+        while result is None:
+            result = self._delete_tagged(before, match or "")
+        return self._wait_durable(result)
 
     def let_go(self, seqs: BitMap64, before: int) -> Deleted:
-        """These records, and all below a seq."""
+        """Delete these records, and all below a seq."""
         with self._shard.maintenance:
             bound = min(before, self._state.head_seq + 1)
-            done = self._carry_out(
+            result = self._carry_out(
                 control_messages.RecordsDeleted(bound, seqs.serialize() if seqs else b"")
             )
-        return self._durable(done)
+        return self._wait_durable(result)
 
     def _delete_tagged(self, before: int | None, match: str) -> Deleted | None:
-        """None when what was found by has changed meanwhile: look again."""
+        """None when the lake or the tag index changed meanwhile: the caller tries again."""
         state = self._state
         wanted = delete_rules.wanted_tags(match)
-        # What takes long, a look into the lake and the making of the index, is done before the
-        # lock that other topics need.
+        # The slow steps, searching the lake and building the index, come before the lock that other
+        # topics need.
         cold = state.cold
         cold_seqs = delete_rules.find_tagged_cold(state, cold, match)
         pieces = Pieces(state, self._reader)
@@ -80,20 +80,20 @@ class Deleting:
                 if cold is not state.cold or state.tags is not index:
                     return None
                 message = control_messages.RecordsDeleted(0, seqs.serialize() if seqs else b"")
-                done = self._carry_out(message)
+                result = self._carry_out(message)
             tag_search.spend(state, index, wanted, bound)
         if state.tag_indexes is not None:
             state.tag_indexes.used(state)
-        return done
+        return result
 
     def _bound(self, before: int | None) -> int:
-        """The seq below which records may go, when caps and ttl have taken theirs."""
+        """The seq below which records may be deleted, after caps and ttl are applied."""
         state = self._state
         self._floors.enforce(self._shard)
         return state.head_seq + 1 if before is None else min(before, state.head_seq + 1)
 
     def _carry_out(self, message: control_messages.RecordsDeleted) -> Deleted:
-        """The maintenance lock is held."""
+        """Put the delete on the log and apply it. The maintenance lock is held."""
         state, shard = self._state, self._shard
         count = state.live_count
         hit = delete_rules.hit_by(state, Pieces(state, self._reader), message)
@@ -114,7 +114,7 @@ class Deleting:
             head_seq=state.head_seq,
         )
 
-    def _durable(self, done: Deleted) -> Deleted:
+    def _wait_durable(self, result: Deleted) -> Deleted:
         if self._state.config.durability == "fsync":
             self._shard.committer.wait_synced(self._shard.writer.end_lsn)
-        return done
+        return result

@@ -1,11 +1,11 @@
-"""Reports records that will never arrive: a gap at the end of a topic, with its reason, on the log.
+"""Reports lost records: a gap at the end of a topic, with its reason, on the log.
 
 For routers: what a source has lost before it was forwarded is missing in the destination as well,
-and its readers must learn of it. The gap has a seq for each record that may be missing, and the
-message on the log has a producer's number (``log/state/producer_seq.py``): up to which seq of the
-source
-this router has reported losses. So the same loss is reported once, also after a crash, and a second
-one is never taken for the first. Gaps of one reason that adjoin are kept as one.
+and readers of the destination get a tombstone for it. The gap has a seq for each record that may
+be missing, and the message on the log has a producer's number (``log/state/producer_seq.py``): the
+seq of the source up to which this router has reported losses. So the same loss is reported once,
+also after a crash, and a second one is never mistaken for the first. Adjoining gaps of one reason
+are stored as one.
 
 Readers may pass a gap as soon as it is published, so its seqs must not be given to records after a
 power loss: an ``fsync`` topic publishes it after the sync, other topics reserve its seqs before.
@@ -28,7 +28,7 @@ from strandline.records import Numbered
 def report_loss(
     state: TopicState, shard: Shard, count: int, reason: str, reporter: Numbered | None = None
 ) -> None:
-    """Put a gap of so many seqs after the newest record. Returns once it is published."""
+    """Put a gap of ``count`` seqs after the newest record. Returns once it is published."""
     mark = b"" if reporter is None else producer_seq.encode(reporter)
     is_placed = False
     while not is_placed:
@@ -40,7 +40,7 @@ def report_loss(
 def _try_place(
     state: TopicState, shard: Shard, count: int, reason: str, mark: bytes
 ) -> tuple[int, bool]:
-    """Up to where the log must be synced now, and whether the gap is placed."""
+    """The lsn to sync to now (0: none), and whether the gap is placed."""
     writer = shard.writer
     with shard.maintenance:
         writer.acquire()
@@ -77,7 +77,7 @@ def _place(state: TopicState, shard: Shard, count: int, reason: str, mark: bytes
 
 
 def _publish(state: TopicState, message: control_messages.TailLost) -> None:
-    """Let readers see the gap. Writer's lock held."""
+    """Make the gap visible to readers. The writer's lock is held."""
     lose_tail(state, message)
     set_fast_lane(state)
     if state.waiters:

@@ -1,7 +1,7 @@
-"""The public face of one topic: append, read, follow, delete, alter, statistics.
+"""The public interface of one topic: append, read, follow, delete, alter, statistics.
 
-Values are checked here, where they enter; ``log/append/append.py`` and ``log/read/read.py`` do the
-work. Blocking, and safe from many threads.
+Arguments are checked here; ``log/append/append.py`` and ``log/read/read.py`` do the work. Methods
+block, and are safe to call from many threads.
 """
 
 from __future__ import annotations
@@ -95,38 +95,38 @@ class Topic:
 
     @property
     def earliest_seq(self) -> int:
-        """The first live seq when retention was last applied, one above the head if none is."""
+        """The first live seq when retention was last applied; head + 1 if there is none."""
         return self._state.earliest_seq
 
     @property
     def epoch(self) -> int:
-        """Changes when a cursor could lie: the topic was made anew, or lost its tail."""
+        """Changes when a cursor may be invalid: the topic was created again, or lost its tail."""
         return self._state.epoch
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Which topic this is, and which life of it: names are used again, these never are."""
+        """Identifies the topic and its epoch: a name may be used again, an identity never is."""
         return self._state.id, self._state.created_us
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was deleted: its name may stand for another topic by now."""
+        """Whether the topic was deleted: its name may belong to another topic now."""
         return self._state.dropped
 
     def tap(self, gate: Gate) -> None:
-        """Have a gate released once, when the head moves next or the topic goes. Never blocks."""
+        """Release a gate once, when the head moves next or the topic is deleted. Never blocks."""
         self._state.waiters.append(gate)
 
     def is_near(self, after: int) -> bool:
-        """Whether what follows a cursor is in memory or the log: a read of it takes moments."""
+        """Whether the records after a cursor are in memory or the log: reading them is fast."""
         return after + 1 >= self._state.near_seq
 
     def is_local(self, after: int = 0) -> bool:
-        """Whether what follows a cursor is on this machine, and not in the lake alone."""
+        """Whether the records after a cursor are on this machine, not in the lake alone."""
         return max(after + 1, self._state.floor) >= self._state.hot_seq
 
     def gaps_below(self, seq: int) -> list[tuple[int, int]]:
-        """First and last seqs of records that were lost before a seq."""
+        """First and last seqs of the gaps that begin before a seq."""
         gaps = [(gap.first_seq, gap.last_seq) for gap in self._state.gaps]
         return [gap for gap in gaps if gap[0] < seq]
 
@@ -136,7 +136,7 @@ class Topic:
             return self.append_soon(data, **options).wait()
         state = self._state
         writer = self._fast_writer
-        # The fast lane: one plain record of a disk topic, as ``place`` would do it step by step.
+        # The fast path: one plain record of a disk topic, with the steps of ``place`` inlined.
         claim: list[object] = [None]
         try:
             if self._claim(0, claim) is not claim:
@@ -201,16 +201,16 @@ class Topic:
         ).wait()
 
     def check_arrow(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Raise what ``append_arrow`` would say about these rows; nothing is appended."""
+        """Raise the error that ``append_arrow`` would raise for these rows; append nothing."""
         check_alone(self._state, of_arrow(batch, None, self._limits))
 
     def taken(self, producer: str) -> int | None:
-        """The highest number that a producer has had taken here, None when it had none."""
+        """The highest number accepted here from a producer, None when there was none."""
         newest = (self._state.producers or {}).get(producer.encode())
         return None if newest is None else newest[0]
 
     def producers(self, prefix: str = "") -> list[str]:
-        """The names of the producers who have had numbers taken here, and are not forgotten."""
+        """The names of producers whose numbers were accepted here and are still stored."""
         known = [producer.decode() for producer in self._state.producers or {}]
         return sorted(name for name in known if name.startswith(prefix))
 
@@ -256,7 +256,7 @@ class Topic:
         expected_head: int | None = None,
         idempotency_key: Once | None = None,
     ) -> Pending:
-        """As ``append_many``, to be waited for later: one record takes the short way."""
+        """As ``append_many``, to wait for later; a single record takes the short path."""
         if len(data) == 1 and idempotency_key is None:
             tag = tags[0] if tags else None
             node = nodes[0] if nodes else None
@@ -275,34 +275,34 @@ class Topic:
         expected_head: int | None = None,
         idempotency_key: Once | None = None,
     ) -> Pending:
-        """As ``append_arrow``, to be waited for later."""
+        """As ``append_arrow``, to wait for later."""
         return self.place_batch(of_arrow(batch, idempotency_key, self._limits), expected_head)
 
     def settle(self) -> None:
-        """Return once all that was placed so far is published, or raise when it never will be."""
+        """Wait until everything placed so far is published; raise when it never will be."""
         state = self._state
         while state.next_seq - 1 > state.head_seq:
             shard = self._shard()
             shard.committer.wait_synced(shard.writer.end_lsn)
 
     def secure(self) -> None:
-        """Return once all that was placed so far would survive a power loss."""
+        """Make everything placed so far survive a power loss, and wait for that."""
         shard = self._shard()
         shard.flush()
         shard.committer.sync_now()
 
     @property
     def is_quick(self) -> bool:
-        """Whether an append takes moments: a queue may have to be opened, or asked for room."""
+        """Whether an append is fast: no queue has to be opened first, or to make space."""
         return self._admission.is_quick
 
     def place_batch(self, batch: Batch, expected_head: int | None = None) -> Pending:
-        """Place a batch that was checked."""
+        """Place a checked batch."""
         return self._admission.place(self._shard(), batch, expected_head)
 
     def ruled_by(self, jobs: JobRules, ended: BitMap64, waiting: WaitingJobs | None) -> None:
-        """For the topic's queue, which is in use: how jobs are admitted, which of them have ended
-        (also those that it adds later) and so are hidden from readers, and how many wait."""
+        """Attach the topic's open queue: the rules that admit jobs, the jobs that have ended (the
+        bitmap is shared, so later ones count) and are hidden from readers, and how many wait."""
         self._state.jobs, self._state.ended, self._state.waiting = jobs, ended, waiting
 
     def read(
@@ -314,7 +314,7 @@ class Topic:
         size_max: int = _READ_SIZE_MAX,
         epoch: int | None = None,
     ) -> Page:
-        """The records after a cursor, at most so many. ``node`` is spared its own records."""
+        """At most ``limit`` records after a cursor. Records that ``node`` appended are left out."""
         check_whole(after=after, limit=limit, size_max=size_max)
         if after < 0 or limit < 1 or size_max < 1:
             raise Invalid("after is 0 or a seq, limit and size_max are at least 1")
@@ -337,7 +337,7 @@ class Topic:
         with_ended: bool = False,
     ) -> Page:
         while True:
-            self._look()
+            self._refresh_floors()
             try:
                 return read_page(
                     self._state,
@@ -350,16 +350,16 @@ class Topic:
                     cutoff=self._floors.cutoff(),
                     with_ended=with_ended,
                 )
-            except Expired as found:
-                self._floors.expire(found.floor)
+            except Expired as expired:
+                self._floors.expire(expired.floor)
 
     def read_stored(self, after: int, limit: int, *, size_max: int) -> Page:
         """As ``read``, with jobs that have ended and are still in the log: for routers."""
         return self._read(after, limit, None, size_max, None, with_ended=True)
 
     def read_as_it_stands(self, after: int, limit: int, *, node: str | None, size_max: int) -> Page:
-        """As ``read`` for who was just told of news: without a lock, so without new evictions."""
-        self._alive()
+        """As ``read`` for a reader that was just notified: no lock, so no new evictions either."""
+        self._check_alive()
         return read_page(
             self._state,
             self._reader,
@@ -372,30 +372,30 @@ class Topic:
 
     def pick(self, seqs: Sequence[int]) -> Page:
         """The live ones of these records, in order of seq."""
-        self._look()
+        self._refresh_floors()
         return pick(self._state, self._reader, seqs)
 
     def cursor_at(self, ts: int) -> int:
-        """The cursor from which a read gives the records of a time (microseconds) and later."""
+        """The cursor from which a read returns the records of a time (microseconds) and later."""
         check_whole(ts=ts)
-        self._look()
+        self._refresh_floors()
         return cursor_at(self._state, self._reader, max(-_TS_MAX, min(ts, _TS_MAX)))
 
     def snapshot(self) -> Snapshot:
-        """Which records there are now, for readers in several processes who must agree."""
-        self._look()
+        """Which records exist now, for readers in several processes that must agree."""
+        self._refresh_floors()
         state = self._state
         if state.config.ttl_ms and state.floor < state.hot_seq:
-            self.read(0, 1)  # of the lake only a reader finds out exactly what is over
+            self.read(0, 1)  # only a read finds out exactly which records of the lake have expired
         return take(state)
 
     def scan(self, snapshot: Snapshot, first_seq: int, last_seq: int) -> Iterator[pa.Table]:
         """The records of a snapshot between two seqs, both included."""
-        self._alive()
+        self._check_alive()
         return scan(self._state, self._reader, snapshot, first_seq, last_seq)
 
     def wait_for(self, after: int, timeout_s: float | None = None) -> bool:
-        """Wait until the head is past a cursor; False when the time is over or the topic gone."""
+        """Wait until the head is past a cursor; False after the timeout, or for a deleted topic."""
         check_whole(after=after)
         check_timeout(timeout_s)
         return wait_for(self._state, self._clock, self._writer, after, timeout_s)
@@ -409,10 +409,10 @@ class Topic:
         lossy: bool = False,
         epoch: int | None = None,
     ) -> Iterator[Record]:
-        """Records after a cursor, then live ones, until nothing came for ``timeout_s``.
+        """Records after a cursor, then live ones, until none came for ``timeout_s``.
 
-        Lost records raise ``RecordsLost`` unless the caller says that it does not mind. With the
-        ``epoch`` that a page told, so does a cursor of an earlier topic of this name.
+        Lost records raise ``RecordsLost`` unless ``lossy``. With the ``epoch`` of an earlier page,
+        a cursor of an earlier topic of this name raises it as well.
         """
         check_whole(after=after)
         check_timeout(timeout_s)
@@ -438,9 +438,9 @@ class Topic:
                 return
 
     def delete(self, *, before: int | None = None, match: str | None = None) -> Deleted:
-        """Delete records for good: below a seq, with a tag (``"eu*"`` for a beginning), or both."""
+        """Delete records for good: below a seq, with a tag (``"eu*"`` for a prefix), or both."""
         if before is None and match is None:
-            raise Invalid("say what to delete: before=SEQ, match=TAG, or both")
+            raise Invalid("name what to delete: before=SEQ, match=TAG, or both")
         if before is not None:
             check_whole(before=before)
             if before < 1:
@@ -452,36 +452,36 @@ class Topic:
                 f"topic {self.name!r} has views, which need its records: delete through the view "
                 "(of a queue: purge)"
             )
-        return self._deleting().delete(before, match)
+        return self._deleter().delete(before, match)
 
     def let_go(self, seqs: BitMap64, *, before: int = 0) -> Deleted:
-        """For the topic's views: delete records that they no longer need."""
-        return self._deleting().let_go(seqs, before)
+        """Delete records that the topic's views no longer need."""
+        return self._deleter().let_go(seqs, before)
 
-    def _deleting(self) -> Deleting:
+    def _deleter(self) -> Deleting:
         return Deleting(self._state, self._shard(), self._reader, self._floors)
 
     def alter(self, **options: object) -> TopicConfig:
-        """Change the configuration from here on; what the old one evicted stays evicted."""
+        """Change the configuration from now on; what the old one evicted stays evicted."""
         return alter(self._state, self._shard(), self._floors, options)
 
     def statistics(self) -> TopicStatistics:
-        """The topic's numbers now."""
-        self._look()
+        """The statistics of the topic now."""
+        self._refresh_floors()
         return statistics_of(self._state)
 
     def estimate(self) -> TopicStatistics:
-        """As statistics(), without a read: ``payload_bytes`` counts recent deletes by averages."""
-        self._look()
+        """As ``statistics``, without reads: ``payload_bytes`` has recent deletes by averages."""
+        self._refresh_floors()
         return statistics_of(self._state, exact=False)
 
     def enforce_retention(self) -> None:
-        """Apply caps and ttl now and put the floor on the log: the retention job's turn."""
+        """Apply caps and ttl now and put the floor on the log, as the retention job does."""
         self._floors.enforce_now(self._shard())
 
-    def _look(self) -> None:
-        """Bring the floors up to date before somebody sees them."""
-        self._alive()
+    def _refresh_floors(self) -> None:
+        """Bring the floors up to date before they are visible to a caller."""
+        self._check_alive()
         self._floors.look()
 
     def _shard(self) -> Shard:
@@ -489,6 +489,6 @@ class Topic:
             raise Invalid("the store is open read-only: open it for writing to change it")
         return self._shard_or_none
 
-    def _alive(self) -> None:
+    def _check_alive(self) -> None:
         if self._state.dropped:
             raise UnknownTopic(f"topic {self.name!r} was deleted: create it again")

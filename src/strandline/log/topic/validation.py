@@ -1,6 +1,6 @@
-"""Complains about arguments of the wrong kind, by their name, before anything happens. Pure.
+"""Checks cursors, counts and times given as arguments, and names the wrong one. Pure.
 
-What is appended is checked in ``log/append/batch.py``; this is for cursors, counts and times.
+Appended values are checked in ``log/append/batch.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def check_whole(**numbers: object) -> None:
 
 
 def check_expected_head(head: int | None) -> None:
-    """A head that no topic can have is a wrong request, not a conflict that may pass."""
+    """A head that no topic can have is an Invalid request, not a Conflict that may pass."""
     if head is None:
         return
     check_whole(expected_head=head)

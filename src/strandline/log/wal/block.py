@@ -14,12 +14,12 @@
     48      ...   columns, each padded to 8 bytes
 
 A column is in Arrow's layout, so that it becomes an Arrow array without a copy: int32 offsets
-(count + 1) and the bytes behind each other; all but ``data`` begin with a validity bitmap. ``ts``
+(count + 1), then the bytes of all values; all but ``data`` begin with a validity bitmap. ``ts``
 is int64 per record. The idempotency key is a u64 size and the bytes. A control block has no
 columns: its payload is one MessagePack message.
 
-The checksum covers the identity (topic, first seq, count) with the content, so a block that is
-found in the wrong place is as wrong as a damaged one.
+The checksum covers the identity (topic, first seq, count) with the content, so a block in the wrong
+place is found like a damaged one.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _TEXT_COLUMNS = ((KEY, pa.binary()), (TAG, pa.string()), (NODE, pa.string()), (M
 _DATA_COLUMN = (0, pa.binary())
 _BYTES_MAX = 2**31 - 1
 
-# With its first array pyarrow looks for pandas, and imports it where it is installed: now, and not
-# in the middle of an append, where that would take its time and may fail.
+# With its first array pyarrow imports pandas where that is installed: do that here, not in the
+# middle of an append, which the import would delay and may fail.
 pa.array([b""])
 
 
 class Draft:
-    """The columns of a block before its place in the log is known. Made outside every lock."""
+    """The columns of a block before its place in the log is known. Built outside every lock."""
 
     __slots__ = ("buffers", "columns", "count", "longest_last", "payload_size", "size")
 
@@ -189,18 +189,18 @@ class Block:
 
     @property
     def size(self) -> int:
-        """Bytes that the block keeps in memory."""
+        """Bytes of memory that the block takes."""
         return len(self._view)
 
     def raw(self) -> memoryview:
-        """The bytes of the block, to be copied as they are."""
+        """The bytes of the block, unchanged."""
         return self._view
 
     def control_payload(self) -> bytes:
         return bytes(self._view[HEADER_SIZE : HEADER_SIZE + self.payload_size])
 
     def data(self) -> pa.Array:
-        """The payloads as a binary array on the block's own bytes."""
+        """The payloads as a binary array that shares the block's bytes."""
         return self._array(pa.binary(), HEADER_SIZE, with_validity=False)[0]
 
     def column(self, wanted: int) -> pa.Array | None:
@@ -248,7 +248,7 @@ class Block:
         return total
 
     def payload_at(self, rows: Sequence[int]) -> int:
-        """Payload bytes of a few records: the same without a look at the others."""
+        """Payload bytes of a few records, without reading the others."""
         total, offset = 0, HEADER_SIZE
         validity_size = (self.count + 7) // 8
         ends_size = 4 * (self.count + 1)

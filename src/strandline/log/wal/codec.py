@@ -22,12 +22,12 @@ A frame is one commit. It begins on a multiple of 8 bytes; all numbers are littl
 Body of a single, one record: key, tag, node, meta, data. Body of a batch: blocks
 (``log/wal/block.py``); its topic, seq and sizes are zero.
 
-Why a reader can tell a torn frame from a damaged one. Files begin as zeros and are never used
-twice. The first eight bytes are stored after all the others, so a writer that was killed halfway
-leaves them zero. A power loss keeps any mix of 512-byte sectors, and a sector that did not make it
-is all zero where the frame is new; the first eight bytes and the 0xA5 keep the outer sectors of a
-whole frame from looking like that, and a body with a zero sector of its own is masked. So: a frame
-with a zero sector was never completely written; a bad frame without one was, and is damaged.
+Why a reader can distinguish a torn frame from a damaged one: Files begin as zeros and are never
+used twice. The first eight bytes are stored after all the others, so a writer that was killed
+halfway leaves them zero. A power loss keeps any mix of 512-byte sectors, and a sector that was not
+written is all zero where the frame is new. In a complete frame the first eight bytes and the 0xA5
+make the outer sectors nonzero, and a body with a zero sector of its own is masked. So a frame with
+a zero sector was never completely written; a bad frame without one was, and is damaged.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FRAME_SIZE_MAX = 2**31
 
 FIRST = struct.Struct("<II")
 REST = struct.Struct("<QQQqQQQQ")
-"""The header behind its first eight bytes; kind, mask, count and term are one number."""
+"""The header after its first eight bytes; kind, mask, count and term are one number."""
 HEADER = struct.Struct("<IIBBHIQQqQQQQ")
 TRAILERS = tuple(b"\xa5" + bytes(7 - size) for size in range(8))
 LOW32 = 0xFFFF_FFFF
@@ -65,7 +65,7 @@ _MASK_STEP = 0x9E37_79B9_7F4A_7C15
 
 
 class FileHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """The first bytes of a WAL file: who wrote it and what came before it."""
+    """The first bytes of a WAL file: its writer, and what precedes it in the log."""
 
     shard: int
     store_id: bytes
@@ -73,11 +73,11 @@ class FileHeader(msgspec.Struct, frozen=True, kw_only=True):
     term: int
     file_size: int
     previous: int
-    """The first eight bytes of the frame just before this file, 0 when there is none, or when the
-    writer had no reason to read it: a checkpoint covered all that came before."""
+    """The first eight bytes of the frame just before this file; 0 when there is none, or when the
+    writer did not read it because a checkpoint covers everything before."""
     durable_upto: int
     page_cache: int
-    """``page_cache_number`` of the writer, 0 for none: while losses are put on the log."""
+    """``page_cache_number`` of the writer; 0 for none, while losses are being logged."""
     created_us: int
 
 
@@ -113,12 +113,12 @@ def decode_file_header(data: bytes) -> FileHeader | int | None:
 
 
 def shard_seed(store_id: bytes, shard: int) -> int:
-    """What every header check of a shard is seeded with: frames of another log never verify."""
+    """The seed of every header check of a shard: frames of another log never verify."""
     return xxh3_64_intdigest(store_id, shard) & 0x7FFF_FFFF_FFFF_FFFF
 
 
 def store_seed(store_id: bytes) -> int:
-    """What every body and block checksum is seeded with."""
+    """The seed of every body and block checksum."""
     return xxh3_64_intdigest(store_id)
 
 
@@ -141,7 +141,7 @@ def zero_sector(parts: Buffer, file_offset: int) -> bool:
 
 
 def masked(body: Buffer, mask: int) -> bytes:
-    """The body XORed with a mask; the same call takes the mask off again. Whole words only."""
+    """The body XORed with a mask; the same call removes the mask again. Whole words only."""
     words = np.frombuffer(body, dtype="<u8")
     return (words ^ np.uint64((_MASK_STEP * mask) & 0xFFFF_FFFF_FFFF_FFFF)).tobytes()
 
@@ -152,7 +152,7 @@ def kind_word(kind: int, mask: int, count: int, term: int) -> int:
 
 
 def data_size(body: Buffer) -> int:
-    """How long a single's body is without its trailer."""
+    """The size of a single's body without its trailer."""
     end = len(body) - 1
     while body[end] != _TRAILER_MARK:
         end -= 1

@@ -1,19 +1,18 @@
 """Group commit: many waiting appends, one sync.
 
-Frames are placed by whoever appends (``log/wal/writer.py``). An append that must be durable then
-waits
-here for the log to be synced past its frame. The first that waits leads: it syncs everything placed
-so far, publishes what became durable, and wakes the others; of those that came too late it wakes
-one, which leads the next round. While one round waits for the disk the next group forms, so there
-is no timer: the sync in flight is the window.
+Appending threads place frames (``log/wal/writer.py``). An append that must be durable then waits
+here until the log is synced past its frame. The first waiter leads: it syncs everything placed so
+far, publishes what became durable, and wakes the others; of those whose frames came too late for
+the round it wakes one, which leads the next. While one round waits for the disk the next group
+forms, so there is no timer: the sync in flight is the window.
 
-Coroutines do not lead. They leave a future and kick the shard's sync job, whose round resolves all
-of them with one call into their loop. A server under load may let the kick wait (``window_s``), so
-that a round covers more. The same job syncs behind ``disk`` and ``memory`` topics.
+Coroutines do not lead. They add a future and kick the shard's sync job, whose round resolves all
+of them with one call into their loop. A server under load may delay the kick (``window_s``), so
+that a round covers more. The same job syncs ``disk`` and ``memory`` topics after their appends.
 
-A failed sync is final. Linux forgets a page that could not be written and reports it once, so a
-second sync may succeed while the bytes are gone: the shard is poisoned, every waiter fails, and
-nothing that waited for the failed round is ever published.
+A failed sync is final. Linux discards a page that could not be written and reports the error once,
+so a second sync may succeed while the bytes are gone: the shard is poisoned, every waiter fails,
+and nothing that waited for the failed round is ever published.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from strandline.log.wal.stats import SlowSyncs, SyncTimes
 from strandline.log.wal.writer import Writer
 from strandline.platform.system_errors import as_unavailable
 
-_TRIES_FOR_COROUTINES = 8  # one loop places many appends in a row: a round should cover them
-_PATIENCE_S = 0.5  # how often a waiter looks whether the shard has failed meanwhile
+_TRIES_FOR_COROUTINES = 8  # a loop places many appends in a row: a round should cover them
+_CHECK_INTERVAL_S = 0.5  # how often a waiter checks whether the shard has failed
 
-Answer = TypeVar("Answer")
+_Result = TypeVar("_Result")
 _Waiting = tuple[int, asyncio.Future[Any], object]
 
 
@@ -52,8 +51,8 @@ class Committer:
         self.window_s = 0.0
         """How long a round for coroutines waits for more of them. 0 unless the load is high."""
         self._is_kicking = False
-        self._leading = Baton()
-        self._waking = Baton()  # one round may end while the one before still wakes
+        self._lead_lock = Baton()
+        self._wake_lock = Baton()  # one round may end while the one before still wakes
         self._waiters: deque[tuple[int, threading.Lock]] = deque()
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         self._futures: list[_Waiting] = []
@@ -61,7 +60,7 @@ class Committer:
 
     @property
     def waiting(self) -> int:
-        """How many appends wait for a sync."""
+        """The number of appends that wait for a sync."""
         return max(len(self._pending), len(self._futures))
 
     @property
@@ -70,7 +69,7 @@ class Committer:
         return self.times.slow(self.writer.files.shard, self.writer.monotonic())
 
     def publish_when_synced(self, publish: Callable[[], None]) -> int:
-        """Call this once all that is placed is durable. Writer's lock held; returns the lsn."""
+        """Call ``publish`` once all placed frames are durable; returns the lsn. Lock held."""
         lsn = self.writer.end_lsn
         self._pending.append((lsn, publish))
         return lsn
@@ -82,15 +81,15 @@ class Committer:
             if not self._try_lead(lsn):
                 self._follow(lsn)
 
-    def synced_future(self, lsn: int, answer: Answer) -> asyncio.Future[Answer]:
-        """The same for a coroutine, which gets the answer: the shard's sync job does the work."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    def synced_future(self, lsn: int, result: _Result) -> asyncio.Future[_Result]:
+        """As ``wait_synced``, for a coroutine: a future that the shard's sync job resolves."""
+        future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
         if self.synced >= lsn:
-            future.set_result(answer)
+            future.set_result(result)
             return future
         self._check()
         with self._futures_lock:
-            self._futures.append((lsn, future, answer))
+            self._futures.append((lsn, future, result))
         if self.window_s and not self._is_kicking:
             self._is_kicking = True
             future.get_loop().call_later(self.window_s, self._kick_late)
@@ -103,7 +102,7 @@ class Committer:
         self.kick.set()
 
     def run_once(self) -> None:
-        """Sync whatever is not yet durable: the background job's turn."""
+        """Sync what is not yet durable: one run of the background job."""
         if self.synced < self.writer.end_lsn or self._pending or self._futures:
             self.wait_synced(self.writer.end_lsn)
             self._resolve_futures()
@@ -113,27 +112,27 @@ class Committer:
         self.wait_synced(self.writer.end_lsn)
 
     def refuse_reentry(self) -> None:
-        """Raise in a signal handler that interrupted a step or a round of this very thread."""
+        """Raise in a signal handler that interrupted a step or a round of the same thread."""
         self.writer.baton.refuse_reentry()
-        self._leading.refuse_reentry()
-        self._waking.refuse_reentry()
+        self._lead_lock.refuse_reentry()
+        self._wake_lock.refuse_reentry()
 
     def fail_waiters(self) -> None:
-        """Wake everybody so that they see why the shard stopped."""
+        """Wake all waiters, which then raise the failure of the shard."""
         self._wake()
         self._resolve_futures()
 
     def _try_lead(self, lsn: int) -> bool:
         claim: list[object] = [None]
         try:
-            if self._leading.claims.setdefault(0, claim) is not claim:
+            if self._lead_lock.claims.setdefault(0, claim) is not claim:
                 return False
             if self.synced < lsn:
                 self._check()  # the leader before this one may have failed a moment ago
                 self._round()
-            self._leading.release()
+            self._lead_lock.release()
         except BaseException:
-            self._leading.drop(claim)
+            self._lead_lock.drop(claim)
             self._wake()
             raise
         self._wake()
@@ -143,9 +142,9 @@ class Committer:
         gate = threading.Lock()
         gate.acquire()
         self._waiters.append((lsn, gate))
-        # A leader releases the lead before it wakes. If the lead is taken now, that leader's wake
-        # is still to come and will see this gate; if not, go round and lead.
-        if self._leading.claims and not gate.acquire(timeout=_PATIENCE_S):
+        # A leader releases the lead before it wakes waiters. If the lead is held now, that leader's
+        # wake follows and will see this gate; if not, return, and try to lead again.
+        if self._lead_lock.claims and not gate.acquire(timeout=_CHECK_INTERVAL_S):
             self.refuse_reentry()
 
     def _round(self) -> None:
@@ -168,7 +167,7 @@ class Committer:
             synced = True
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                # The directory could not be opened: nothing was tried, and nothing is in doubt.
+                # The directory could not be opened: nothing was synced, and the log is intact.
                 writer.give_back(files[:-1], names_dirty=names_dirty)
                 raise as_unavailable(error, "the log") from error
             writer.poison(f"a sync of shard {writer.files.shard} failed ({error})")
@@ -188,7 +187,7 @@ class Committer:
         try:
             while pending and pending[0][0] <= target:
                 pending.popleft()[1]()
-            # Last: who looks at it without the lock takes it as a sign that all is published.
+            # Last: readers without the lock take it as the sign that all is published.
             self.synced = writer.durable_upto = target
         except BaseException as error:
             writer.poison(f"a publication was interrupted ({error!r})")
@@ -197,21 +196,21 @@ class Committer:
             writer.release()
 
     def _wake(self) -> None:
-        """Let go those who are served, and one of the others to lead."""
+        """Release the waiters whose lsn is decided, and one of the others to lead."""
         waiters = self._waiters
         next_leader: threading.Lock | None = None
-        self._waking.acquire()
+        self._wake_lock.acquire()
         try:
             for _ in range(len(waiters)):
                 lsn, gate = waiters.popleft()
-                if self._settled(lsn):
+                if self._is_decided(lsn):
                     gate.release()
                 elif next_leader is None:
                     next_leader = gate
                 else:
                     waiters.append((lsn, gate))
         finally:
-            self._waking.release()
+            self._wake_lock.release()
         if next_leader is not None:
             next_leader.release()
 
@@ -220,27 +219,27 @@ class Committer:
         waiting: list[_Waiting] = []
         with self._futures_lock:
             for entry in self._futures:
-                (done if self._settled(entry[0]) else waiting).append(entry)
+                (done if self._is_decided(entry[0]) else waiting).append(entry)
             self._futures = waiting
         by_loop: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
         for entry in done:
             by_loop.setdefault(entry[1].get_loop(), []).append(entry)
         for loop, entries in by_loop.items():
-            # A loop that was closed has nobody left who could wait.
+            # A closed loop has no waiters.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._settle, entries)
+                loop.call_soon_threadsafe(self._resolve, entries)
         if self._futures:
             self.kick.set()
 
-    def _settled(self, lsn: int) -> bool:
+    def _is_decided(self, lsn: int) -> bool:
         return lsn <= self.synced or self.writer.failure is not None
 
-    def _settle(self, entries: list[_Waiting]) -> None:
-        for lsn, future, answer in entries:
+    def _resolve(self, entries: list[_Waiting]) -> None:
+        for lsn, future, result in entries:
             if future.done():
                 continue
             if lsn <= self.synced:
-                future.set_result(answer)
+                future.set_result(result)
             elif self.writer.failure is not None:
                 future.set_exception(self.writer.failure)
 

@@ -1,7 +1,7 @@
-"""Control messages: everything on the log's timeline that is not a record. Pure.
+"""Control messages: the entries of the log that are not records. Pure.
 
-Each is the payload of one control block, MessagePack with the type's tag first. A reader that
-meets an unknown tag refuses the log as one of a newer format: a control message is never optional.
+Each is the payload of one control block, MessagePack with the type's tag first. A reader that finds
+an unknown tag rejects the log as one of a newer format: a control message is never optional.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from strandline.config.settings import TopicConfig
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True, tag_field="type"):
-    """What the messages have in common: nothing but being one."""
+    """The base of all messages. Without fields."""
 
 
 class TopicCreated(Control, frozen=True, array_like=True, tag="create"):
-    """A topic begins, empty, at seq 1."""
+    """A topic is created, empty, at seq 1."""
 
     name: str
     config: TopicConfig
@@ -24,7 +24,7 @@ class TopicCreated(Control, frozen=True, array_like=True, tag="create"):
 
 
 class TopicAltered(Control, frozen=True, array_like=True, tag="alter"):
-    """New configuration from here on. The floor is what the old one had already evicted."""
+    """New configuration from here on. The old one had evicted records below the floor."""
 
     config: TopicConfig
     evict_floor: int
@@ -43,23 +43,22 @@ class RecordsDeleted(Control, frozen=True, array_like=True, tag="delete"):
 
 
 class Evicted(Control, frozen=True, array_like=True, tag="evict"):
-    """Retention took every record below the floor."""
+    """Retention evicted every record below the floor."""
 
     evict_floor: int
     reason: str
 
 
 class Ceiling(Control, frozen=True, array_like=True, tag="ceiling"):
-    """Seqs up to here may have been given out before they were durable."""
+    """Seqs up to here may have been assigned before they were durable."""
 
     ceiling: int
 
 
 class TailLost(Control, frozen=True, array_like=True, tag="lost"):
-    """Seqs from here to the ceiling are gone. After a crash took the tail the epoch is new.
+    """Seqs from here to the ceiling are lost. After a crash that lost the tail the epoch is new.
 
-    ``mark`` is the number of a producer that reports a loss of its own
-    (``log/topic/gap_marker.py``).
+    ``mark`` is the number of a producer that reports its own loss (``log/topic/gap_marker.py``).
     """
 
     lost_from: int
@@ -73,7 +72,7 @@ class Copied(Control, frozen=True, array_like=True, tag="copy"):
     """Records from a seq on are copies of another topic's records, which are not written again.
 
     ``seqs`` is a roaring bitmap of the originals, ``kept`` the columns that are copied besides
-    data, ``mark`` what stands where an idempotency key would.
+    data, ``mark`` the idempotency key or producer's number.
     """
 
     source_id: int
@@ -118,7 +117,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(payload: bytes) -> Message:
-    """The message; ``msgspec.DecodeError`` when it is none that this version knows."""
+    """The message; ``msgspec.DecodeError`` when this version does not know it."""
     try:
         message: Message = _decoder.decode(payload)
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Commit time as of an opening, and the time that really passed since.
+"""Elapsed time: the commit time at an opening, plus the monotonic time since then.
 
 Jumps of the wall clock do not change it; commit times of frames follow them (``Writer.stamp``).
 """
@@ -9,7 +9,7 @@ from strandline.platform.clock import Clock
 
 
 class ElapsedClock:
-    """Time for windows that must not end early or late. Safe from many threads."""
+    """The time for windows that must not end early or late. Safe from many threads."""
 
     def __init__(self, clock: Clock, last_ts: int) -> None:
         self._clock = clock
@@ -20,5 +20,5 @@ class ElapsedClock:
         return self._first_us + round((self._clock.monotonic() - self._since_s) * 1_000_000)
 
     def behind_us(self, last_ts: int) -> int:
-        """How far it is behind commit time, of which this is the newest; negative when ahead."""
+        """How far it lags behind commit time, given the newest one; negative when it is ahead."""
         return max(last_ts, self._clock.now_us()) - self.now_us()

@@ -1,8 +1,8 @@
-"""The files of one shard: their names, which one holds an lsn, and when they may go.
+"""The files of one shard: their names, which one has an lsn, and which may be removed.
 
-An lsn counts the bytes of frames since the shard began; file headers do not count. A file holds
-the lsns from its first up to the first of the next file, whatever bytes may lie behind that in it:
-a writer that reopens a log never changes an old file, it begins a new one at the recovered end.
+An lsn counts the bytes of frames since the shard began; file headers do not count. A file has the
+lsns from its first up to the first of the next file, whatever bytes follow in it: a writer that
+reopens a log never changes an old file, it begins a new one at the recovered end.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class WalFile:
 
 
 class ShardFiles:
-    """The readable files of a shard in order. Readers need no lock: the tuple is swapped whole.
+    """The readable files of a shard in order. Readers need no lock: the tuple is replaced at once.
 
-    Once a writer is at work, whoever adds or drops a file holds its lock.
+    Once the shard has a writer, adding or dropping a file requires the writer's lock.
     """
 
     def __init__(self, disk: Disk, directory: str, shard: int) -> None:
@@ -45,7 +45,7 @@ class ShardFiles:
         self._index: tuple[list[int], tuple[WalFile, ...]] = ([], ())
 
     def page_cache(self) -> int:
-        """Which page cache has what is written to this shard now."""
+        """The identity of the page cache that has what is written to this shard now."""
         return page_cache_number(self.disk.page_cache_id(self.directory))
 
     @property
@@ -60,12 +60,12 @@ class ShardFiles:
         return f"{self.directory}/spare-{number:020d}.zero"
 
     def add(self, entry: WalFile) -> None:
-        """Take in a file, in place of one that was begun at the same lsn and never got a frame."""
-        kept = [known for known in self.entries if known.first_lsn != entry.first_lsn]
-        self._swap((*kept, entry))
+        """Add a file; it replaces one that was begun at the same lsn and never got a frame."""
+        others = [known for known in self.entries if known.first_lsn != entry.first_lsn]
+        self._swap((*others, entry))
 
     def locate(self, lsn: int) -> tuple[WalFile, int]:
-        """The file that holds an lsn and the offset in it."""
+        """The file with an lsn, and the offset in it."""
         firsts, entries = self._index
         place = bisect.bisect_right(firsts, lsn) - 1
         if place < 0:
@@ -74,21 +74,21 @@ class ShardFiles:
         return entry, FILE_HEADER_SIZE + lsn - entry.first_lsn
 
     def end_of(self, place: int) -> int | None:
-        """The lsn where a file's part ends, None for the newest."""
+        """The lsn where a file's part of the log ends, None for the newest file."""
         return self.entries[place + 1].first_lsn if place + 1 < len(self.entries) else None
 
     def allocated(self, from_lsn: int = 0) -> int:
-        """Bytes that the files take on disk which hold this lsn or later ones."""
+        """Bytes on disk of the files with this lsn or later ones."""
         firsts, entries = self._index
         place = bisect.bisect_right(firsts, from_lsn) - 1
         return sum(entry.size for entry in entries[max(0, place) :])
 
     def size_behind(self, from_lsn: int = 0) -> int:
-        """The same without the newest, which no checkpoint can let go."""
+        """As ``allocated``, without the newest file, which no checkpoint can release."""
         return self.allocated(from_lsn) - (self.entries[-1].size if self.entries else 0)
 
     def drop_below(self, lsn: int) -> list[str]:
-        """Forget the files that lie wholly below an lsn; their paths, for the caller to remove."""
+        """Drop the files that are wholly below an lsn; returns their paths for removal."""
         gone = [
             entry
             for place, entry in enumerate(self.entries)
@@ -98,7 +98,7 @@ class ShardFiles:
         return [entry.path for entry in gone]
 
     def keep(self, count: int) -> None:
-        """Forget all but the first files: what follows them is not part of the log."""
+        """Drop all but the first files: what follows them is not part of the log."""
         self._swap(self.entries[:count])
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class ShardFiles:
 
 
 def first_lsn_of(name: str) -> int | None:
-    """The first lsn that a file name tells, None when it is not a WAL file's name."""
+    """The first lsn in a file name, None when it is not the name of a WAL file."""
     digits = name[4:-4]
     if name.startswith("wal-") and name.endswith(".log") and digits.isdigit():
         return int(digits)

@@ -1,9 +1,9 @@
-"""Reads published records back from the WAL, by location.
+"""Reads published records from the WAL, by location.
 
 Neighbouring locations are served from one read: a reader keeps the last window of the file that it
-read. The first window is small, for whoever wants the newest record alone; those behind it grow.
-Every frame and block is verified each time; a window that is older than the frame (the log
-grew meanwhile) is read again before anything is called damaged.
+read. The first window is small, for reads of the newest record alone; the following ones grow.
+Every frame and block is verified each time; a window that is older than the frame (the log grew
+meanwhile) is read again before damage is reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Single = tuple[int, int, list[bytes | None], bytes, int]
 
 
 class Reader:
-    """One read's way through the logs of a store. Owned by one thread."""
+    """Reads the logs of all shards of a store. Owned by one thread."""
 
     def __init__(self, shards: dict[int, ShardFiles], store_id: bytes) -> None:
         self._shards = shards
@@ -66,7 +66,7 @@ class Reader:
             for mask in masks:
                 head = _unmasked(self._bytes(shard, lsn, block.HEADER_SIZE, fresh=fresh), mask)
                 size = block.HEADER.unpack(head)[1]
-                if not block.HEADER_SIZE <= size <= self._room(shard, lsn) or size % 8:
+                if not block.HEADER_SIZE <= size <= self._size_max(shard, lsn) or size % 8:
                     continue
                 view = _unmasked(self._bytes(shard, lsn, size, fresh=fresh), mask)
                 if block.verify(view, self._seed):
@@ -74,7 +74,7 @@ class Reader:
         raise self._corrupt(shard, lsn, "a block fails its checksum")
 
     def _bytes(self, shard: int, lsn: int, size: int, *, fresh: bool) -> memoryview:
-        """The bytes at an lsn, zeros behind the end of a file that was cut short."""
+        """The bytes at an lsn; zeros after the end of a truncated file."""
         entry, offset = self._shards[shard].locate(lsn)
         start = offset - self._window_offset
         inside = entry.path == self._window_path and 0 <= start <= len(self._window) - size
@@ -85,8 +85,8 @@ class Reader:
             self._window_path, self._window_offset, start = entry.path, offset, 0
         return self._window[start : start + size]
 
-    def _room(self, shard: int, lsn: int) -> int:
-        """How many bytes a file can hold from an lsn on."""
+    def _size_max(self, shard: int, lsn: int) -> int:
+        """The number of bytes from an lsn to the end of its file."""
         entry, offset = self._shards[shard].locate(lsn)
         return entry.size - offset
 

@@ -1,19 +1,19 @@
-"""Reads a shard's log after a crash: what is whole, where it ends, and whether that is a lie.
+"""Reads a shard's log after a crash: intact frames, the end of the log, and damage.
 
 Frame by frame from the last checkpoint:
 
 1. header and body check: the frame counts.
 2. the place is at or above everything known to be synced, and the frame there was never completely
    written (its first eight bytes are zero, or one of its sectors is): a torn write. The log ends
-   here, and whatever follows was never promised to anybody.
-3. anything else is damage. The log is refused for writing, with file, lsn and reason; a read-only
-   opening and ``strandline repair`` go on behind it. Stopping at the first bad frame instead would
-   silently drop acknowledged records for one flipped bit.
+   here, and whatever follows was never acknowledged as durable.
+3. anything else is damage. The log is rejected for writing, with file, lsn and reason; a read-only
+   opening and ``strandline repair`` continue after it. Stopping at the first bad frame instead
+   would silently drop acknowledged records for one flipped bit.
 
-"Known to be synced" is the largest ``durable_upto`` of any frame header in the shard, also behind
-the bad place: a later frame says what was durable when it was written, and headers can be found
-again without the frames before them, because each carries its own lsn. A file header says the same,
-and a file of a later term that nothing before its first lsn was in doubt when it was made.
+"Known to be synced" is the largest ``durable_upto`` of any frame header in the shard, also after
+the bad place: a later frame has what was durable when it was written, and headers can be found
+without the frames before them, because each has its own lsn. A file header has the same, and a file
+of a later term shows that everything before its first lsn was durable when it was created.
 
 Files are read in order of term, then shard: a topic has one shard per term, so its records come in
 order even when the count of shards changed between openings.
@@ -70,16 +70,14 @@ Frame = Single | Batch
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of the log that is not what was written, and what it held
-    (``log/wal/salvage.py``).
-    """
+    """A place of the log that is not what was written, and its losses (``log/wal/salvage.py``)."""
 
     path: str
     offset: int
     lsn: int
     reason: str
     end_lsn: int = 0
-    """Where reading went on; 0 when nobody looked further."""
+    """The lsn where reading continued; 0 when it stopped."""
     losses: tuple[Loss, ...] = ()
     unknown_size: int = 0
 
@@ -88,9 +86,9 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scratch:
-    """Memory that is read into again and again: touching new memory costs more than reading.
+    """Memory that every read reuses: touching new memory costs more than reading.
 
-    Frames that were read into it are gone with the next read.
+    The next read overwrites the frames of the last one.
     """
 
     def __init__(self) -> None:
@@ -131,7 +129,7 @@ class ShardLog:
         self.cut: list[str] = []
         self.damage: list[Damage] = []
         self.strangers: list[Damage] = []
-        """Files of others in the place of ours: whatever that held is gone."""
+        """Files of another store or shard in the place of ours, whose records are lost."""
         self.end_lsn = 0
         self.previous = 0
         self.last_ts = 0
@@ -143,7 +141,7 @@ class ShardLog:
         self._tolerate = tolerate
         self._scratch: Scratch | Fresh = scratch or Fresh()
         self._cut_off: set[str] = set()
-        self._seen: list[codec.FileHeader] = []
+        self._earlier_headers: list[codec.FileHeader] = []
         self._find_files(disk.list_dir(directory) if names is None else names)
 
     def scan(self, place: int, start_lsn: int, *, until_lsn: int | None = None) -> Iterator[Frame]:
@@ -151,7 +149,7 @@ class ShardLog:
         header = self.headers[place]
         limit = self.files.end_of(place)
         end = self.files.entries[place].size
-        if limit is not None:  # beyond the content when the file in between was never begun
+        if limit is not None:  # after the content when the file in between was never begun
             end = min(end, FILE_HEADER_SIZE + limit - header.first_lsn)
         if until_lsn is not None:
             end = min(end, FILE_HEADER_SIZE + until_lsn - header.first_lsn)
@@ -173,9 +171,9 @@ class ShardLog:
                 return
             if limit == self.end_lsn and self._chained(place):
                 return
-            wreck, resumed = self._stopped(content, offset, place, end)
-            if wreck is not None and wreck.blocks:
-                yield Batch(wreck.location, wreck.ts, wreck.blocks)
+            salvaged, resumed = self._stopped(content, offset, place, end)
+            if salvaged is not None and salvaged.blocks:
+                yield Batch(salvaged.location, salvaged.ts, salvaged.blocks)
             if resumed is None:
                 return
             if resumed == offset:
@@ -183,9 +181,9 @@ class ShardLog:
             offset = resumed
 
     def _windows(self, scratch: Scratch, place: int, offset: int, end: int) -> Iterator[Frame]:
-        """The frames that a small piece of memory is enough for, which stays in the caches.
+        """The frames that fit into a small window of memory, which stays in the CPU caches.
 
-        Where this stops, for whatever reason (``_offset``), the whole file has to be looked at.
+        Where this stops, for whatever reason (``_offset``), the whole file has to be read.
         """
         entry, base = self.files.entries[place], self.headers[place].first_lsn - FILE_HEADER_SIZE
         self._offset = offset
@@ -200,7 +198,7 @@ class ShardLog:
         self._offset = offset
 
     def _frames(self, content: memoryview, offset: int, end: int, base: int) -> Iterator[Frame]:
-        """Whole frames one after another, until the first place that is none (``_offset``)."""
+        """Intact frames in order, up to the first place without one (``_offset``)."""
         unpack = codec.HEADER.unpack_from
         shard_bits = self.files.shard << LOCATION_SHARD_BITS
         seed, header_seed = self._seed, self._header_seed
@@ -211,13 +209,13 @@ class ShardLog:
             size, check, kind, mask, count, _, lsn, durable, ts, body_check, topic, seq, sizes = (
                 header
             )
-            behind = offset + size
-            if lsn != base + offset or size <= HEADER_SIZE or behind > end:
+            following = offset + size
+            if lsn != base + offset or size <= HEADER_SIZE or following > end:
                 return
             rest = content[offset + 8 : offset + HEADER_SIZE]
             if digest(rest, header_seed + size) & 0xFFFF_FFFF != check:
                 return
-            body = content[offset + HEADER_SIZE : behind]
+            body = content[offset + HEADER_SIZE : following]
             if mask:
                 body = memoryview(codec.masked(body[:-8], mask) + bytes(body[-8:]))
             if kind == 1:
@@ -229,12 +227,12 @@ class ShardLog:
                 if blocks is None:
                     return
                 frame = Batch(shard_bits | lsn, ts, blocks)
-            if durable > self.durable_upto:  # noqa: PLR1730 - a call per frame is felt here
+            if durable > self.durable_upto:  # noqa: PLR1730 - max() costs a call per frame
                 self.durable_upto = durable
-            if ts > self.last_ts:  # noqa: PLR1730
+            if ts > self.last_ts:  # noqa: PLR1730 - as above
                 self.last_ts = ts
             self.previous = size | check << 32
-            self._offset = offset = behind
+            self._offset = offset = following
             yield frame
 
     def _blocks(
@@ -254,19 +252,19 @@ class ShardLog:
         return blocks
 
     def release_scratch(self) -> None:
-        """Give the memory back: the log has been read."""
+        """Release the memory, after the log has been read."""
         self._scratch = Fresh()
 
     def _content(self, place: int) -> memoryview:
-        """All bytes of a file, after a look at whether it has been cut short."""
+        """All bytes of a file, after a check whether it was truncated."""
         entry, header = self.files.entries[place], self.headers[place]
         content = self._scratch.read(entry.file)
         if len(content) < entry.size:
             # A file gets its size in one step, before its first byte: the loss of the page cache
-            # may take that step back only as long as nothing in the file was synced.
+            # can undo that step only if nothing in the file was synced.
             base = header.first_lsn - FILE_HEADER_SIZE
-            said = [upto for _, upto in self._headers_behind(content, FILE_HEADER_SIZE - 8, base)]
-            synced = max([self.durable_upto, *said, self._said_later(place)])
+            found = [upto for _, upto in self._headers_after(content, FILE_HEADER_SIZE - 8, base)]
+            synced = max([self.durable_upto, *found, self._durable_later(place)])
             if header.page_cache == self.files.page_cache() or synced > header.first_lsn:
                 self._complain(entry.path, len(content), base + len(content), "the file is cut off")
                 self._cut_off.add(entry.path)
@@ -274,14 +272,14 @@ class ShardLog:
         return content
 
     def _complain(self, path: str, offset: int, lsn: int, reason: str) -> None:
-        """Tell of damage that by itself takes no record: raise it, or note it."""
+        """Raise damage that by itself loses no record, or note it when damage is tolerated."""
         damage = Damage(path=path, offset=offset, lsn=lsn, reason=reason, end_lsn=lsn)
         if not self._tolerate:
             raise damage.error()
         self.damage.append(damage)
 
     def _chained(self, place: int) -> bool:
-        """Whether the next file was begun behind the very frame that we read last."""
+        """Check that the next file was begun after the frame that was read last; True."""
         following, path = self.headers[place + 1], self.files.entries[place + 1].path
         known = any(damage.path in (path, self.files.entries[place].path) for damage in self.damage)
         if following.previous not in (0, self.previous) and not known:
@@ -292,11 +290,11 @@ class ShardLog:
     def _stopped(
         self, content: memoryview, offset: int, place: int, end: int
     ) -> tuple[Wreck | None, int | None]:
-        """Decide what a place without a whole frame means; what it held, and where to go on."""
+        """Classify a place without an intact frame; its salvage, and the offset to continue at."""
         entry, header = self.files.entries[place], self.headers[place]
         base = header.first_lsn - FILE_HEADER_SIZE
-        found = self._headers_behind(content, offset, base)
-        durable = max([self.durable_upto, *(upto for _, upto in found), self._said_later(place)])
+        found = self._headers_after(content, offset, base)
+        durable = max([self.durable_upto, *(upto for _, upto in found), self._durable_later(place)])
         torn = is_torn(content, offset, self._header_seed) and self._ends(place, offset)
         if torn and base + offset >= durable:
             self.cut += [later.path for later in self.files.entries[place + 1 :]]
@@ -310,31 +308,31 @@ class ShardLog:
             raise damage.error()
         head = bytes(content[offset : offset + HEADER_SIZE])
         if entry.file.pread(HEADER_SIZE, offset).ljust(len(head), b"\0") != head:
-            return None, offset  # a writer is at work, and has been here since we read the file
+            return None, offset  # a writer has written here since the file was read
         resumed = next((hit for hit, _ in found if hit < end), None)
-        behind = resumed or self._last_offset(content, place, durable - base)
-        wreck = self._examine(content[offset:behind], base + offset, behind - offset)
+        following = resumed or self._last_offset(content, place, durable - base)
+        salvaged = self._examine(content[offset:following], base + offset, following - offset)
         self.damage.append(
             msgspec.structs.replace(
                 damage,
-                end_lsn=base + behind,
-                losses=tuple(wreck.losses),
-                unknown_size=wreck.unknown_size,
+                end_lsn=base + following,
+                losses=tuple(salvaged.losses),
+                unknown_size=salvaged.unknown_size,
             )
         )
         if resumed is None:
-            self.end_lsn = base + behind
-        return wreck, resumed
+            self.end_lsn = base + following
+        return salvaged, resumed
 
     def _ends(self, place: int, offset: int) -> bool:
-        """Whether the log ends at a place, and not just its file, which has been cut off."""
+        """Whether the log ends at a place, and not only its file, which was truncated."""
         entry = self.files.entries[place]
         if entry.path not in self._cut_off:
             return True
         return entry.file.pread(8, offset) == bytes(8)
 
     def _last_offset(self, content: memoryview, place: int, durable_offset: int) -> int:
-        """Where the frames of a file ended, when none behind a bad place can be found."""
+        """The offset where the frames of a file ended, when none after a bad place is found."""
         limit = self.files.end_of(place)
         if limit is not None:
             return FILE_HEADER_SIZE + limit - self.headers[place].first_lsn
@@ -345,28 +343,28 @@ class ShardLog:
 
     def _examine(self, place: memoryview, lsn: int, size: int) -> Wreck:
         location = self.files.shard << LOCATION_SHARD_BITS | lsn
-        wreck = examine(place, location, self._seed, self._header_seed)
-        wreck.unknown_size += size - len(place)  # what lies behind the end of the file
-        return wreck
+        salvaged = examine(place, location, self._seed, self._header_seed)
+        salvaged.unknown_size += size - len(place)  # the part after the end of the file
+        return salvaged
 
-    def _headers_behind(self, content: memoryview, offset: int, base: int) -> list[tuple[int, int]]:
+    def _headers_after(self, content: memoryview, offset: int, base: int) -> list[tuple[int, int]]:
         return headers_behind(content, offset, base, self._header_seed)
 
-    def _said_later(self, place: int) -> int:
-        """What the files behind this one say was durable."""
+    def _durable_later(self, place: int) -> int:
+        """The largest durable lsn according to the files after this one."""
         term = self.headers[place].term
-        said = 0
+        synced = 0
         for header, entry in zip(
             self.headers[place + 1 :], self.files.entries[place + 1 :], strict=True
         ):
-            said = max(said, header.durable_upto)
+            synced = max(synced, header.durable_upto)
             if header.term > term:
-                said = max(said, header.first_lsn)
+                synced = max(synced, header.first_lsn)
             content = memoryview(entry.file.pread(entry.file.size(), 0))
             base = header.first_lsn - FILE_HEADER_SIZE
             start = FILE_HEADER_SIZE - 8
-            said = max([said, *(upto for _, upto in self._headers_behind(content, start, base))])
-        return said
+            synced = max([synced, *(upto for _, upto in self._headers_after(content, start, base))])
+        return synced
 
     def _find_files(self, names: Sequence[str]) -> None:
         disk, directory = self.files.disk, self.files.directory
@@ -381,7 +379,7 @@ class ShardLog:
             if header is None:
                 self._set_aside(path, file)
             else:
-                self._seen.append(header)
+                self._earlier_headers.append(header)
                 found.append((header, path, file))
         for header, path, file in sorted(found, key=lambda entry: entry[0].first_lsn):
             last = self.headers[-1] if self.headers else None
@@ -398,7 +396,7 @@ class ShardLog:
         file.close()
 
     def _header_of(self, file: ReadFile, path: str, first_lsn: int) -> codec.FileHeader | None:
-        """The file's header, or None when the file was never begun, or is not ours."""
+        """The header of a file, or None when it was never begun, or is not of this shard."""
         start = file.pread(FILE_HEADER_SIZE, 0)
         header = codec.decode_file_header(start)
         if isinstance(header, int):
@@ -408,14 +406,14 @@ class ShardLog:
         if header is None:
             base = first_lsn - FILE_HEADER_SIZE
             content = memoryview(file.pread(file.size(), 0))
-            found = self._headers_behind(content, 0, base)
-            said = max((upto for _, upto in found), default=0)
-            if any(content[: codec.SECTOR]) or said > first_lsn or self._lost_its_size(content):
+            found = self._headers_after(content, 0, base)
+            durable = max((upto for _, upto in found), default=0)
+            if any(content[: codec.SECTOR]) or durable > first_lsn or self._lost_its_size(content):
                 self._complain(path, 0, first_lsn, "the header of a WAL file is damaged")
                 return self._guessed_header(content, first_lsn, [hit for hit, _ in found])
             return None
         if (header.store_id, header.shard) != (self._store_id, self.files.shard):
-            self._complain(path, 0, first_lsn, self._whose(header))
+            self._complain(path, 0, first_lsn, self._owner_mismatch(header))
             size = max(0, file.size() - FILE_HEADER_SIZE)
             self.strangers.append(
                 msgspec.structs.replace(self.damage[-1], end_lsn=0, unknown_size=size)
@@ -425,23 +423,24 @@ class ShardLog:
             self._complain(path, 0, first_lsn, "the file belongs to another place")
         return header
 
-    def _whose(self, header: codec.FileHeader) -> str:
+    def _owner_mismatch(self, header: codec.FileHeader) -> str:
         if header.store_id == self._store_id:
             return f"the file belongs to shard {header.shard}, not to shard {self.files.shard}"
         return of_another_store("log file", header.store_id, self._store_id)
 
     def _lost_its_size(self, content: memoryview) -> bool:
-        """Whether a file is shorter than any ever was, although the page cache still exists."""
+        """Whether a file is shorter than any file can be, although the page cache still exists."""
         page_cache = self.files.page_cache()
-        known = any(header.page_cache == page_cache for header in self._seen)
+        known = any(header.page_cache == page_cache for header in self._earlier_headers)
         return known and len(content) < FILE_HEADER_SIZE
 
     def _guessed_header(
         self, content: memoryview, first_lsn: int, frames: list[int]
     ) -> codec.FileHeader:
-        """What a damaged header must have said: its frames tell the term, its name the lsn."""
+        """The header of a file whose own is damaged: the term from its frames, the lsn from its
+        name."""
         terms = [codec.HEADER.unpack_from(content, hit)[5] for hit in frames]
-        known = max((header.term for header in self._seen), default=0)
+        known = max((header.term for header in self._earlier_headers), default=0)
         return codec.FileHeader(
             shard=self.files.shard,
             store_id=self._store_id,
@@ -456,7 +455,7 @@ class ShardLog:
 
 
 def in_order(logs: Sequence[ShardLog]) -> list[tuple[ShardLog, int]]:
-    """Every file of every shard in the order in which their records follow each other."""
+    """Every file of every shard, in the order of their records."""
     places = [(log, place) for log in logs for place in range(len(log.headers))]
     return sorted(
         places,

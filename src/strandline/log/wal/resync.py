@@ -1,8 +1,7 @@
-"""Finds frames again behind a bad place, and tells whether a bad one was ever whole. Pure.
+"""Finds frames after a bad place, and whether a bad frame was ever completely written. Pure.
 
-A header can be found without the frames before it, because it carries its own lsn under its own
-check. That a frame was never completely written shows in its sectors: ``log/wal/codec.py`` says
-why.
+A header can be found without the frames before it, because it has its own lsn and its own check.
+``log/wal/codec.py`` explains how the sectors of a frame show that it was never completely written.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ _WORDS_AT_ONCE = 1 << 16
 def headers_behind(
     content: memoryview, offset: int, base: int, header_seed: int
 ) -> list[tuple[int, int]]:
-    """Offset and durable_upto of every frame header behind a place; ``base``: lsn of offset 0."""
+    """Offset and durable_upto of every frame header after a place; ``base``: lsn of offset 0."""
     found = []
-    for hit in _where_lsns_fit(content, offset, base):
+    for hit in _offsets_with_lsn(content, offset, base):
         header = codec.HEADER.unpack(
             bytes(content[hit : hit + HEADER_SIZE]).ljust(HEADER_SIZE, b"\0")
         )
@@ -39,7 +38,7 @@ def is_torn(content: memoryview, offset: int, header_seed: int) -> bool:
 
 
 def is_written(content: memoryview, offset: int, header_seed: int) -> bool:
-    """Whether every sector of the frame at a place has been written."""
+    """Whether every sector of the frame at a place was written."""
     head = content[offset : offset + HEADER_SIZE]
     if len(head) < HEADER_SIZE or not any(head[:8]):
         return False
@@ -53,13 +52,13 @@ def is_written(content: memoryview, offset: int, header_seed: int) -> bool:
     )
 
 
-def _where_lsns_fit(content: memoryview, offset: int, base: int) -> list[int]:
-    """Offsets behind one where a header would stand that has its own lsn in it."""
+def _offsets_with_lsn(content: memoryview, offset: int, base: int) -> list[int]:
+    """Offsets after one at which a header with its own lsn may be."""
     words = np.frombuffer(content, dtype="<u8", count=len(content) // 8)
     hits: list[int] = []
     for first in range(offset // 8 + 1, len(words) - 2, _WORDS_AT_ONCE):
         lsns = words[first + 2 : first + 2 + _WORDS_AT_ONCE]
-        if lsns.any():  # most of what is searched has never been written
+        if lsns.any():  # most of the searched bytes were never written
             places = np.arange(first, first + len(lsns), dtype="<u8") * np.uint64(8)
             hits += places[lsns == places + np.uint64(base % 2**64)].tolist()
     return hits

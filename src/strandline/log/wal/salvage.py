@@ -1,10 +1,10 @@
-"""What a damaged place of the log held, as far as its bytes still tell. Pure.
+"""Salvages a damaged place of the log: intact blocks, and which records were lost. Pure.
 
-A place reaches from the first byte that is no whole frame to the next header that checks. Its own
-header, when that checks, says what the frame was although its body is damaged; a batch's blocks
-check one by one, so those that are whole are rescued, and the frame's header is not even needed for
-that. What fits neither is unknown: then all that can be said is how many bytes there were, and so
-how many records at most (a record in a batch takes at least its offset of four bytes).
+A place is from the first byte without an intact frame to the next header that checks. Its own
+header, if that checks, identifies the frame although its body is damaged. The blocks of a batch
+check one by one: intact ones are salvaged, even without the frame's header. Of everything else only
+the number of bytes is known, and so the largest possible number of records (a record in a batch
+takes at least its offset of four bytes).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _TRAILER_SIZE = 8
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """Records, or a control message (seqs 0), that a damaged place held."""
+    """Records, or a control message (seqs 0), that were in a damaged place."""
 
     topic_id: int
     first_seq: int
     last_seq: int
     size: int
-    """Bytes of the log that it took."""
+    """Its bytes in the log."""
     certain: bool
-    """Whether the bytes that say so are checked; else they may be part of the damage."""
+    """Whether the header that describes it is verified; if not, that may be damaged, too."""
 
 
 class Wreck:
-    """What was found: losses, whole blocks with their locations, bytes that say nothing."""
+    """The result: losses, intact blocks with their locations, number of unidentified bytes."""
 
     def __init__(self, location: int) -> None:
         self.location = location
@@ -45,11 +45,11 @@ class Wreck:
 
 
 def examine(place: memoryview, location: int, seed: int, header_seed: int) -> Wreck:
-    """Look through the bytes of a damaged place that begins at a location."""
-    found = Wreck(location)
+    """Salvage a damaged place that begins at a location."""
+    salvaged = Wreck(location)
     if len(place) < HEADER_SIZE:
-        found.unknown_size = len(place)
-        return found
+        salvaged.unknown_size = len(place)
+        return salvaged
     size, check, kind, mask, count, _, _, _, ts, body_check, topic_id, seq, _ = (
         codec.HEADER.unpack_from(place)
     )
@@ -59,29 +59,29 @@ def examine(place: memoryview, location: int, seed: int, header_seed: int) -> Wr
     if not checked:
         size = len(place)
     body = place[HEADER_SIZE:size]
-    found.unknown_size = len(place) - size
+    salvaged.unknown_size = len(place) - size
     if checked:
-        found.ts = ts
+        salvaged.ts = ts
     if kind == codec.SINGLE and (checked or _is_body(body, mask, body_check, seed)):
-        found.losses.append(
+        salvaged.losses.append(
             Loss(topic_id=topic_id, first_seq=seq, last_seq=seq, size=size, certain=checked)
         )
     else:
         at = location + HEADER_SIZE
-        _examine_blocks(found, body, at, mask, count if checked else None, seed)
-    return found
+        _examine_blocks(salvaged, body, at, mask, count if checked else None, seed)
+    return salvaged
 
 
 def _examine_blocks(
-    found: Wreck, body: memoryview, location: int, mask: int, count: int | None, seed: int
+    salvaged: Wreck, body: memoryview, location: int, mask: int, count: int | None, seed: int
 ) -> None:
-    """Go from block to block; without a count they must fill the place to its last byte."""
+    """Examine block after block; without a count they must fill the place to its last byte."""
     masks = (mask,) if count is not None or not mask else (mask, 0)
-    plain, used = max(
-        ((text, worn) for worn in masks for text in [_unmasked(body, worn)]),
-        key=lambda option: _is_whole(option[0], 0, seed),
+    plain, used_mask = max(
+        ((text, used) for used in masks for text in [_unmasked(body, used)]),
+        key=lambda option: _is_intact(option[0], 0, seed),
     )
-    location |= MASKED_BLOCK_AT if used else BLOCK_AT
+    location |= MASKED_BLOCK_AT if used_mask else BLOCK_AT
     start = done = 0
     while start + block.HEADER_SIZE <= len(plain) - _TRAILER_SIZE and done != count:
         size = struct.unpack_from("<I", plain, start + 8)[0]
@@ -89,20 +89,20 @@ def _examine_blocks(
             break
         view = plain[start : start + size]
         if block.verify(view, seed):
-            found.blocks.append((location + start, view))
-        elif (loss := _claimed(block.Block(view))) is not None:
-            found.losses.append(loss)
+            salvaged.blocks.append((location + start, view))
+        elif (loss := _loss_of(block.Block(view))) is not None:
+            salvaged.losses.append(loss)
         else:
-            found.unknown_size += size
+            salvaged.unknown_size += size
         start += size
         done += 1
     ended = done == count if count is not None else start == len(plain) - _TRAILER_SIZE
     if not ended:
-        found.unknown_size += len(plain) - start
+        salvaged.unknown_size += len(plain) - start
 
 
-def _claimed(damaged: block.Block) -> Loss | None:
-    """What the header of a damaged block says, true or not; None when it makes no sense."""
+def _loss_of(damaged: block.Block) -> Loss | None:
+    """The loss that the header of a damaged block describes; None when it is implausible."""
     first_seq, count = damaged.first_seq, damaged.count
     records = damaged.kind == block.RECORDS and first_seq > 0 and count > 0
     if not records and (damaged.kind != block.CONTROL or first_seq or count):
@@ -122,7 +122,7 @@ def _is_body(body: memoryview, mask: int, check: int, seed: int) -> bool:
     return len(body) > 0 and codec.body_ok(_unmasked(body, mask), check, seed)
 
 
-def _is_whole(body: memoryview, start: int, seed: int) -> bool:
+def _is_intact(body: memoryview, start: int, seed: int) -> bool:
     return block.verify(body[start:], seed)
 
 

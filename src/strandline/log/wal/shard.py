@@ -1,4 +1,4 @@
-"""One shard as the rest of the store sees it: its writer, its committer, its locks."""
+"""One shard that is open for writing: its writer, its committer, its locks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ class Shard:
         self.writer = writer
         self.committer = Committer(writer)
         self.maintenance = threading.Lock()
-        """Held by whoever deletes, evicts or alters in this shard's topics. Taken before the
+        """Held during deletes, evictions and alterations in this shard's topics. Taken before the
         writer's lock, never after it."""
         self.keys_evicted = 0
-        """Idempotency keys that were evicted before their windows were over."""
+        """Idempotency keys that were evicted before the end of their windows."""
         self.copied_bytes = 0
         """Payload of copies that are in memory and refer to their originals (``Copied``)."""
         self.unflushed: dict[int, Callable[[], None]] = {}
-        """By topic id: what moves records that wait in memory into the log. Writer's lock held."""
+        """By topic id: the function that moves records from memory into the log. Writer's lock
+        held."""
 
     def forked(self) -> None:
-        """In a forked child: refuse everything, and wait for no thread of the parent."""
+        """In a forked child: reject everything, and release locks of the parent's threads."""
         self.writer.close()
         self.writer.release()
         self.maintenance = threading.Lock()
@@ -43,14 +44,14 @@ class Shard:
             writer.release()
 
     def flush_nowait(self) -> None:
-        """The same with the writer's lock held."""
+        """As ``flush``, with the writer's lock held."""
         while self.unflushed:
             topic_id, flush = next(iter(self.unflushed.items()))
-            flush()  # a refused one stays in the list: its turn comes again
+            flush()  # a rejected one stays in the list, for the next flush
             del self.unflushed[topic_id]
 
     def numbers(self) -> LogNumbers:
-        """What was written so far. Taken without a lock."""
+        """Statistics of what was written so far. Read without a lock."""
         writer, times = self.writer, self.committer.times
         return LogNumbers(
             shard=self.number,
@@ -69,7 +70,7 @@ class Shard:
         )
 
     def run_once(self) -> None:
-        """The sync job's turn: flush, then sync what is not yet durable."""
+        """One run of the sync job: flush, then sync what is not yet durable."""
         if self.unflushed:
             self.flush()
         self.committer.run_once()

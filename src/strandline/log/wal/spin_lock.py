@@ -1,12 +1,12 @@
-"""A lock for steps of microseconds: tried, never queued for, and not lost to an interrupt.
+"""A spin lock for steps of microseconds, which an interrupt cannot leave held.
 
-A blocked lock costs a hand-over of the interpreter per append (see docs/benchmarks.md), so whoever
-finds it taken yields and tries again.
+A blocking lock costs a switch of the interpreter per append (see docs/benchmarks.md), so a thread
+that finds this one held yields and tries again.
 
 Ctrl-C and other signal handlers may raise in the main thread after any call it makes, also right
-after the one that took a lock and before the ``try`` that would release it; a plain lock is then
-held by nobody for good. So taking is one call into C that leaves the caller's own claim behind, and
-it stands inside the ``try``: whoever is interrupted can tell whether the claim had been made.
+after the call that acquired a lock and before the ``try`` that would release it; a plain lock then
+stays held for ever. So acquiring is one call into C that stores the caller's own claim, and it is
+inside the ``try``: the interrupted code can check whether its claim was stored.
 
     claim: list[object] = [None]
     try:
@@ -19,14 +19,14 @@ it stands inside the ``try``: whoever is interrupted can tell whether the claim 
         raise
 
 Where nanoseconds do not count: ``acquire()``, then ``try`` and ``finally: release()``. ``release``
-is the dictionary's own method, because a function of ours could be interrupted on its first line.
+is the dictionary's own method, because a Python function could be interrupted on its first line.
 
-A thread that appends without pause holds the baton nearly all the time, and the interpreter changes
+A thread that appends without pause holds the lock nearly all the time, and the interpreter changes
 threads only every five milliseconds, most likely while it is held. So a thread that only tries may
-fail ten times in a row, for 50 ms. A sync must not wait as long: ``acquire_first`` announces itself
-in ``urgent``. ``acquire`` then yields before it takes the baton, and the writer sends appends of
-the fast lane there (``Writer._make_room``). Threads that append do not announce themselves: each
-append would cost a hand-over of the interpreter.
+fail ten times in a row, for 50 ms. A sync must not wait as long: ``acquire_first`` adds its claim
+to ``urgent``. ``acquire`` then yields before it takes the lock, and the writer makes fast appends
+do the same (``Writer._make_room``). Threads that append do not add to ``urgent``: each append would
+cost a switch of the interpreter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from strandline.platform.clock import yield_to_other_threads
 
 _SPINS_MAX = 1000
 _POLITE_SPINS_MAX = 50
-"""How often others are let first: not for ever, they may be waiting below a signal handler."""
+"""How often ``acquire`` yields to urgent claims: not for ever, they may belong to a thread that is
+below a signal handler."""
 _SPIN_SLEEP_S = 0.0002
 
 
@@ -54,7 +55,7 @@ class Baton:
         self.claims: dict[int, list[object]] = {}
         self.release: Callable[[], None] = self.claims.clear
         self.urgent: list[list[object]] = []
-        """Claims of those that are to have it next."""
+        """Claims that are to get the lock next."""
         self.on_urgent = on_urgent
         """Called when ``urgent`` has changed."""
 
@@ -65,7 +66,7 @@ class Baton:
         self.release()
 
     def acquire(self) -> None:
-        """Take it. Never held while waiting for the disk to sync."""
+        """Acquire the lock. It is never held while waiting for the disk to sync."""
         claim: list[object] = [threading.get_ident()]
         try:
             if self.urgent or self.claims.setdefault(0, claim) is not claim:
@@ -75,7 +76,7 @@ class Baton:
             raise
 
     def acquire_first(self, tries: int = 1) -> None:
-        """Take it before all that only ``acquire`` it, when so many tries have failed."""
+        """Acquire the lock before all callers of ``acquire``, after so many failed tries."""
         claim: list[object] = [threading.get_ident()]
         try:
             for attempt in range(tries):
@@ -95,7 +96,7 @@ class Baton:
                 self.on_urgent()
 
     def wait(self, claim: list[object]) -> None:
-        """Take it after a first try failed: yield rather than queue."""
+        """Acquire the lock after a first try failed: yield and try again."""
         for _ in range(_POLITE_SPINS_MAX):
             if not self.urgent:
                 break
@@ -114,10 +115,11 @@ class Baton:
             yield_to_other_threads(0 if spins < _SPINS_MAX else _SPIN_SLEEP_S)
 
     def refuse_reentry(self) -> None:
-        """Raise when a step of this very thread holds it: that step waits for us to return."""
+        """Raise when a step of the same thread holds the lock: it cannot continue before this call
+        returns."""
         holder = self.claims.get(0)
         if holder is not None and _is_held_below(holder):
-            # Not a RuntimeError: threading.Condition swallows those, and one may lie in between.
+            # Not a RuntimeError: threading.Condition swallows those, and one may be in between.
             raise Invalid(
                 "a signal handler used the store in the middle of one of its own steps: let the "
                 "handler raise SystemExit or set a flag instead"

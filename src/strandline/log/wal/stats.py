@@ -1,4 +1,4 @@
-"""Numbers of a log: how much was written, and how long syncs took."""
+"""Statistics of a log: how much was written, and how long syncs took."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SLOW_SYNC_S = 0.5
 """A sync that takes longer is slow."""
 
 SLOW_WINDOW_S = 60.0
-"""Slow syncs count for so long."""
+"""The time for which a slow sync counts."""
 
 SLOW_TOTAL_S = 1.0
-"""A log is slow when its slow syncs of that time took so long together: one hiccup is not."""
+"""A log is slow when its slow syncs within ``SLOW_WINDOW_S`` took at least this long together."""
 
 _RECENT_MAX = 1_000
 
@@ -39,7 +39,7 @@ class SlowSyncs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyncTimes:
-    """How long syncs took. Added to by whoever leads a round; read by anybody."""
+    """The durations of syncs. Changed by the leader of a round; read by any thread."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(SYNC_BUCKETS_US) + 1)
@@ -49,11 +49,11 @@ class SyncTimes:
         self._recent: deque[tuple[float, float]] = deque(maxlen=_RECENT_MAX)
 
     def begin(self, now_s: float) -> None:
-        """A sync begins, at a monotonic time."""
+        """Note the start of a sync, at a monotonic time."""
         self._began_s = now_s
 
     def end(self, now_s: float, *, synced: bool) -> None:
-        """It has ended; one that failed is not counted."""
+        """Note the end of the sync; one that failed is not counted."""
         assert self._began_s is not None
         seconds, self._began_s = now_s - self._began_s, None
         if not synced:
@@ -66,14 +66,14 @@ class SyncTimes:
             self._recent.append((now_s, seconds))
 
     def slow(self, shard: int, now_s: float) -> SlowSyncs | None:
-        """What was slow until now; None when the log is not slow."""
-        took = [seconds for at, seconds in list(self._recent) if at >= now_s - SLOW_WINDOW_S]
+        """The slow syncs until now; None when the log is not slow."""
+        slow_s = [seconds for at, seconds in list(self._recent) if at >= now_s - SLOW_WINDOW_S]
         began_s = self._began_s
         if began_s is not None and now_s - began_s > SLOW_SYNC_S:
-            took.append(now_s - began_s)
-        if sum(took) < SLOW_TOTAL_S:
+            slow_s.append(now_s - began_s)
+        if sum(slow_s) < SLOW_TOTAL_S:
             return None
-        return SlowSyncs(shard=shard, count=len(took), longest_ms=round(max(took) * 1000))
+        return SlowSyncs(shard=shard, count=len(slow_s), longest_ms=round(max(slow_s) * 1000))
 
 
 class LogNumbers(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,21 +82,21 @@ class LogNumbers(msgspec.Struct, frozen=True, kw_only=True):
     shard: int
     bytes_written: int
     frames: int
-    """Commits that were written: a batch, a record alone, or a message of the store's own."""
+    """Commits that were written: a batch, a single record, or control messages."""
     syncs: int
     sync_counts: tuple[int, ...]
-    """By the bounds of ``SYNC_BUCKETS_US``, not added up."""
+    """By the bounds of ``SYNC_BUCKETS_US``, not cumulative."""
     sync_total_us: int
     slow_syncs: int
     """Syncs that took more than ``SLOW_SYNC_S``."""
     is_slow: bool
-    """Whether they count at present."""
+    """Whether the log is slow at present."""
     rotations: int
     waiting: int
     """Appends that wait for a sync."""
     waiting_most: int
     """The most that waited when a sync began."""
     failed: bool
-    """Whether it takes nothing any more."""
+    """Whether the shard has failed: it accepts nothing any more."""
     keys_evicted: int
-    """Idempotency keys that were evicted before their windows were over."""
+    """Idempotency keys that were evicted before the end of their windows."""

@@ -1,20 +1,20 @@
-"""One shard's writer: places frames at the end of the log, in files prepared ahead.
+"""One shard's writer: places frames at the end of the log, in files prepared in advance.
 
-Placing is one atomic step under the writer's lock: the caller takes ``acquire``, assigns seqs,
-places, publishes, and calls ``release``. The lock is a ``log/wal/spin_lock.py``.
+Placing is one atomic step under the writer's lock: the caller calls ``acquire``, assigns seqs,
+places, publishes, and calls ``release``. The lock is that of ``log/wal/spin_lock.py``.
 
 Safety:
-- A frame is stored with its first eight bytes last (``log/wal/codec.py`` says why).
-- A store that fails leaves the end of the log where it was and zeros behind it, and the next frame
-  begins a new file: a power loss may bring bytes of the failed one back, and they must not mix with
-  another. When even the zeros cannot be stored the shard is poisoned.
+- A frame is stored with its first eight bytes last (see ``log/wal/codec.py``).
+- A failed write of a frame leaves the end of the log where it was and zeros after it, and the next
+  frame begins a new file: a power loss may restore bytes of the failed frame, and they must not mix
+  with another. When even the zeros cannot be written the shard is poisoned.
 - A placement that raises has placed nothing, or has poisoned the shard: also when Ctrl-C raises.
 - ``limit`` is the one check on the fast path: a poisoned, closed or full writer has a limit below
-  every offset, and the slow path tells which it is. So has one whose lock a sync waits for.
-- Rotation renames a prepared file into place without waiting for the disk. The committer syncs
-  old file, directory and new file in that order before it calls anything behind it durable. Only
-  the first file of a term is synced at once: it tells the next opening that the last clean close
-  is no longer the last word, and that acknowledged records may be gone.
+  every offset, and the slow path raises the reason. So has one whose lock a sync waits for.
+- Rotation renames a prepared file into place without waiting for the disk. The committer syncs old
+  file, directory and new file in that order before anything in the new one counts as durable. Only
+  the first file of a term is synced at once: it shows the next opening that the log continued after
+  the last clean close, and that acknowledged records may be lost.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from strandline.platform.system_errors import as_unavailable
 
 _MAPPED_SIZE_MAX = 32 * 1024  # larger frames go through write: fewer page faults
 _CHECK = struct.Struct("<Q")
-# Bound once: every attribute that the fast path does not look up is a few percent of an append.
+# Bound once: each attribute lookup less on the fast path saves a few percent of an append.
 _TRAILERS = codec.TRAILERS
 _pack_rest = codec.REST.pack
 _digest = xxh3_64_intdigest
 
 
 class HandOver(Exception):
-    """Nothing was placed: let go of the lock, a sync needs it, and place it the slow way."""
+    """Nothing was placed: release the lock, which a sync waits for, and take the slow path."""
 
 
 class Writer:
@@ -80,7 +80,7 @@ class Writer:
         self.elapsed = ElapsedClock(clock, last_ts)
         self.monotonic = clock.monotonic
         self.first_lsn = end_lsn
-        """Where this opening of the store began to write."""
+        """The lsn where this opening of the store began to write."""
         self.rotations = 0
         self.frames = 0
         """Frames that were stored."""
@@ -97,15 +97,15 @@ class Writer:
         self._file: LogFile | None = None
         self._dirty: list[LogFile] = []
         self._names_dirty = False
-        self._base = end_lsn  # lsn of offset 0 of the file, were it not for the header
+        self._base = end_lsn  # of the current file: first lsn minus the size of the file header
         self._offset = 0
         self._limit = -1
         self._file_limit = -1
         self._refusal: StrandlineError | None = None
         self._full: DiskFull | None = None
-        """Why the last new file could not be made, until one can."""
+        """Why the last new file could not be created, until one can be."""
         self._ended = False
-        self._owed: list[tuple[int, control_messages.Message]] = []
+        self._queued: list[tuple[int, control_messages.Message]] = []
         self._page_cache = files.page_cache()
         self._previous = previous
         self._next_size = settings.file_size_first
@@ -115,17 +115,17 @@ class Writer:
 
     @property
     def end_lsn(self) -> int:
-        """The lsn just behind the last frame."""
+        """The lsn just after the last frame."""
         return self._base + self._offset
 
     @property
     def has_file(self) -> bool:
-        """Whether this writer has begun a file: nothing has been written before it does."""
+        """Whether this writer has begun a file; before that, nothing is written."""
         return self._file is not None
 
     @property
     def next_file_size(self) -> int:
-        """How large the next prepared file should be."""
+        """The size of the next prepared file."""
         return self._next_size
 
     def stamp(self) -> int:
@@ -139,11 +139,11 @@ class Writer:
     def stamp_behind(self) -> int:
         """The commit time while the wall clock is behind the last one. Lock held.
 
-        It goes on at half the true pace: so the wall clock catches up with it, and what is counted
-        from it (ttl, idempotency) ends late, but neither early nor never.
+        It advances at half the real speed: so the wall clock catches up with it, and periods that
+        are counted from it (ttl, idempotency) end late, but neither early nor never.
         """
         now_s = self._clock.monotonic()
-        if self._slow_ts != self.last_ts:  # the first since the wall clock was ahead
+        if self._slow_ts != self.last_ts:  # the first call since the wall clock was ahead
             self._slow_from = (self.last_ts, now_s)
         first, since_s = self._slow_from
         self._slow_ts = self.last_ts = max(self.last_ts, first + int((now_s - since_s) * 500_000))
@@ -196,52 +196,52 @@ class Writer:
         return self._place_batch(buffers, sizes, checksums, self.stamp())
 
     def place_control(self, topic_id: int, *messages: control_messages.Message) -> int:
-        """Place control messages as one commit; returns the lsn behind it. Lock held."""
+        """Place control messages as one commit; returns the lsn after it. Lock held."""
         ts = self.stamp()
-        made = [
+        blocks = [
             block.control(self.seed, topic_id, ts, control_messages.encode(m)) for m in messages
         ]
-        buffers = [content for content, _ in made]
+        buffers = [content for content, _ in blocks]
         sizes = [len(content) for content in buffers]
-        self._place_batch(list(buffers), sizes, [check for _, check in made], ts, essential=True)
+        self._place_batch(list(buffers), sizes, [check for _, check in blocks], ts, essential=True)
         return self.end_lsn
 
     def refuse(self, reason: StrandlineError | None) -> None:
-        """Refuse records from now on (None: take them again). Control messages still pass."""
+        """Reject records from now on (None: accept them again). Control messages are accepted."""
         self.acquire()
         self.turn_away(reason)
         self.release()
 
     @property
     def refusal(self) -> StrandlineError | None:
-        """Why records are refused although the shard works; None when they are accepted."""
+        """Why records are rejected although the shard works; None when they are accepted."""
         return self._refusal or self._full
 
     def turn_away(self, reason: StrandlineError | None) -> None:
-        """The same with the lock held."""
+        """As ``refuse``, with the lock held."""
         self._refusal = reason
         self._set_limit()
 
     def end(self, message: control_messages.Message) -> None:
-        """Place the last word: nothing may come behind it. Records are refused, lock held."""
+        """Place the last message: nothing may follow it. Records are rejected, lock held."""
         self.place_control(0, message)
         self._ended = True
 
     def begin(self) -> None:
-        """Before a record stays in memory: refuse it, or begin the term on disk. Lock held."""
+        """Before a record stays in memory: reject it, or begin the term on disk. Lock held."""
         if self._limit < 0:
             self._make_room(0)
 
     def owe(self, topic_id: int, message: control_messages.Message) -> None:
-        """Have this message placed before anything else. Lock held."""
-        self._owed.append((topic_id, message))
+        """Queue a message to be placed before anything else. Lock held."""
+        self._queued.append((topic_id, message))
         self._set_limit()
 
     def pay_debts(self) -> None:
-        """Place what is owed. DiskFull leaves the rest of it to whoever places something next."""
+        """Place the queued messages. After DiskFull the next placement places the rest of them."""
         self.acquire()
         try:
-            self._pay()
+            self._place_queued()
         finally:
             self.release()
 
@@ -250,24 +250,24 @@ class Writer:
         self._page_cache = 0
 
     def show_page_cache(self) -> None:
-        """Leave the file that was begun meanwhile; the next one has the identity again."""
+        """End the file that was begun meanwhile; the next one has the identity again."""
         self._page_cache = self.files.page_cache()
         self._leave_file()
 
     def poison(self, reason: str) -> None:
-        """Nothing more is written or acknowledged on this shard. Final."""
+        """Fail the shard: nothing more is written or acknowledged on it. Final."""
         if self.failure is None:
             self.failure = Poisoned(f"{reason}: close and reopen the store")
         self._set_limit()
 
     def close(self) -> None:
-        """Refuse everything from now on."""
+        """Reject everything from now on."""
         if self.failure is None:
             self.failure = Closed("the store is closed: open it again")
         self._set_limit()
 
     def take_dirty(self) -> tuple[int, list[LogFile], bool]:
-        """End of the log, files to sync in order, whether names must be synced. Lock held."""
+        """Take the end of the log, the files to sync in order, whether to sync names. Lock held."""
         dirty, self._dirty = self._dirty, []
         if self._file is not None:
             dirty.append(self._file)
@@ -275,16 +275,16 @@ class Writer:
         return self.end_lsn, dirty, names_dirty
 
     def give_back(self, files: list[LogFile], *, names_dirty: bool) -> None:
-        """What was taken has not been synced: somebody interrupted the round."""
+        """Return what ``take_dirty`` took, when it was not synced: the round was interrupted."""
         self.acquire()
         self._dirty[:0] = files
         self._names_dirty |= names_dirty
         self.release()
 
     def prepare_spares(self) -> None:
-        """Prepare the next files: the preparer's turn, without the lock. A busy writer gets two."""
-        wanted = 2 if self._next_size >= self._settings.file_size_max else 1
-        while self.failure is None and self._file is not None and len(self._spares) < wanted:
+        """Prepare the next files: one run of the job, without the lock. A busy writer gets two."""
+        count = 2 if self._next_size >= self._settings.file_size_max else 1
+        while self.failure is None and self._file is not None and len(self._spares) < count:
             path, size = self._next_spare(), self._next_size
             self.files.disk.prepare(path, size)
             self._spares.append((path, size))
@@ -360,36 +360,36 @@ class Writer:
         raise TooLarge("no mask hides the zero sectors of this batch: split it")
 
     def _roll_back(self, file: LogFile, offset: int, size: int, error: BaseException) -> None:
-        """Take back a frame that was not completely stored, or poison the shard."""
+        """Overwrite a frame that was not completely stored with zeros, or poison the shard."""
         self._offset = offset
         try:
             file.write(offset, [bytes(size)])
         except OSError:
-            self.poison(f"a failed write could not be taken back ({error})")
+            self.poison(f"a failed write could not be rolled back ({error})")
             assert self.failure is not None
             raise self.failure from error
         except BaseException:
-            self.poison(f"taking back a failed write was interrupted ({error})")
+            self.poison(f"the rollback of a failed write was interrupted ({error})")
             raise
         self._leave_file()
         if isinstance(error, OSError):
             raise as_unavailable(error, "the log") from error
 
     def _leave_file(self) -> None:
-        """Let the next frame begin a new file."""
+        """End the current file: the next frame begins a new one."""
         self._file_limit = min(self._file_limit, self._offset)
         self._set_limit()
 
     def _make_room(self, size: int, *, essential: bool = False) -> None:
-        """The slow path of every placement: tell why not, or begin a new file."""
+        """The slow path of every placement: raise the reason, or begin a new file."""
         if self.failure is not None:
             raise self.failure
         if self.baton.urgent and self.baton.claims.get(0, [0])[0] is None:
             raise HandOver
         if self._refusal is not None and (self._ended or not essential):
             raise self._refusal
-        if self._owed:
-            self._pay()
+        if self._queued:
+            self._place_queued()
         if self._offset + size <= self._file_limit:
             self._set_limit()
             return
@@ -403,15 +403,15 @@ class Writer:
             self.poison(f"the beginning of a file was interrupted ({error!r})")
             raise
 
-    def _pay(self) -> None:
-        owed, self._owed = self._owed, []
+    def _place_queued(self) -> None:
+        queued, self._queued = self._queued, []
         self._set_limit()
         try:
-            while owed:
-                self.place_control(*owed[0])
-                del owed[0]
+            while queued:
+                self.place_control(*queued[0])
+                del queued[0]
         finally:
-            self._owed = owed
+            self._queued = queued
             self._set_limit()
 
     def _rotate(self, size: int) -> None:
@@ -419,7 +419,7 @@ class Writer:
         if self._spares and self._spares[-1][1] >= needed:
             spare, _ = self._spares.pop()
         else:
-            # The preparer was outrun: do not make the appender write zeros first.
+            # No file was prepared in time: reserve one, so that the append does not write zeros.
             spare = self._next_spare()
             self.files.disk.reserve(spare, max(self._next_size, needed))
         end_lsn = self.end_lsn
@@ -438,7 +438,7 @@ class Writer:
             created_us=self.stamp(),
         )
         file.write(0, [codec.encode_file_header(header)])
-        # Also when it takes the place of one that was too small for its first frame.
+        # Also when it replaces one that was too small for its first frame.
         first_of_term = self._file is None or self._offset == codec.FILE_HEADER_SIZE
         if first_of_term:
             file.sync()
@@ -466,12 +466,12 @@ class Writer:
         return self.files.spare_path(next(self._spare_numbers))
 
     def _set_limit(self) -> None:
-        refused = self.failure is not None or self._refusal is not None or self._owed
-        self._limit = -1 if refused or self.baton.urgent else self._file_limit
+        slow_path = self.failure is not None or self._refusal is not None or self._queued
+        self._limit = -1 if slow_path or self.baton.urgent else self._file_limit
 
 
 def _zero_sector_suspected(buffers: list[Buffer], file_offset: int) -> bool:
-    """A cheap look that is never wrong about 'no': sixteen zeros where a sector begins."""
+    """Whether a sector begins with sixteen zeros: a cheap test without false negatives."""
     for buffer in buffers:
         first = -file_offset % codec.SECTOR
         sample = bytes(buffer[first :: codec.SECTOR])

@@ -1,20 +1,21 @@
-"""Merges small files of a lake into large ones, without the rows that are gone.
+"""Merges small files of a lake into large ones, and drops removed rows.
 
-Files of topics, in order of seq, and those of event tables (``NAME:table``), by context and time.
+Files of topics are merged in order of seq, those of event tables (``NAME:table``) by context and
+time.
 
-    1 take the newest manifest of each topic, choose groups of files (``compaction_planner.py``)
-    2 tasks write one file for each group, uploaded and read back (``compaction_task.py``)
-    3 each that is finished is committed at once: out the old files, in the new one, and what was
-      deleted in them need no longer be hidden
+    1 read the newest manifest of each topic, select groups of files (``compaction_planner.py``)
+    2 tasks write one file for each group, upload it and read it back (``compaction_task.py``)
+    3 each finished group is committed at once: the new file replaces the old ones, and the rows
+      that were deleted in them need no longer be hidden
 
-The store may be open meanwhile, here or elsewhere, and move, delete and rewrite; other compactions
-may run. A commit is refused when one of the files has left since; then the group is skipped, what
-was written for it is deleted, and the summary tells. A reader of an older version goes on: files
-that left stay for ``lake.grace_s``, and the store sweeps them.
+The store may be open at the same time, in any process, and relocate, delete and rewrite; other
+compactions may run. A commit is rejected when one of the files has left the manifest since; then
+the group is skipped, its new file is deleted, and the summary reports it. Readers of an older
+version continue: replaced files stay for ``lake.grace_s``, then the store deletes them.
 
-Killed at any point: what was committed stays, what was only uploaded is named by no manifest and
-swept as an orphan, and the next compaction plans from what it finds. A file that is damaged, and
-its group with it, is left as it is and told of; everything else goes on.
+Killed at any point: commits stay, files that were only uploaded are in no manifest and are deleted
+as orphans, and the next compaction makes a new plan. A damaged file is left unchanged with its
+group, and reported; the other groups continue.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from strandline.views.table.files.layout import side_key
 
 
 class SkippedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that were left as they are, though they were to be merged."""
+    """Files that were to be merged, and were left unchanged."""
 
     topic: str
     first_seq: int
@@ -54,11 +55,11 @@ class SkippedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """All three 0 when the topic's manifests cannot be read."""
     reason: str
     damaged: bool = False
-    """Whether that is because of bad bytes: run ``strandline pipeline run scrub``."""
+    """Whether the reason is damage: run ``strandline pipeline run scrub``."""
 
 
 class CompactSummary(msgspec.Struct, kw_only=True):
-    """What a compaction did, or with ``dry_run`` would do."""
+    """The result of a compaction, or with ``dry_run`` its plan."""
 
     lake: str
     engine: str = ""
@@ -71,14 +72,14 @@ class CompactSummary(msgspec.Struct, kw_only=True):
     rows_before: int = 0
     rows_after: int = 0
     rows_dropped: int = 0
-    """Rows that were gone, and now are in no file. With ``dry_run`` those known to be."""
+    """Removed rows that are no longer in any file. With ``dry_run`` those known to be removed."""
     bytes_before: int = 0
     bytes_after: int = 0
-    """Stored bytes. With ``dry_run`` those that nothing would be done to, and of groups the old."""
+    """Stored bytes. With ``dry_run`` the same as before: the sizes of new files are not known."""
     bytes_read: int = 0
     bytes_written: int = 0
     let_go: int = 0
-    """Records that key-value views no longer need, and that left the log before
+    """Records that key-value views no longer need, and that were removed from the log first
     (``compact_by_key.py``).
     """
     seconds: float = 0.0
@@ -101,27 +102,27 @@ def compact(
     spool: str = "",
     clock: Clock | None = None,
 ) -> CompactSummary:
-    """Compact topics (names or patterns; all without any) of the lake of a store, or at a url.
+    """Compact topics (names or patterns; by default all) of the lake of a store, or at a url.
 
-    ``engine`` runs the tasks: ``Embedded()`` unless told otherwise, or a function that chooses one
-    by the stored bytes of what there is to do. Of the settings ``file_bytes``, ``dead_share``,
-    ``zone_rows`` and ``zone_bytes`` count. ``options`` are those of the object store, ``spool`` is
-    a folder for files that wait to be uploaded.
+    ``engine`` runs the tasks: by default ``Embedded()``, or a function that chooses one by the
+    stored bytes of the selected files. Of the settings only ``file_bytes``, ``dead_share``,
+    ``zone_rows`` and ``zone_bytes`` are used. ``options`` are those of the object store, ``spool``
+    is a folder for files that wait to be uploaded.
     """
-    wanted = check_settings(settings or LakeSettings())
+    settings = check_settings(settings or LakeSettings())
     with closing(open_lake(lake, options=options)) as opened:
         merging = Merging(
             place=opened.place,
-            zone_rows=wanted.zone_rows,
-            zone_bytes=wanted.zone_bytes,
+            zone_rows=settings.zone_rows,
+            zone_bytes=settings.zone_bytes,
             spool=spool,
         )
-        run = _Compaction(opened, merging, wanted, clock or SystemClock(), progress)
+        run = _Compaction(opened, merging, settings, clock or SystemClock(), progress)
         return run.run(topics, engine or Embedded(), dry_run=dry_run)
 
 
 def check_settings(settings: LakeSettings) -> LakeSettings:
-    """The settings themselves, or an error."""
+    """The settings themselves; Invalid if one is out of range."""
     if settings.file_bytes < 1 or not 0 <= settings.dead_share <= 1:
         raise Invalid("file_bytes is 1 or more, dead_share from 0 to 1")
     return settings
@@ -150,7 +151,7 @@ class _Compaction:
     def run(
         self, topics: Sequence[str], engine: Engine | Chooser, *, dry_run: bool
     ) -> CompactSummary:
-        begun_s = self._clock.monotonic()
+        started_s = self._clock.monotonic()
         summary = self._summary
         chosen_topics = self._lake.manifests(topics)
         manifests = chosen_topics.manifests
@@ -165,61 +166,63 @@ class _Compaction:
         chosen = engine(sum(group.size for group in groups)) if callable(engine) else engine
         summary.engine, summary.dry_run = chosen.name, dry_run
         if dry_run:
-            dead = {manifest.topic_id: manifest for manifest in manifests}
+            by_topic = {manifest.topic_id: manifest for manifest in manifests}
             for group in groups:
-                known = sum(dead_rows(dead[group.topic_id], file) for file in group.files)
-                self._merged(group, 1, known, 0)
+                dead = sum(dead_rows(by_topic[group.topic_id], file) for file in group.files)
+                self._count_merge(group, 1, dead, 0)
         else:
             self._run(chosen, groups)
-        summary.seconds = self._clock.monotonic() - begun_s
+        summary.seconds = self._clock.monotonic() - started_s
         return summary
 
     def _run(self, engine: Engine, groups: list[Group]) -> None:
-        # The largest first: the last to finish is then a small one.
+        # The largest first, so that the last to finish is a small one.
         groups.sort(key=lambda group: -group.size)
         objects = self._lake.objects if engine.in_process else None
         work = partial(merge, self._merging, objects=objects)
         done, total = 0, sum(group.size for group in groups)
-        for place, merged in engine.run(work, groups):
-            group = groups[place]
-            self._settle(group, merged)
+        for index, merged in engine.run(work, groups):
+            group = groups[index]
+            self._commit(group, merged)
             done += group.size
             if self._progress is not None:
                 self._progress("compact", done, total)
 
     def _plan(self, manifests: Sequence[Manifest]) -> Iterator[Group]:
-        wanted = self._settings
+        settings = self._settings
         for manifest in manifests:
             yield from groups_of(
-                manifest, file_bytes=wanted.file_bytes, dead_share=wanted.dead_share
+                manifest, file_bytes=settings.file_bytes, dead_share=settings.dead_share
             )
 
-    def _settle(self, group: Group, merged: Merged) -> None:
-        """Commit what a task wrote, or say why not."""
+    def _commit(self, group: Group, merged: Merged) -> None:
+        """Commit the new file of a task, or report why it cannot be committed."""
         if merged.damage:
             self._skip(group, merged.damage, damaged=True)
             return
         ledger = self._ledger(group.topic_id)
         if merged.file is None:
-            lost = ledger.load().named(merged.missing) is not None
-            reason = f"{merged.missing} is missing" if lost else f"{merged.missing} has left"
-            self._skip(group, reason, damaged=lost)
+            is_lost = ledger.load().named(merged.missing) is not None
+            reason = f"{merged.missing} is missing" if is_lost else f"{merged.missing} has left"
+            self._skip(group, reason, damaged=is_lost)
             return
-        new, names = merged.file, [file.name() for file in group.files]
+        new_file, names = merged.file, [file.name() for file in group.files]
         at_us = self._clock.now_us()
-        # What is hidden in a table its store knows, too, and would tell the manifest again.
+        # The store of a table keeps its hidden seqs too, and would add them to the manifest again.
         hidden = BitMap64() if group.is_of_table else group.hidden()
         try:
-            ledger.commit(lambda old: old.with_replaced(names, [new], at_us=at_us, purged=hidden))
+            ledger.commit(
+                lambda old: old.with_replaced(names, [new_file], at_us=at_us, purged=hidden)
+            )
         except Conflict as error:
-            # Refused, so no version that counts lists it, nor will one: its name is its own.
-            self._lake.objects.delete(_objects_of(group, new))
-            self._skip(group, f"somebody else was first: {error}")
+            # Rejected, so no valid version lists the file, now or later: its name is unique.
+            self._lake.objects.delete(_objects_of(group, new_file))
+            self._skip(group, f"another writer was first: {error}")
             return
-        self._merged(group, 1, merged.dropped, new.size)
+        self._count_merge(group, 1, merged.dropped, new_file.size)
 
     def _ledger(self, topic_id: int) -> Ledger:
-        """Without a term: a store that opens meanwhile does not fence us, nor we it."""
+        """Without a term: a store that opens meanwhile and this run do not fence each other."""
         if topic_id not in self._ledgers:
             self._ledgers[topic_id] = Ledger(
                 self._lake.objects,
@@ -237,7 +240,7 @@ class _Compaction:
         summary.rows_before = summary.rows_after = sum(each.rows for each in manifests)
         summary.bytes_before = summary.bytes_after = sum(each.size for each in manifests)
 
-    def _merged(self, group: Group, files: int, dropped: int, size: int) -> None:
+    def _count_merge(self, group: Group, files: int, dropped: int, size: int) -> None:
         summary = self._summary
         summary.groups += 1
         summary.files_after += files - len(group.files)
@@ -262,6 +265,6 @@ class _Compaction:
 
 
 def _objects_of(group: Group, file: LakeFile) -> list[str]:
-    """A file, and the indexes beside it."""
-    found = [object_keys.data_key(group.topic_id, file.name())]
-    return [*found, side_key(group.topic_id, file.name())] if group.is_of_table else found
+    """The keys of a file and of its indexes."""
+    keys = [object_keys.data_key(group.topic_id, file.name())]
+    return [*keys, side_key(group.topic_id, file.name())] if group.is_of_table else keys

@@ -1,19 +1,21 @@
-"""Compacts key-value topics by key: what no reader of the view can see leaves log and lake.
+"""Compacts key-value topics by key: records that no reader of the view can see are removed.
 
-    1 a view whose saved state is far behind its log is folded by tasks first
-    (``pipelines/view_rebuild/rebuild_view.py``)
-    2 the store's writer tends the view: keys whose time is over are deleted, deleted keys that are
-      older than the grace are forgotten, superseded versions and forgotten keys leave the log, and
-      the lake's manifest is told (``views/kv/compaction.py`` has the rules, and why they are safe)
-    3 files of the lake that have such rows are merged without them (``compact.py``); a topic
-      that is not in the lake yet has none
+    1 a view whose saved state lags far behind its log is first folded by tasks
+      (``pipelines/view_rebuild/rebuild_view.py``)
+    2 the store's writer maintains the view: expired keys are deleted, deleted keys that are older
+      than the grace period are forgotten, superseded versions and forgotten keys leave the log, and
+      the lake's manifest is updated (``views/kv/compaction.py`` has the rules, and why they are
+      safe)
+    3 files of the lake that have such rows are merged without them (``compact.py``); a topic that
+      is not in the lake yet has none
 
 Names and settings are checked before the first step, which cannot be undone.
 
-So a record goes when ``history`` newer ones of its key are there, or its key was deleted longer ago
-than ``grace_ms``. A delete marker goes no sooner than everything that it deleted, and only when the
-saved state has seen it. What is left folds into the same view. Topics with other views beside keep
-all their records, and so do topics without a key-value view: those are merged as ever.
+So a record is removed when ``history`` newer ones of its key exist, or its key was deleted longer
+ago than ``grace_ms``. A delete marker is removed no sooner than everything that it deleted, and
+only when it is in the saved state. The remaining records fold into the same view. Topics that have
+other views too keep all their records, and so do topics without a key-value view: their files are
+only merged.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from strandline.platform.disk import OsDisk
 from strandline.store import Store
 
 BEHIND_MAX = 1_000_000
-"""Records that the store's writer folds by itself before its view is tended."""
+"""Up to this lag the store's writer folds the records itself before it maintains the view."""
 
 
 class _Topic(msgspec.Struct, frozen=True):
@@ -62,17 +64,17 @@ def compact_keyed(
     patience_s: float = PATIENCE_S,
     progress: Progress | None = None,
 ) -> CompactSummary:
-    """Compact topics (names or patterns; all without any), key-value ones by their keys.
+    """Compact topics (names or patterns; by default all), key-value ones by key.
 
     ``lake`` and ``views_url`` are those of the store's settings. A view that is more than
     ``behind_max`` records behind is folded by the engine's tasks.
     """
     path, clock = path_of(store), SystemClock()
-    begun_s = clock.monotonic()
+    started_s = clock.monotonic()
     check_settings(settings or LakeSettings())
-    merged = _check_names(path, topics, lake, views_url)
-    found = _chosen(path, topics, lake, views_url)
-    for topic in found:
+    in_lake = _check_names(path, topics, lake, views_url)
+    selected = _keyed_topics(path, topics, lake, views_url)
+    for topic in selected:
         if topic.behind > behind_max:
             rebuild(
                 path,
@@ -94,15 +96,17 @@ def compact_keyed(
             made_us=clock.now_us(),
         )
         hand_over(path, request, lake=lake, views_url=views_url, patience_s=patience_s, clock=clock)
-    if merged is None:
+    if in_lake is None:
         summary = CompactSummary(lake=lake_of(path, lake))
         summary.skipped = []
     else:
-        place = lake_of(path, lake)
-        summary = compact(place, merged, engine=engine, settings=settings, progress=progress)
-    left = {topic.name: topic.records for topic in _chosen(path, topics, lake, views_url)}
-    summary.let_go = sum(max(0, each.records - left.get(each.name, 0)) for each in found)
-    summary.seconds = clock.monotonic() - begun_s
+        location = lake_of(path, lake)
+        summary = compact(location, in_lake, engine=engine, settings=settings, progress=progress)
+    remaining = {
+        topic.name: topic.records for topic in _keyed_topics(path, topics, lake, views_url)
+    }
+    summary.let_go = sum(max(0, topic.records - remaining.get(topic.name, 0)) for topic in selected)
+    summary.seconds = clock.monotonic() - started_s
     return summary
 
 
@@ -111,28 +115,28 @@ def _check_names(
 ) -> Sequence[str] | None:
     """Names and patterns of topics to merge in the lake; None when it has none of them.
 
-    A name that neither the store nor its lake has is an error.
+    A name that is in neither the store nor its lake is an error.
     """
-    there: list[str] = []
-    place = lake_of(path, lake)
-    has_lake = is_lake(place)
+    names: list[str] = []
+    location = lake_of(path, lake)
+    has_lake = is_lake(location)
     if has_lake:
-        with closing(open_lake(place)) as opened:
-            there = [each for each in topics if is_pattern(each) or opened.has(each)]
+        with closing(open_lake(location)) as opened:
+            names = [each for each in topics if is_pattern(each) or opened.has(each)]
     with open_readonly(path, lake, views_url) as store:
-        matching(store, [each for each in topics if each not in there])
-    return there if has_lake and (there or not topics) else None
+        matching(store, [each for each in topics if each not in names])
+    return names if has_lake and (names or not topics) else None
 
 
-def _chosen(path: str, topics: Sequence[str], lake: str, views_url: str) -> list[_Topic]:
+def _keyed_topics(path: str, topics: Sequence[str], lake: str, views_url: str) -> list[_Topic]:
     """Key-value topics without other views."""
-    found = []
+    topics_found = []
     with open_readonly(path, lake, views_url) as store:
         for kind, name in store.views.names():
             topic = store.existing_topic(name)
-            alone = not store.views.maker(kind, name).strangers(0)
-            meant = not topics or any(fnmatch.fnmatchcase(name, each) for each in topics)
-            if kind == "kv" and alone and meant:
+            is_only_view = not store.views.maker(kind, name).strangers(0)
+            is_selected = not topics or any(fnmatch.fnmatchcase(name, each) for each in topics)
+            if kind == "kv" and is_only_view and is_selected:
                 behind = topic.head_seq - store.views.saved_position(kind, name)
-                found.append(_Topic(name, behind, topic.statistics().count))
-    return found
+                topics_found.append(_Topic(name, behind, topic.statistics().count))
+    return topics_found

@@ -1,16 +1,17 @@
-"""Which files of a topic a compaction merges: neighbours that together make one large file. Pure.
+"""Selects the files that a compaction merges: neighbours that together make one large file. Pure.
 
-    large        a file of half the wanted payload or more: left alone
-    mostly dead  a file of which more than ``dead_share`` is gone: rewritten, merged if it is small
-    small        all others: neighbours in order of seq, up to the wanted payload
+    large        a file of half the target payload or more: left unchanged
+    mostly dead  a file of which more than ``dead_share`` is removed: rewritten, and merged if small
+    small        all others: merged with neighbours in order of seq, up to the target payload
 
-A file of an eighth or more that is larger than all that would be added to it is left out of the
-group. So whoever compacts a growing topic again and again rewrites a row a few times, not always.
+A file of an eighth of the target or more that is larger than all files that would be added to it is
+left out of the group. So repeated compactions of a growing topic rewrite a row a few times, not
+each time.
 
-A group is whole files with no seq missing between them, and becomes one file that answers for the
-same seqs. What it drops is what the manifest calls gone: below the floor, or deleted. Typed columns
-are those of the newest schema, made anew from the records. Files of event tables are chosen alike,
-and merged in their own order (``table_compaction_task.py``).
+A group is whole files with no seq missing between them, and becomes one file that covers the same
+seqs. It drops the rows that the manifest has removed: below the floor, or deleted. Typed columns
+are those of the newest schema, computed again from the records. Files of event tables are selected
+in the same way, and merged in their own order (``table_compaction_task.py``).
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from strandline.views.table.files.layout import is_table
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that become one. A task of a compaction."""
+    """A task: files that become one."""
 
     topic: str
     topic_id: int
     floor: int
-    """Rows with a seq below are gone."""
+    """Rows with a lower seq are removed."""
     deleted: bytes
-    """The seqs of these files that are gone, as a bitmap."""
+    """The deleted seqs of these files, as a bitmap."""
     files: tuple[LakeFile, ...]
     schema: Schema = NO_SCHEMA
     """The typed columns of the new file."""
@@ -68,17 +69,17 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def groups_of(manifest: Manifest, *, file_bytes: int, dead_share: float) -> list[Group]:
-    """What there is to merge in a topic, the oldest first."""
-    found = []
-    for files in _neighbours(manifest, file_bytes):
-        chosen = _worth_it(manifest, files, file_bytes, dead_share)
+    """The groups to merge in a topic, the oldest first."""
+    groups = []
+    for files in _runs(manifest, file_bytes):
+        chosen = _without_large_head(manifest, files, file_bytes, dead_share)
         if chosen:
-            found.append(_group(manifest, chosen))
-    return found
+            groups.append(_group(manifest, chosen))
+    return groups
 
 
 def dead_rows(manifest: Manifest, file: LakeFile) -> int:
-    """Rows of a file that are gone, at least. A seq that was deleted need not have a row here."""
+    """Removed rows of a file, at least: a deleted seq need not have a row in this file."""
     first_seq = max(file.first_seq, manifest.floor)
     live = max(0, file.last_seq - first_seq + 1)
     if live and manifest.deleted:
@@ -86,32 +87,32 @@ def dead_rows(manifest: Manifest, file: LakeFile) -> int:
     return max(0, file.rows - live)
 
 
-def _neighbours(manifest: Manifest, file_bytes: int) -> Iterator[list[LakeFile]]:
-    """Runs of files that fit into one, each large one alone."""
+def _runs(manifest: Manifest, file_bytes: int) -> Iterator[list[LakeFile]]:
+    """Runs of files that fit into one file; each large file is a run of its own."""
     run: list[LakeFile] = []
     payload = 0
     for file in manifest.files:
         added = _live_payload(manifest, file)
-        large = added * 2 >= file_bytes
-        apart = bool(run) and (
+        is_large = added * 2 >= file_bytes
+        does_not_fit = bool(run) and (
             run[-1].last_seq + 1 != file.first_seq or payload + added > file_bytes
         )
-        if run and (large or apart):
+        if run and (is_large or does_not_fit):
             yield run
             run, payload = [], 0
         run.append(file)
         payload += added
-        if large:
+        if is_large:
             yield run
             run, payload = [], 0
     if run:
         yield run
 
 
-def _worth_it(
+def _without_large_head(
     manifest: Manifest, files: Sequence[LakeFile], file_bytes: int, dead_share: float
 ) -> Sequence[LakeFile]:
-    """The files without those in front that are larger than all the rest, and not dead."""
+    """The files without leading ones that are larger than all that follow, and not mostly dead."""
     chosen = list(files)
     while len(chosen) > 1:
         first, *rest = chosen

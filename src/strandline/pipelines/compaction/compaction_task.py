@@ -1,9 +1,9 @@
-"""One task of a compaction: reads a group of files, writes one in their place, commits nothing.
+"""One task of a compaction: reads a group of files and writes one file, without committing it.
 
-Rows pass through zone by zone, in order of seq, so memory is a few zones however large the files
-are. Every zone is checked against its checksum before it is decoded; bits flip on the way too, so
-only a second bad answer is believed. The new file is uploaded and read back, and written once more
-when that fails. A task that dies, or runs twice, leaves an object that no manifest names.
+Rows are copied zone by zone, in order of seq, so memory is a few zones whatever the size of the
+files. Every zone is verified with its checksum before it is decoded; bits can flip in transit, so a
+zone counts as damaged only after a second read. The new file is uploaded and read back, and written
+once more if that fails. A task that dies, or runs twice, leaves an object that is in no manifest.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.protocol import Objects
 
 _WHOLE_MAX = 8 * MIB  # files up to this size are fetched in one request
-_UPLOADS_MAX = 2  # of a file that reads back as other bytes
+_UPLOADS_MAX = 2  # of a file that is read back with other bytes
 Result = TypeVar("Result")
 
 
 class Merging(msgspec.Struct, frozen=True, kw_only=True):
-    """What all tasks of a compaction share."""
+    """Common parameters of the tasks of a compaction."""
 
     place: LakePlace
     zone_rows: int
     zone_bytes: int
     spool: str = ""
-    """A folder for files that wait to be uploaded; empty is this machine's temporary folder."""
+    """A folder for files that wait to be uploaded; empty: the machine's temporary folder."""
 
 
 class Merged(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task did: the new file, or why there is none."""
+    """The result of a task: the new file, or why there is none."""
 
     file: LakeFile | None = None
     dropped: int = 0
-    """Rows that were gone."""
+    """Removed rows that are not in the new file."""
     damage: str = ""
     missing: str = ""
-    """The name of a file that is not there: it left the lake, or was lost."""
+    """The name of a file that does not exist: it left the lake, or was lost."""
 
 
 def merge(merging: Merging, group: Group, *, objects: Objects | None = None) -> Merged:
-    """Write the file that takes the place of a group. ``objects`` as given, or as named."""
+    """Write the file that replaces a group. Without ``objects`` the lake is opened by location."""
     with objects_at(merging.place, objects) as lake:
         if group.is_of_table:
             return _merge_table(lake, merging, group)
@@ -74,20 +74,20 @@ def merge(merging: Merging, group: Group, *, objects: Objects | None = None) -> 
 def _merge(lake: Objects, uploads: Uploads, group: Group) -> Merged:
     failure = ""
     for _ in range(_UPLOADS_MAX):
-        reading = _Reading(lake, group)
+        reader = _GroupReader(lake, group)
         try:
             file = uploads.write(
-                group.topic_id, reading.tables(), group.first_seq, group.last_seq, group.schema
+                group.topic_id, reader.tables(), group.first_seq, group.last_seq, group.schema
             )
         except Corrupt as error:
             failure = str(error)
-            if not reading.ended:
+            if not reader.ended:
                 break
         except NotFound:
-            return Merged(missing=reading.at)
+            return Merged(missing=reader.at)
         else:
-            assert file.rows + reading.dropped == group.rows, "every row was written or is gone"
-            return Merged(file=file, dropped=reading.dropped)
+            assert file.rows + reader.dropped == group.rows, "every row was written or is removed"
+            return Merged(file=file, dropped=reader.dropped)
     return Merged(damage=failure)
 
 
@@ -105,7 +105,7 @@ def _merge_table(lake: Objects, merging: Merging, group: Group) -> Merged:
     return Merged(damage=failure)
 
 
-class _Reading:
+class _GroupReader:
     """The live rows of a group, in order. Owned by one thread."""
 
     def __init__(self, objects: Objects, group: Group) -> None:
@@ -116,16 +116,16 @@ class _Reading:
         self.at = ""
         """The file that is being read."""
         self.ended = False
-        """Whether all rows were read: what fails then is what was written."""
+        """Whether all rows were read: a failure after that concerns the written file."""
 
     def tables(self) -> Iterator[pa.Table]:
         for file in self._group.files:
             self.at = file.name()
-            source = _Source(self._objects, self._group.topic_id, file)
+            source = _FileReader(self._objects, self._group.topic_id, file)
             rows = 0
-            for place, zone in enumerate(source.zones()):
+            for index, zone in enumerate(source.zones()):
                 if zone.rows:
-                    table = source.rows(place)
+                    table = source.rows(index)
                     rows += len(table)
                     yield self._live(table.select(SCHEMA.names))
             if rows != file.rows:
@@ -133,20 +133,20 @@ class _Reading:
         self.ended = True
 
     def _live(self, table: pa.Table) -> pa.Table:
-        """The rows that are not gone."""
+        """The rows that are not removed."""
         seqs = table["seq"].to_numpy()
         low, high = int(seqs[0]), int(seqs[-1])
         if low >= self._group.floor and not self._hidden.range_cardinality(low, high + 1):
             return table
-        keep = seqs >= np.uint64(self._group.floor)
-        gone = self._hidden & BitMap64(range(low, high + 1))
-        keep &= ~np.isin(seqs, np.fromiter(gone, dtype="<u8", count=len(gone)))
-        self.dropped += len(table) - int(keep.sum())
-        return table.filter(pa.array(keep))
+        is_live = seqs >= np.uint64(self._group.floor)
+        deleted = self._hidden & BitMap64(range(low, high + 1))
+        is_live &= ~np.isin(seqs, np.fromiter(deleted, dtype="<u8", count=len(deleted)))
+        self.dropped += len(table) - int(is_live.sum())
+        return table.filter(pa.array(is_live))
 
 
-class _Source:
-    """One file to be merged. Owned by one thread."""
+class _FileReader:
+    """One file to merge. Owned by one thread."""
 
     def __init__(self, objects: Objects, topic_id: int, file: LakeFile) -> None:
         self._objects = objects
@@ -158,10 +158,10 @@ class _Source:
         self._reader = LakeFileReader(self._fetch, file, topic_id, self._path)
 
     def zones(self) -> list[ZoneInfo]:
-        return self._twice(lambda: self._reader.zones)
+        return self._retry_once(lambda: self._reader.zones)
 
-    def rows(self, place: int) -> pa.Table:
-        return self._twice(lambda: self._reader.rows(place))
+    def rows(self, index: int) -> pa.Table:
+        return self._retry_once(lambda: self._reader.rows(index))
 
     def damaged(self, reason: str) -> Corrupt:
         return Corrupt(
@@ -172,7 +172,7 @@ class _Source:
             last_seq=self._file.last_seq,
         )
 
-    def _twice(self, read: Callable[[], Result]) -> Result:
+    def _retry_once(self, read: Callable[[], Result]) -> Result:
         try:
             return read()
         except Corrupt:
@@ -186,6 +186,6 @@ class _Source:
                 return self._objects.get_range(self._key, start, length)
             if self._whole is None:
                 self._whole = self._objects.get_range(self._key, 0, size)
-        except Invalid as error:  # it ends too early
+        except Invalid as error:  # the file is too short
             raise self.damaged(str(error)) from error
         return self._whole[start : start + length]

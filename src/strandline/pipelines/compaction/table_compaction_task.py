@@ -1,11 +1,10 @@
-"""One task of a compaction of an event table: its files become one, rows of a context together.
+"""One task of a compaction of an event table: merges files, with the rows of a context together.
 
 The merge is the store's own (``views/table/files/compaction.py``): rows in the order of context,
-time
-and seq, told in the newest schema, with zones and indexes made anew. So a table that has many small
+time and seq, in the newest schema, with new zones and indexes. So a table that has many small
 files, because it was flushed often or its store was never idle, is clustered without its store. As
-with topics nothing is committed here, and a task that dies or runs twice leaves objects that no
-manifest names.
+with topics nothing is committed here, and a task that dies or runs twice leaves objects that are in
+no manifest.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from strandline.views.table.files.file_snapshot import Pinned
 from strandline.views.table.files.writer import Writing
 
 _OPEN_BYTES = 64 * MIB
-"""For footers and indexes of the files that are merged."""
+"""Memory for footers and indexes of the files that are merged."""
 
 
 def merged_table(objects: Objects, store_id: bytes, spool: str, group: Group) -> LakeFile:
-    """The file that takes the place of a group. Corrupt or NotFound when one of them is."""
+    """Write the file that replaces a group; Corrupt or NotFound when one of its files is."""
     cache = ColumnCache(Share(_OPEN_BYTES))
     pinned = Pinned(objects, _manifest(group), cache, lambda: None)
-    where = Writing(
+    writing = Writing(
         objects=objects,
         spool=ScratchSpool(spool),
         store_id=store_id,
         table_id=group.topic_id,
         zone_rows=_zone_rows(pinned),
     )
-    merging = Merging(where, pinned, group.files, group.schema, OsDisk().random_id().hex())
+    merging = Merging(writing, pinned, group.files, group.schema, OsDisk().random_id().hex())
     try:
         while merging.step(STEP_ROWS):
             pass
@@ -53,7 +52,7 @@ def merged_table(objects: Objects, store_id: bytes, spool: str, group: Group) ->
 
 
 def lost_file(objects: Objects, group: Group) -> str:
-    """The name of the first file of a group that is not there."""
+    """The name of the first file of a group that does not exist."""
     for file in group.files:
         try:
             objects.head(object_keys.data_key(group.topic_id, file.name()))
@@ -63,7 +62,7 @@ def lost_file(objects: Objects, group: Group) -> str:
 
 
 def _manifest(group: Group) -> Manifest:
-    """As much of the table's manifest as concerns these files."""
+    """The part of the table's manifest that concerns these files."""
     return Manifest(
         number=1,
         topic_id=group.topic_id,
@@ -78,9 +77,9 @@ def _manifest(group: Group) -> Manifest:
 
 
 def _zone_rows(pinned: Pinned) -> int:
-    """How large the table's zones are: all of a file are alike but the last."""
+    """The rows of the table's zones: in a file all zones but the last have the same size."""
     for file in pinned.files:
-        opened = pinned.open(file)
-        if opened.zones > 1:
-            return int(opened.starts[1])
+        reader = pinned.open(file)
+        if reader.zones > 1:
+            return int(reader.starts[1])
     return TableConfig().zone_rows

@@ -1,1 +1,1 @@
-"""Pipelines that a store declares, run when they are due, one run of each at a time."""
+"""Runs the pipelines that a store declares when they are due, one run of each at a time."""

@@ -1,13 +1,13 @@
-"""When a declared pipeline is due: points in time, in microseconds since 1970. Pure.
+"""Times at which a declared pipeline is due, in microseconds since 1970. Pure.
 
     every "6h"               multiples of the duration since 1970, UTC
     at "30 3 * * mon-fri"    minute, hour, day of the month, month, weekday, as in Debian's cron
 
 ``at`` is evaluated by the library cronsim in a time zone. When the clocks change, an expression
-whose minute or hour begins with ``*`` follows the clock on the wall. Any other is due once per
-named time: a time that is left out comes at the end of the gap, one that comes twice counts once.
+whose minute or hour begins with ``*`` follows local time. Any other is due once per named time: a
+time that is skipped is due at the end of the gap, a time that occurs twice is due once.
 
-However many points have passed since the last run, one run makes up for all of them.
+However many due times have passed since the last run, one run serves all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from strandline.errors import Invalid
 
 SECOND_US = 1_000_000
 MISSED_MAX = 1_000
-"""Points that are counted when many were missed."""
+"""Most missed due times that are counted."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION = re.compile(r"(\d{1,9})(s|m|h|d|w)")
@@ -35,14 +35,14 @@ _CRON = (
 
 
 class Points(Protocol):
-    """The points in time at which something is due."""
+    """The times at which a pipeline is due."""
 
     def last(self, now_us: int) -> int | None:
-        """The newest that is not after now; None when there is none in years."""
+        """The newest one that is not after now; None when there is none within years."""
         ...
 
     def next(self, after_us: int) -> int:
-        """The first after a moment."""
+        """The first one after a time."""
         ...
 
 
@@ -60,12 +60,12 @@ class Every:
 
 
 class At:
-    """Times of the calendar of some place."""
+    """Calendar times in a time zone."""
 
     def __init__(self, text: str, timezone: str = "UTC") -> None:
         zone = zone_of(timezone)
         self._text = text
-        self._zone = UTC if zone.key == "UTC" else zone  # without the rules for changing clocks
+        self._zone = UTC if zone.key == "UTC" else zone  # no rules for clock changes
         if len(text.split()) != 5:
             raise Invalid(f"at {text!r} does not have five fields: {_CRON}")
         try:
@@ -74,48 +74,48 @@ class At:
             reason = str(error)[:1].lower() + str(error)[1:]
             raise Invalid(f"at {text!r}: {reason}: {_CRON}") from error
         if first is None:
-            raise Invalid(f"at {text!r} never comes: there is no such day")
+            raise Invalid(f"at {text!r} never occurs: there is no such day")
 
     def last(self, now_us: int) -> int | None:
-        # Where clocks change, a search back may miss a point, or find one that no search forward
-        # finds: it only says where to begin.
+        # Around clock changes a search back may miss a time, or find one that no search forward
+        # finds: so it only gives the start of a search forward.
         for earlier in self._search(now_us + SECOND_US, reverse=True):
-            point = self.next(_moment(earlier) - SECOND_US)
+            point = self.next(_microseconds(earlier) - SECOND_US)
             if point <= now_us:
-                while (following := self.next(point)) <= now_us:
-                    point = following
+                while (later := self.next(point)) <= now_us:
+                    point = later
                 return point
         return None
 
     def next(self, after_us: int) -> int:
-        for found in self._search(after_us):
-            point = _moment(found)
-            if point > after_us:  # one of an hour that comes twice may lie in the past
+        for match in self._search(after_us):
+            point = _microseconds(match)
+            if point > after_us:  # a time in an hour that occurs twice may be in the past
                 return point
-        raise AssertionError("a time that came once comes again within 50 years")
+        raise AssertionError("a time that occurred once occurs again within 50 years")
 
     def _search(self, from_us: int, *, reverse: bool = False) -> CronSim:
-        begin = (_EPOCH + timedelta(microseconds=max(0, from_us))).astimezone(self._zone)
-        return CronSim(self._text, begin, reverse)
+        start = (_EPOCH + timedelta(microseconds=max(0, from_us))).astimezone(self._zone)
+        return CronSim(self._text, start, reverse)
 
 
 def due_point(points: Points, served_us: int, now_us: int) -> int | None:
-    """The newest point that has come since those up to a moment were served."""
+    """The newest due time, if it is after ``served_us``; else None."""
     last = points.last(now_us)
     return last if last is not None and last > served_us else None
 
 
 def served_after_jump(points: Points, served_us: int, now_us: int) -> int:
-    """Up to where points are served, when the clock may have been set back since.
+    """The time up to which due times are served, after the clock may have been set back.
 
-    A clock that is set back a little comes to the same point again, which must not count twice.
-    With a further point before that, it was far ahead: then what it said is forgotten.
+    A clock that is set back a little reaches the same due time again, which must not count twice.
+    If another due time lies between, the clock was far ahead: then ``served_us`` is discarded.
     """
     return now_us if points.next(now_us) < served_us else served_us
 
 
 def missed_points(points: Points, served_us: int, due_us: int) -> int:
-    """How many points lie between what was served and what is due."""
+    """The number of due times between the last served one and the due one."""
     count, point = 0, points.next(served_us)
     while point < due_us and count < MISSED_MAX:
         count, point = count + 1, points.next(point)
@@ -124,10 +124,10 @@ def missed_points(points: Points, served_us: int, due_us: int) -> int:
 
 def duration_s(text: str, what: str) -> int:
     """A duration such as 30s, 15m, 6h, 1d, 1w in seconds."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is None or not int(found[1]):
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None or not int(match[1]):
         raise Invalid(f"{what} is a duration: 30s, 15m, 6h, 1d or 1w, not {text!r}")
-    return int(found[1]) * _UNITS_S[found[2]]
+    return int(match[1]) * _UNITS_S[match[2]]
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -137,5 +137,5 @@ def zone_of(name: str) -> ZoneInfo:
         raise Invalid(f"timezone {name!r} is not in the tz database: as Europe/Zurich") from error
 
 
-def _moment(local: datetime) -> int:
+def _microseconds(local: datetime) -> int:
     return (local.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)

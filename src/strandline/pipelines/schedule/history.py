@@ -4,11 +4,10 @@
     tag    outcome
     data   the ``Run`` as JSON
 
-A scheduler may run beside the process that has the store open, so runs are delivered as rows of an
-import are (``pipelines/delivery_client.py``): whoever has the store open appends them, and when
-nobody has,
-it is opened for a moment. A run has a number, which the topic takes once: however often a delivery
-is repeated, it is in the history once.
+A scheduler may run beside the process that has the store open, so runs are delivered like the rows
+of an import (``pipelines/delivery_client.py``): the process that has the store open appends them,
+or else the scheduler opens it briefly. A run has a number, which the topic accepts once: however
+often its delivery is repeated, it is in the history once.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.cloud import open_objects
 
 PATIENCE_S = 5.0
-_PAGE = 500
+_PAGE_SIZE = 500
 
 
 class History:
-    """Where runs are put. Safe from many threads."""
+    """Adds runs to the history. Safe from many threads."""
 
     def __init__(self, store: str, lake: str = "", *, clock: Clock | None = None) -> None:
-        """The clock measures how long a delivery may take: real time, as the disk's."""
+        """The clock limits the time of a delivery: it is real time, like that of the disk."""
         self._store = store
         self._lake = lake
         self._clock = clock or SystemClock()
 
     def add(self, producer: str, run: Run) -> None:
-        """Returns once it is in the topic; Unavailable when that takes too long: add it again."""
+        """Add a run; returns when it is in the topic. After Unavailable, add it again."""
         attempt = OsDisk().random_id().hex()
         row = {
             "key": pa.array([run.name.encode()], pa.binary()),
@@ -73,21 +72,21 @@ class History:
 def runs_in(
     topic: Topic, *, name: str | None = None, limit: int = 100, before: int | None = None
 ) -> list[RunLine]:
-    """Runs of a declaration, or of all, the newest first."""
-    found: list[RunLine] = []
+    """Runs of one declaration, or of all, the newest first."""
+    lines: list[RunLine] = []
     for line in _backwards(topic, before):
         if name is None or line.run.name == name:
-            found.append(line)
-            if len(found) == limit:
+            lines.append(line)
+            if len(lines) == limit:
                 break
-    return found
+    return lines
 
 
 def _backwards(topic: Topic, before: int | None) -> Iterator[RunLine]:
     end = topic.head_seq + 1 if before is None else min(before, topic.head_seq + 1)
     earliest = topic.statistics().earliest_seq
     while end > earliest:
-        first = max(earliest, end - _PAGE)
+        first = max(earliest, end - _PAGE_SIZE)
         page = topic.read(first - 1, end - first)
         for record in reversed(page.records):
             if record.seq < end:

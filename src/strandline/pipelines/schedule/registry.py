@@ -1,10 +1,10 @@
-"""Pipelines that can be declared: name, arguments, and what runs them. One entry each.
+"""Pipelines that can be declared: one entry each, with name, arguments and function.
 
-Arguments are structs, so that a declaration is checked when it is read and not in the night when it
-is due. ``run`` gets them with the ``Work`` at hand and tells what was done; a failure that a person
-must look at, such as damage that was found, is told in ``failure`` and makes the run a failed one.
+Arguments are structs, so that a declaration is checked when it is read, and not when it is due.
+``run`` gets them with a ``Work`` and returns what was done; a result that needs attention, such as
+damage, is returned in ``failure`` and makes the run a failed one.
 
-All of them work without the store's lock, beside whoever has it open.
+All of them work without the store's lock, beside the process that has it open.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from strandline.platform.objectstore.cloud import open_objects
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a declaration tells a pipeline."""
+    """Arguments of a declared pipeline."""
 
 
 class Work(NamedTuple):
-    """What a pipeline works on, and with."""
+    """The store, the engine and the context of a run."""
 
     store: str
     lake: str
-    """Url of the lake, "" for the store's folder."""
+    """Url of the lake; "": in the store's folder."""
     views: str
-    """Url under which views are saved, "" for the store's folder."""
+    """Url of saved views; "": in the store's folder."""
     due: str
-    """When it was due, as 20261117T030000Z: stands for ``{due}`` in paths."""
+    """The due time, as 20261117T030000Z: replaces ``{due}`` in paths."""
     engine: Engine
     progress: Progress
 
@@ -56,7 +56,7 @@ class Work(NamedTuple):
         return self.lake or Layout(self.store).lake
 
     def has_no_lake(self) -> bool:
-        """Whether nothing was ever moved into the store's own folder: no reason to fail."""
+        """Whether no record was ever moved to the lake in the store's folder: not an error."""
         if self.lake:
             return False
         objects = open_objects(Layout(self.store).lake)
@@ -67,7 +67,7 @@ class Work(NamedTuple):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has done."""
+    """The result of a run."""
 
     rows: int = 0
     failure: str = ""
@@ -77,31 +77,31 @@ class Pipeline(NamedTuple):
     """One pipeline that can be declared."""
 
     does: str
-    """In a few words, for lists."""
+    """A short description for lists."""
     arguments: type[Arguments]
     run: Callable[[Any, Work], Done]
 
 
 class CompactArguments(Arguments, frozen=True, kw_only=True):
-    """Of ``compact``."""
+    """Arguments of ``compact``."""
 
     topics: tuple[str, ...] = ()
     keyed: bool = False
-    """Whether key-value topics first let go of what no reader of the view can see."""
+    """Whether key-value topics are first compacted by key: ``compact_keyed``."""
     file_bytes: int = LakeSettings().file_bytes
     dead_share: float = LakeSettings().dead_share
 
 
 class ScrubArguments(Arguments, frozen=True, kw_only=True):
-    """Of ``scrub``."""
+    """Arguments of ``scrub``."""
 
     topics: tuple[str, ...] = ()
     local: bool = True
-    """Whether the store's own files are read as well."""
+    """Whether the store's own files are read too."""
 
 
 class MaterializeArguments(Arguments, frozen=True, kw_only=True):
-    """Of ``materialize``."""
+    """Arguments of ``materialize``."""
 
     aliases: tuple[str, ...] = ()
     full: bool = False
@@ -109,7 +109,7 @@ class MaterializeArguments(Arguments, frozen=True, kw_only=True):
 
 
 class ImportArguments(Arguments, frozen=True, kw_only=True):
-    """Of ``import``."""
+    """Arguments of ``import``."""
 
     topic: str
     sources: tuple[str, ...]
@@ -122,11 +122,11 @@ class ImportArguments(Arguments, frozen=True, kw_only=True):
 
 
 class ExportArguments(Arguments, frozen=True, kw_only=True):
-    """Of ``export``."""
+    """Arguments of ``export``."""
 
     topic: str
     to: str
-    """A folder or url; ``{due}`` in it stands for when it was due."""
+    """A folder or url; ``{due}`` in it is replaced by the due time."""
     format: str = "parquet"
     columns: tuple[str, ...] = ()
     data: str = ""
@@ -135,7 +135,7 @@ class ExportArguments(Arguments, frozen=True, kw_only=True):
 
 
 class RebuildArguments(Arguments, frozen=True, kw_only=True):
-    """Of ``rebuild``: compared, unless it is to be replaced."""
+    """Arguments of ``rebuild``: the view is compared, or replaced with ``replace``."""
 
     kind: str
     view: str
@@ -143,17 +143,17 @@ class RebuildArguments(Arguments, frozen=True, kw_only=True):
 
 
 class RollupArguments(Arguments, frozen=True, kw_only=True):
-    """Of ``rollup``."""
+    """Arguments of ``rollup``."""
 
     views: tuple[str, ...] = ()
 
 
-def _compact(given: CompactArguments, work: Work) -> Done:
-    settings = LakeSettings(file_bytes=given.file_bytes, dead_share=given.dead_share)
-    if given.keyed:
-        told = compact_keyed(
+def _compact(arguments: CompactArguments, work: Work) -> Done:
+    settings = LakeSettings(file_bytes=arguments.file_bytes, dead_share=arguments.dead_share)
+    if arguments.keyed:
+        summary = compact_keyed(
             work.store,
-            given.topics,
+            arguments.topics,
             engine=work.engine,
             settings=settings,
             lake=work.lake,
@@ -163,134 +163,134 @@ def _compact(given: CompactArguments, work: Work) -> Done:
     elif work.has_no_lake():
         return Done()
     else:
-        told = compact(
+        summary = compact(
             work.lake_place,
-            given.topics,
+            arguments.topics,
             engine=work.engine,
             settings=settings,
             progress=work.progress,
         )
-    failure = f"{told.damaged[0].topic}: {told.damaged[0].reason}" if told.damaged else ""
-    return Done(rows=told.rows_after, failure=failure)
+    failure = f"{summary.damaged[0].topic}: {summary.damaged[0].reason}" if summary.damaged else ""
+    return Done(rows=summary.rows_after, failure=failure)
 
 
-def _scrub(given: ScrubArguments, work: Work) -> Done:
+def _scrub(arguments: ScrubArguments, work: Work) -> Done:
     if work.has_no_lake():
-        problems = verify_store(OsDisk(), work.store, lake=False).problems if given.local else []
-        return _found([(each.path, each.reason) for each in problems])
-    told = scrub(
+        problems = (
+            verify_store(OsDisk(), work.store, lake=False).problems if arguments.local else []
+        )
+        return _scrub_result([(each.path, each.reason) for each in problems])
+    summary = scrub(
         work.lake_place,
-        given.topics,
+        arguments.topics,
         engine=work.engine,
-        store=work.store if given.local else "",
+        store=work.store if arguments.local else "",
         progress=work.progress,
     )
-    return _found([(each.path, each.reason) for each in told.findings])
+    return _scrub_result([(each.path, each.reason) for each in summary.findings])
 
 
-def _found(problems: Sequence[tuple[str, str]]) -> Done:
+def _scrub_result(problems: Sequence[tuple[str, str]]) -> Done:
     if not problems:
         return Done()
     path, reason = problems[0]
     return Done(failure=f"{len(problems)} problems, the first in {path}: {reason}")
 
 
-def _materialize(given: MaterializeArguments, work: Work) -> Done:
-    told = materialize(
+def _materialize(arguments: MaterializeArguments, work: Work) -> Done:
+    summary = materialize(
         work.store,
-        given.aliases,
-        full=given.full,
+        arguments.aliases,
+        full=arguments.full,
         engine=work.engine,
         progress=work.progress,
         lake=work.lake,
         views=work.views,
     )
-    failure = f"{told.failed[0].alias}: {told.failed[0].reason}" if told.failed else ""
-    return Done(rows=sum(each.behind for each in told.refreshed), failure=failure)
+    failure = f"{summary.failed[0].alias}: {summary.failed[0].reason}" if summary.failed else ""
+    return Done(rows=sum(each.behind for each in summary.refreshed), failure=failure)
 
 
-def _import(given: ImportArguments, work: Work) -> Done:
-    told = import_files(
+def _import(arguments: ImportArguments, work: Work) -> Done:
+    summary = import_files(
         work.store,
-        given.topic,
-        given.sources,
+        arguments.topic,
+        arguments.sources,
         engine=work.engine,
         progress=work.progress,
-        format=given.format,
-        fields=given.fields,
-        create=given.create,
-        on_bad=given.on_bad,
-        splittable=given.splittable,
-        types=given.types,
+        format=arguments.format,
+        fields=arguments.fields,
+        create=arguments.create,
+        on_bad=arguments.on_bad,
+        splittable=arguments.splittable,
+        types=arguments.types,
         lake=work.lake,
     )
-    return Done(rows=told.rows or 0)
+    return Done(rows=summary.rows or 0)
 
 
-def _export(given: ExportArguments, work: Work) -> Done:
-    told = export(
+def _export(arguments: ExportArguments, work: Work) -> Done:
+    summary = export(
         work.store,
-        given.topic,
-        given.to.replace("{due}", work.due),
+        arguments.topic,
+        arguments.to.replace("{due}", work.due),
         engine=work.engine,
         progress=work.progress,
-        format=given.format,
-        columns=given.columns,
-        data=given.data,
-        partition_by=given.partition_by,
-        file_rows=given.file_rows,
+        format=arguments.format,
+        columns=arguments.columns,
+        data=arguments.data,
+        partition_by=arguments.partition_by,
+        file_rows=arguments.file_rows,
         lake=work.lake,
     )
-    return Done(rows=told.rows)
+    return Done(rows=summary.rows)
 
 
-def _rebuild(given: RebuildArguments, work: Work) -> Done:
-    told = rebuild(
+def _rebuild(arguments: RebuildArguments, work: Work) -> Done:
+    summary = rebuild(
         work.store,
-        given.kind,
-        given.view,
-        replace=given.replace,
+        arguments.kind,
+        arguments.view,
+        replace=arguments.replace,
         engine=work.engine,
         lake=work.lake,
         views_url=work.views,
         progress=work.progress,
     )
     failure = ""
-    if not told.same:
-        first = ", ".join(told.differences[0].names)
-        failure = f"{given.kind} {given.view} is not what its log folds into: {first}"
-    return Done(rows=told.records, failure=failure)
+    if not summary.same:
+        first = ", ".join(summary.differences[0].names)
+        failure = f"{arguments.kind} {arguments.view} differs from its rebuild: {first}"
+    return Done(rows=summary.records, failure=failure)
 
 
-def _rollup(given: RollupArguments, work: Work) -> Done:
-    told = rollup(
+def _rollup(arguments: RollupArguments, work: Work) -> Done:
+    summary = rollup(
         work.store,
-        given.views,
+        arguments.views,
         engine=work.engine,
         lake=work.lake,
         views_url=work.views,
         progress=work.progress,
     )
-    return Done(rows=sum(rule.points for rule in told.rules))
+    return Done(rows=sum(rule.points for rule in summary.rules))
 
 
 PIPELINES: dict[str, Pipeline] = {
     "compact": Pipeline(
-        "merge small files of the lake, drop rows that are gone", CompactArguments, _compact
+        "merge small files of the lake, drop removed rows", CompactArguments, _compact
     ),
-    "scrub": Pipeline("read every byte again and tell what is damaged", ScrubArguments, _scrub),
-    "materialize": Pipeline(
-        "bring remembered queries up to date", MaterializeArguments, _materialize
-    ),
+    "scrub": Pipeline("read every byte again and report damage", ScrubArguments, _scrub),
+    "materialize": Pipeline("refresh materialized queries", MaterializeArguments, _materialize),
     "import": Pipeline("append the rows of files to a topic, each once", ImportArguments, _import),
     "export": Pipeline("write the records of a topic to files", ExportArguments, _export),
     "rebuild": Pipeline(
-        "fold a view from its log: compare it with the saved one, or replace that",
+        "rebuild a view from its log: compare it with the saved one, or replace that",
         RebuildArguments,
         _rebuild,
     ),
     "rollup": Pipeline(
-        "apply the rules of series and measurements: make windows, drop what is too old",
+        "apply the rules of series and metrics: compute windows, delete old points",
         RollupArguments,
         _rollup,
     ),
@@ -298,19 +298,19 @@ PIPELINES: dict[str, Pipeline] = {
 
 
 def pipeline_of(name: str, known: Mapping[str, Pipeline] = PIPELINES) -> Pipeline:
-    """The pipeline of this name, or an error that lists those that there are."""
+    """The pipeline of this name; Invalid with a list of all if there is none."""
     if name not in known:
-        raise Invalid(f"there is no pipeline {name!r}: there are {', '.join(known)}")
+        raise Invalid(f"there is no pipeline {name!r}: use one of {', '.join(known)}")
     return known[name]
 
 
-def arguments_of(pipeline: Pipeline, given: Mapping[str, Any]) -> Arguments:
-    """Arguments as the pipeline takes them, or an error that says which is wrong."""
+def arguments_of(pipeline: Pipeline, arguments: Mapping[str, Any]) -> Arguments:
+    """Convert arguments for a pipeline; Invalid names the wrong one."""
     known = [field.name for field in msgspec.structs.fields(pipeline.arguments)]
-    for name in given:
+    for name in arguments:
         if name not in known:
-            raise Invalid(f"there is no argument {name!r}: there are {', '.join(known)}")
+            raise Invalid(f"there is no argument {name!r}: use one of {', '.join(known)}")
     try:
-        return msgspec.convert(dict(given), pipeline.arguments)
+        return msgspec.convert(dict(arguments), pipeline.arguments)
     except msgspec.ValidationError as error:
         raise Invalid(f"arguments: {error}") from error

@@ -1,16 +1,17 @@
-"""What is known of each declared pipeline: files of the store's folder, for whoever runs it.
+"""State files of declared pipelines, in the store's folder.
 
-    schedule/NAME.json      up to which point it was run, its newest run, what the history lacks
+    schedule/NAME.json      the time up to which it was run, its newest run, runs to add to the
+                            history
     schedule/NAME.lock      the lease: held while it runs, by the scheduler and by the run's process
-    schedule/NAME.outcome   what the process of a run has left behind
-    schedule/NAME.log       what it printed
+    schedule/NAME.outcome   the result that the process of a run has written
+    schedule/NAME.log       the output of that process
 
 The lease is a lock of the operating system on a descriptor that the run's process has, too: it is
-free when both are gone, however they went, and not before. So there are no two runs at once, also
-when a scheduler dies and another begins, and no lease has to be waited for.
+released when both have ended, for any reason, and not before. So a pipeline never runs twice at the
+same time, also when a scheduler dies and another one starts, and a lease never has to time out.
 
-Only who holds the lease writes; a file is replaced as a whole. Nothing here is in a backup: after a
-restore everything is as if it were declared for the first time.
+Only the holder of the lease writes; a file is replaced as a whole. A backup has none of these
+files: after a restore every pipeline counts as declared for the first time.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from strandline.platform.disk import Disk, Lock
 
 _STATE = ".json"
 WAITING_MAX = 100
-"""Runs that wait for the history; the oldest give way."""
+"""Most runs that wait for the history; beyond that the oldest are dropped."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a declared pipeline."""
+    """The state of a declared pipeline."""
 
     id: str
-    """Random: the name under which its runs are numbered in the history."""
+    """Random: its runs are numbered under this name in the history."""
     served_us: int
-    """Points up to here need no run any more."""
+    """Due times up to this one need no run."""
     attempts: int = 0
-    """Runs in a row for the newest point that were lost."""
+    """Consecutive lost runs for the newest due time."""
     run: Run | None = None
     """The newest run."""
     last_success_us: int | None = None
@@ -49,11 +50,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[Run, ...] = ()
     """Runs that have ended and are not in the history yet."""
     checksum: str = ""
-    """xxh3-64 of the file in which it is empty; empty in files of earlier versions."""
+    """xxh3-64 of the file with this field empty; empty in files of earlier versions."""
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the newest run has begun and nobody has noted its end."""
+        """Whether the newest run has started and its end is not recorded."""
         return self.run is not None and self.run.outcome is None
 
 
@@ -76,13 +77,13 @@ class Ledger:
         return f"{self._folder}/{name}.outcome"
 
     def try_lease(self, name: str) -> Lock | None:
-        """The lease, or None while somebody has it."""
+        """The lease; None while another process holds it."""
         self._disk.make_dirs(self._folder)
         owner = f"{process.process_id()} {self._disk.boot_id()}\n".encode()
         return self._disk.lock(f"{self._folder}/{name}.lock", owner)
 
     def load(self, name: str) -> State | None:
-        """What is known; None for a declaration that was never seen."""
+        """The state of a pipeline; None for a new declaration."""
         path = f"{self._folder}/{name}{_STATE}"
         if not self._disk.exists(path):
             return None
@@ -90,13 +91,13 @@ class Ledger:
             return _decode(self._disk.read(path))
         except (msgspec.MsgspecError, ValueError) as error:
             raise Corrupt(
-                f"what is known of pipeline {name!r} cannot be read ({error}): delete the file, "
+                f"the state of pipeline {name!r} cannot be read ({error}): delete the file, "
                 "and it counts as never run",
                 path=path,
             ) from error
 
     def check(self) -> Iterator[Corrupt]:
-        """What is wrong with the files of all pipelines."""
+        """Damage in the state files of all pipelines."""
         names = self._disk.list_dir(self._folder) if self._disk.exists(self._folder) else []
         for name in names:
             if name.endswith(_STATE):
@@ -106,23 +107,23 @@ class Ledger:
                     yield error
 
     def first_seen(self, now_us: int) -> State:
-        """What is known of one that was never seen: points in the past need no run."""
+        """The state of a new declaration: due times in the past need no run."""
         return State(id=self._disk.random_id().hex(), served_us=now_us)
 
     def save(self, name: str, state: State) -> None:
-        """Only with the lease."""
+        """Write the state; the caller holds the lease."""
         state = msgspec.structs.replace(state, waiting=state.waiting[-WAITING_MAX:])
         self._disk.durable_replace(f"{self._folder}/{name}{_STATE}", _encode(state))
 
     def outcome_of(self, run: Run) -> Done | None:
-        """What the process of a run has left behind, if it came to its end."""
+        """The result that the process of a run has written; None if it did not finish."""
         path = self.outcome_path(run.name)
         if not self._disk.exists(path):
             return None
         with contextlib.suppress(msgspec.MsgspecError):  # killed while it wrote
-            found = msgspec.json.decode(self._disk.read(path), type=_Outcome)
-            if found.number == run.number:
-                return found.done
+            outcome = msgspec.json.decode(self._disk.read(path), type=_Outcome)
+            if outcome.number == run.number:
+                return outcome.done
         return None
 
 
@@ -132,7 +133,7 @@ def _encode(state: State) -> bytes:
 
 
 def _decode(data: bytes) -> State:
-    """A state, which is the very bytes that were written."""
+    """Decode a state; ValueError unless the bytes are exactly those that were written."""
     state = msgspec.json.decode(data, type=State)
     older = (
         msgspec.json.encode(state).replace(b',"checksum":""', b"") if not state.checksum else b""
@@ -143,5 +144,5 @@ def _decode(data: bytes) -> State:
 
 
 def write_outcome(disk: Disk, path: str, number: int, done: Done) -> None:
-    """Leave behind what a run has done."""
+    """Write the result of a run."""
     disk.durable_replace(path, msgspec.json.encode(_Outcome(number=number, done=done)))

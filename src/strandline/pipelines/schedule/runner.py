@@ -1,12 +1,12 @@
-"""One run of a declared pipeline: in a process of its own, or here.
+"""One run of a declared pipeline: in a process of its own, or on the calling thread.
 
     embedded   this Python in another process
     spark      ``spark-submit`` of pyspark, to a master
 
-A process of its own can be ended when it takes too long, does not slow down who serves, and cannot
-take it along when it fails. Its command line tells store, pipeline and arguments, and anybody on
-the machine may read that: urls and all credentials go through the environment. What it
-has done it leaves behind in a file (``worker_main.py``).
+A process of its own can be ended when it takes too long, does not slow down the scheduler's
+process, and cannot crash it. Its command line has the store, the pipeline and the arguments, and
+every user of the machine may read it: so urls and all credentials are passed in the environment. It
+writes its result to a file (``worker_main.py``).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from strandline.platform.subprocesses import Child
 
 LAKE_VARIABLE = "STRANDLINE_LAKE_URL"
 VIEWS_VARIABLE = "STRANDLINE_VIEWS_URL"
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process of a run is told on its command line."""
+    """The parameters of a run on the command line of its process."""
 
     store: str
     pipeline: str
@@ -55,7 +55,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     due: str
     number: int
     outcome: str
-    """The file in which it leaves behind what it has done."""
+    """The file that it writes its result to."""
     master: str
 
 
@@ -70,7 +70,7 @@ class Runner(Protocol):
     """Runs pipelines. Safe from many threads."""
 
     def run(self, declared: Declared, run: Run, lease: Lock, stopping: threading.Event) -> Ended:
-        """Returns when it has ended, in time or not; whatever went wrong is told, not raised."""
+        """Run it; returns when it has ended, in time or not. Failures are returned, not raised."""
         ...
 
 
@@ -79,7 +79,7 @@ class Processes:
 
     def __init__(self, store: str, lake: str, views: str, ledger: Ledger, clock: Clock) -> None:
         self._store = os.path.abspath(store)
-        self._places = {LAKE_VARIABLE: lake, VIEWS_VARIABLE: views}
+        self._urls = {LAKE_VARIABLE: lake, VIEWS_VARIABLE: views}
         self._ledger = ledger
         self._clock = clock
 
@@ -96,9 +96,9 @@ class Processes:
         try:
             child = Child(
                 command_of(declared.engine, order),
-                environment=self._places | environment_of(declared.engine),
+                environment=self._urls | environment_of(declared.engine),
                 log=self._ledger.log_path(run.name),
-                keeps=lease,
+                lock=lease,
             )
         except (OSError, StrandlineError) as error:
             return Ended("failed", Done(failure=f"the run could not be started: {error}"))
@@ -109,23 +109,24 @@ class Processes:
     ) -> Ended:
         deadline = self._clock.monotonic() + duration_s(declared.timeout, "timeout")
         while child.code() is None:
-            if self._clock.wait(stopping, _LOOK_S):
+            if self._clock.wait(stopping, _POLL_S):
                 child.end()
-                return Ended("stopped", Done(failure="the scheduler was told to stop"))
+                return Ended("stopped", Done(failure="the scheduler was stopped"))
             if self._clock.monotonic() > deadline:
                 child.end()
                 return Ended("timeout", Done(failure=f"it took longer than {declared.timeout}"))
         done = self._ledger.outcome_of(run)
         if done is None:
-            words = child.last_words() or "it printed nothing"
-            done = Done(failure=f"the process ended with code {child.code()}: {words}")
+            output = child.last_words() or "it printed nothing"
+            done = Done(failure=f"the process ended with code {child.code()}: {output}")
         return Ended("failed" if done.failure else "done", done)
 
 
 class Here:
-    """Runs pipelines on the calling thread, for whoever has none to spare.
+    """Runs pipelines on the calling thread, without a process of their own.
 
-    Nobody can end a thread: a run is stopped, and found to take too long, where it tells progress.
+    A thread cannot be ended from outside: a run checks for stop and timeout when it reports
+    progress.
     """
 
     def __init__(
@@ -142,55 +143,55 @@ class Here:
 
         def progress(*_: object) -> None:
             if stopping.is_set():
-                raise _Over("stopped", "the scheduler was told to stop")
+                raise _Interrupted("stopped", "the scheduler was stopped")
             if self._clock.monotonic() > deadline:
-                raise _Over("timeout", f"it took longer than {declared.timeout}")
+                raise _Interrupted("timeout", f"it took longer than {declared.timeout}")
 
         pipeline = pipeline_of(declared.pipeline, self._known)
         work = Work(self._store, self._lake, "", due_text(run), Embedded(), progress)
         try:
             done = pipeline.run(arguments_of(pipeline, declared.arguments), work)
-        except _Over as over:
-            return Ended(over.outcome, Done(failure=str(over)))
-        except Exception as error:  # noqa: BLE001 - told as the run's failure
+        except _Interrupted as interrupted:
+            return Ended(interrupted.outcome, Done(failure=str(interrupted)))
+        except Exception as error:  # noqa: BLE001 - reported as the run's failure
             return Ended("failed", Done(failure=failure_text(error)))
         return Ended("failed" if done.failure else "done", done)
 
 
-class _Over(Exception):
+class _Interrupted(Exception):
     def __init__(self, outcome: Outcome, reason: str) -> None:
         super().__init__(reason)
         self.outcome = outcome
 
 
 def due_text(run: Run) -> str:
-    """When a run was due, or was asked for, as a path may have it: 20261117T030000Z."""
+    """The due time of a run, or else its start, in a form for paths: 20261117T030000Z."""
     moment_us = run.begun_us if run.due_us is None else run.due_us
     return f"{_EPOCH + timedelta(microseconds=moment_us):%Y%m%dT%H%M%SZ}"
 
 
 def failure_text(error: BaseException) -> str:
-    """An error as the history has it: ours by their words, others by their kind, too."""
+    """The text of an error in the history; errors that are not Strandline's with their class."""
     return str(error) if isinstance(error, StrandlineError) else f"{type(error).__name__}: {error}"
 
 
 def command_of(engine: str, order: Order) -> list[str]:
     """The command line of a run's process."""
-    told = msgspec.json.encode(order).decode()
+    encoded = msgspec.json.encode(order).decode()
     if engine == "embedded":
-        return [sys.executable, "-m", "strandline.pipelines.schedule.worker_main", told]
-    ours = resources.files("strandline") / "spark"  # not imported: it brings pyspark
+        return [sys.executable, "-m", "strandline.pipelines.schedule.worker_main", encoded]
+    folder = resources.files("strandline") / "spark"  # not imported: it brings pyspark
     conf = {
         "spark.ui.enabled": "false",
-        "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={ours}/log4j2.properties",
+        "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={folder}/log4j2.properties",
     }
-    given = [text for name, value in conf.items() for text in ("--conf", f"{name}={value}")]
-    submit = [f"{spark_home()}/bin/spark-submit", "--master", order.master, *given]
-    return [*submit, "--name", f"strandline {order.pipeline}", f"{ours}/submitted.py", told]
+    options = [text for name, value in conf.items() for text in ("--conf", f"{name}={value}")]
+    submit = [f"{spark_home()}/bin/spark-submit", "--master", order.master, *options]
+    return [*submit, "--name", f"strandline {order.pipeline}", f"{folder}/submit_main.py", encoded]
 
 
 def environment_of(engine: str) -> dict[str, str]:
-    """What the scripts of pyspark ask for before any Python has begun."""
+    """Variables that the scripts of pyspark need before any Python has started."""
     if engine == "embedded":
         return {}
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -198,8 +199,8 @@ def environment_of(engine: str) -> dict[str, str]:
 
 
 def spark_home() -> str:
-    """Where pyspark has its scripts."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
-        raise NotInstalled("there is no pyspark here: pip install 'strandline[spark]'")
-    return found.submodule_search_locations[0]
+    """The folder of pyspark's scripts."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise NotInstalled("pyspark is not installed: pip install 'strandline[spark]'")
+    return spec.submodule_search_locations[0]

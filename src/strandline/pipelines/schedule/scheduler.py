@@ -1,18 +1,18 @@
-"""Runs declared pipelines when they are due. The store need not be open here.
+"""Runs declared pipelines when they are due. This process need not have the store open.
 
-    look      whose point in time has come, and who has a run that nobody watches any more?
+    check     which pipelines are due, or have a run whose scheduler has ended
     lease     one run of a declaration at a time, in all processes (``run_state.py``)
-    begin     noted before anything is done, with the point that it serves
+    start     recorded before the run does anything, with the due time that it serves
     run       on a thread that waits for the run's process (``runner.py``)
-    end       noted, then put into the history (``history.py``), then the lease goes
+    end       recorded, then added to the history (``history.py``), then the lease is released
 
-Killed at any point, the next scheduler finds out. A run whose process came to its end all the same
-is noted as it ended. One that is gone is ``lost``, and run again: pipelines go on where they were.
-After ``ATTEMPTS_MAX`` losses in a row it waits for its next point, so that what kills a machine
-does not do so for ever.
+After a kill at any point, the next scheduler recovers the state. A run whose process finished
+nevertheless is recorded with its result. A run that did not finish is ``lost``, and run again:
+pipelines continue where they were. After ``ATTEMPTS_MAX`` consecutive losses it waits for its next
+due time, so that a run that crashes the machine is not repeated forever.
 
-A point that came while nobody was there is made up for, once for all that were missed. A failed run
-waits for its next point. A run that somebody asks for serves no point.
+Due times that passed while no scheduler was running are served by one run. A failed run waits for
+its next due time. A run on request serves no due time.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from strandline.platform.thread_pool import start
 
 ATTEMPTS_MAX = 3
 FAILURE_MAX = 2_000
-"""Characters of a failure that are kept."""
+"""Most characters of a failure that are stored."""
 _PATIENCE_S = 10.0
-_LOOK_S = 0.05
-_AGAIN_S = 30.0  # between attempts to put a run into the history
+_POLL_S = 0.05
+_HISTORY_RETRY_S = 30.0  # between attempts to add a run to the history
 _FAILURES: tuple[Outcome, ...] = ("failed", "timeout", "lost")
 
 
@@ -54,14 +54,14 @@ class UnknownPipeline(NotFound):
 
 
 class PipelineBusy(Conflict):
-    """The pipeline is running already."""
+    """The pipeline is already running."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"pipeline {name!r} is running: wait until it has ended")
 
 
 class Schedule:
-    """The declared pipelines of a store. ``look`` is for one thread, all else safe from many."""
+    """The declared pipelines of a store. ``look`` is for one thread, all else is safe from many."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Schedule:
         history: History | None = None,
         known: Mapping[str, Pipeline] = PIPELINES,
     ) -> None:
-        """Invalid when a declaration is not good. ``lake`` and ``views`` are urls."""
+        """Invalid when a declaration is wrong. ``lake`` and ``views`` are urls."""
         check_declared(settings, known)
         self._clock = clock or SystemClock()
         self._declared = {each.name: each for each in settings.declared}
@@ -84,31 +84,31 @@ class Schedule:
         self._ledger = Ledger(store, disk or OsDisk())
         self._runner = runner or Processes(store, lake, views, self._ledger, self._clock)
         self._history = history or History(store, lake)
-        self._places = settings.runs_at_once
+        self._runs_max = settings.runs_at_once
         self._stopping = threading.Event()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._running: dict[str, threading.Thread] = {}
         self._ended: list[Run] = []
-        self._again_s: dict[str, float] = {}
+        self._history_retry_at_s: dict[str, float] = {}
 
     def look(self, names: Collection[str] | None = None) -> list[Run]:
-        """Begin what is due, of these or all, as far as there is room; what has begun.
+        """Start the due pipelines, of these or all, up to the limit; returns the started runs.
 
-        When something stands in the way of one, the others begin all the same; when there is
-        nothing to begin any more, it is raised.
+        When one cannot be started, the others are started nevertheless; its error is raised when
+        no other is left to start.
         """
-        begun, failures = list[Run](), list[Exception]()
+        started, failures = list[Run](), list[Exception]()
         for declared in self._declared.values():
             try:
-                meant = names is None or declared.name in names
-                if meant and not self._stopping.is_set() and self._needs_a_look(declared):
-                    run = self._begin(declared, asked=False)
-                    begun += [] if run is None else [run]
-            except (OSError, StrandlineError) as error:  # the others must not wait for this one
+                is_selected = names is None or declared.name in names
+                if is_selected and not self._stopping.is_set() and self._may_start(declared):
+                    run = self._try_start(declared, on_request=False)
+                    started += [] if run is None else [run]
+            except (OSError, StrandlineError) as error:  # must not block the others
                 failures.append(error)
-        if failures and not begun:
+        if failures and not started:
             raise failures[0]
-        return begun
+        return started
 
     def start(self, name: str) -> Run:
         """Run a declared pipeline now, due or not."""
@@ -116,80 +116,80 @@ class Schedule:
             raise UnknownPipeline(name)
         deadline = self._clock.monotonic() + _PATIENCE_S
         while True:
-            run = self._begin(self._declared[name], asked=True)
+            run = self._try_start(self._declared[name], on_request=True)
             if run is not None:
                 return run
             state = self._ledger.load(name)
             running = state is None or state.is_unfinished
             if running or self._clock.monotonic() > deadline:
                 raise PipelineBusy(name)
-            # It has ended, and is being put into the history.
-            self._clock.wait(self._stopping, _LOOK_S)
+            # It has ended, and is being added to the history.
+            self._clock.wait(self._stopping, _POLL_S)
 
     def once(self) -> list[Run]:
-        """Run all that is due now, each once, and wait; what was run."""
-        left = set(self._declared)
-        while begun := self.look(left):
-            left -= {run.name for run in begun}
+        """Run all that is due now, each once, and wait; returns the ended runs."""
+        remaining = set(self._declared)
+        while started := self.look(remaining):
+            remaining -= {run.name for run in started}
             self.wait()
         return self.ended()
 
     def ended(self) -> list[Run]:
-        """Runs that were begun here and have ended since the last call."""
-        with self._guard:
+        """Runs of this scheduler that have ended since the last call."""
+        with self._lock:
             ended, self._ended = self._ended, []
         return ended
 
     def wait(self) -> None:
-        """Return when nothing that was begun here runs any more."""
+        """Return when no run of this scheduler is left."""
         for thread in list(self._running.values()):
             thread.join()
 
     def stop(self) -> None:
-        """End what runs here, begin nothing any more; returns when it is over."""
+        """End all runs of this scheduler and start no more; returns when they have ended."""
         self.stop_soon()
         self.wait()
 
     def stop_soon(self) -> None:
-        """The same without waiting, as a signal may do it."""
+        """The same without waiting: safe in a signal handler."""
         self._stopping.set()
 
     def status(self) -> list[Scheduled]:
         """Every declared pipeline, by name."""
         return [self._status(self._declared[name]) for name in sorted(self._declared)]
 
-    def _needs_a_look(self, declared: Declared) -> bool:
-        """Whether somebody should take the lease: reads one small file."""
+    def _may_start(self, declared: Declared) -> bool:
+        """Whether to try to take the lease: reads one small file."""
         name = declared.name
         if name in self._running:
             return False
         state = self._ledger.load(name)
         if state is None or state.is_unfinished:
             return True
-        if state.waiting and self._clock.monotonic() >= self._again_s.get(name, 0.0):
+        if state.waiting and self._clock.monotonic() >= self._history_retry_at_s.get(name, 0.0):
             return True
-        return len(self._running) < self._places and self._due(declared, state) is not None
+        return len(self._running) < self._runs_max and self._due(declared, state) is not None
 
     def _due(self, declared: Declared, state: State) -> int | None:
         points, now_us = self._points[declared.name], self._clock.now_us()
         served_us = cron.served_after_jump(points, state.served_us, now_us)
         return cron.due_point(points, served_us, now_us)
 
-    def _begin(self, declared: Declared, *, asked: bool) -> Run | None:
-        """Begin a run; None when it is not due, or somebody has the lease."""
+    def _try_start(self, declared: Declared, *, on_request: bool) -> Run | None:
+        """Start a run; None when it is not due, or another process holds the lease."""
         name = declared.name
         lease = self._ledger.try_lease(name)
         if lease is None:
             return None
-        begun = None
+        started = None
         try:
-            state = self._settled(declared)
-            due_us = None if asked else self._due(declared, state)
-            if asked or (due_us is not None and len(self._running) < self._places):
-                begun = self._noted(declared, state, due_us)
+            state = self._recovered_state(declared)
+            due_us = None if on_request else self._due(declared, state)
+            if on_request or (due_us is not None and len(self._running) < self._runs_max):
+                started = self._record_start(declared, state, due_us)
                 thread = threading.Thread(
                     target=self._run,
-                    args=(declared, begun, lease),
+                    args=(declared, started, lease),
                     name=f"strandline-pipeline-{name}",
                     daemon=True,
                 )
@@ -198,15 +198,15 @@ class Schedule:
                     start(thread)
                 except Unavailable:
                     del self._running[name]
-                    begun = None  # noted, and ended as lost when it is due again
+                    started = None  # recorded as started, later found as lost
                     raise
         finally:
-            if begun is None:
+            if started is None:
                 lease.release()
-        return begun.run if begun is not None else None
+        return started.run if started is not None else None
 
-    def _settled(self, declared: Declared) -> State:
-        """What is known, with an end to a run that nobody watches, and the history brought up."""
+    def _recovered_state(self, declared: Declared) -> State:
+        """The state, after the end of an unwatched run was recorded and the history updated."""
         name = declared.name
         state = self._ledger.load(name)
         if state is None:
@@ -216,16 +216,16 @@ class Schedule:
             assert state.run is not None
             done = self._ledger.outcome_of(state.run)
             if done is None:
-                lost = Done(failure="the process that ran it ended without a word")
+                lost = Done(failure="its process ended without writing a result")
                 ended = Ended("lost", lost)
             else:
                 ended = Ended("failed" if done.failure else "done", done)
-            state = self._with_end(state, ended, 0.0)  # nobody was there to measure
+            state = self._with_end(state, ended, 0.0)  # its duration is not known
             self._ledger.save(name, state)
-        return self._told(name, state)
+        return self._update_history(name, state)
 
-    def _noted(self, declared: Declared, state: State, due_us: int | None) -> State:
-        """What is known once a run has begun."""
+    def _record_start(self, declared: Declared, state: State, due_us: int | None) -> State:
+        """Record the start of a run; returns the new state."""
         now_us = self._clock.now_us()
         points = self._points[declared.name]
         served_us = cron.served_after_jump(points, state.served_us, now_us)
@@ -245,23 +245,23 @@ class Schedule:
         return state
 
     def _run(self, declared: Declared, state: State, lease: Lock) -> None:
-        name, begun_s = declared.name, self._clock.monotonic()
+        name, started_s = declared.name, self._clock.monotonic()
         assert state.run is not None
         try:
             ended = self._runner.run(declared, state.run, lease, self._stopping)
-            state = self._with_end(state, ended, self._clock.monotonic() - begun_s)
+            state = self._with_end(state, ended, self._clock.monotonic() - started_s)
             assert state.run is not None
-            with self._guard:
+            with self._lock:
                 self._ended.append(state.run)
-            with contextlib.suppress(OSError):  # the next look finds a run without an end
+            with contextlib.suppress(OSError):  # the next check finds a run without an end
                 self._ledger.save(name, state)
-                self._told(name, state)
+                self._update_history(name, state)
         finally:
             self._running.pop(name, None)
             lease.release()
 
     def _with_end(self, state: State, ended: Ended, seconds: float) -> State:
-        """What is known once a run has ended."""
+        """The state after a run has ended."""
         assert state.run is not None
         now_us = self._clock.now_us()
         outcome, done = ended
@@ -274,27 +274,27 @@ class Schedule:
             failure=done.failure[:FAILURE_MAX],
         )
         attempts = state.attempts + 1 if outcome == "lost" else 0
-        again = outcome == "stopped" or (outcome == "lost" and attempts < ATTEMPTS_MAX)
+        is_repeated = outcome == "stopped" or (outcome == "lost" and attempts < ATTEMPTS_MAX)
         served_us = state.served_us
-        if again and run.due_us is not None:
+        if is_repeated and run.due_us is not None:
             served_us = run.due_us - 1
         return msgspec.structs.replace(
             state,
             run=run,
-            attempts=attempts if again else 0,
+            attempts=attempts if is_repeated else 0,
             served_us=served_us,
             last_success_us=now_us if outcome == "done" else state.last_success_us,
             failures=state.failures + (outcome in _FAILURES),
             waiting=(*state.waiting, run),
         )
 
-    def _told(self, name: str, state: State) -> State:
-        """What is known, with the history brought up to date if that is possible now."""
+    def _update_history(self, name: str, state: State) -> State:
+        """Add ended runs to the history, as far as possible now; returns the new state."""
         while state.waiting:
             try:
                 self._history.add(f"runs:{state.id}", state.waiting[0])
-            except (OSError, StrandlineError):  # it is kept, and added again
-                self._again_s[name] = self._clock.monotonic() + _AGAIN_S
+            except (OSError, StrandlineError):  # it stays in the state, and is added later
+                self._history_retry_at_s[name] = self._clock.monotonic() + _HISTORY_RETRY_S
                 return state
             state = msgspec.structs.replace(state, waiting=state.waiting[1:])
             self._ledger.save(name, state)

@@ -1,4 +1,4 @@
-"""Which declarations are good: names, pipelines, arguments, times. Asked when they are read."""
+"""Validates declarations when they are read: names, pipelines, arguments, times."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ _MASTER = re.compile(r"local(\[[0-9*]+\])?|(spark|k8s|yarn|mesos)(://\S+)?")
 def check_declared(
     settings: PipelineSettings, known: Mapping[str, Pipeline] = PIPELINES
 ) -> PipelineSettings:
-    """The settings themselves, or an error that names the declaration and what is wrong with it."""
+    """The settings themselves; Invalid names the first wrong declaration and the reason."""
     if len(settings.declared) > DECLARED_MAX:
         raise Invalid(f"{DECLARED_MAX} pipelines can be declared, not {len(settings.declared)}")
     if settings.runs_at_once < 1:
         raise Invalid("pipelines.runs_at_once is 1 or more")
-    seen: set[str] = set()
-    for place, each in enumerate(settings.declared, start=1):
-        if not _NAME.fullmatch(each.name):
+    names: set[str] = set()
+    for number, declared in enumerate(settings.declared, start=1):
+        if not _NAME.fullmatch(declared.name):
             raise Invalid(
-                f"the declared pipeline number {place} cannot be called {each.name!r}: use 1 to 64 "
-                "of a-z 0-9 - _ and begin with a letter or digit"
+                f"the name {declared.name!r} of declared pipeline {number} is not valid: use "
+                "1 to 64 of a-z 0-9 - _ and begin with a letter or digit"
             )
-        if each.name in seen:
-            raise Invalid(f"two declared pipelines are called {each.name!r}: rename one")
-        seen.add(each.name)
+        if declared.name in names:
+            raise Invalid(f"two declared pipelines have the name {declared.name!r}: rename one")
+        names.add(declared.name)
         try:
-            _check(each, known)
+            _check(declared, known)
         except Invalid as error:
-            raise Invalid(f"declared pipeline {each.name!r}: {error}") from error
+            raise Invalid(f"declared pipeline {declared.name!r}: {error}") from error
     return settings
 
 
 def points_of(declared: Declared) -> Points:
-    """When it is due."""
+    """The due times of a declaration."""
     if bool(declared.every) == bool(declared.at):
-        raise Invalid("it has either every or at, as every = '6h' or at = '30 3 * * *'")
+        raise Invalid("set either every or at, as every = '6h' or at = '30 3 * * *'")
     if declared.every:
         if declared.timezone != "UTC":
-            raise Invalid("a timezone is for at")
+            raise Invalid("timezone is only for at")
         return Every(declared.every)
     return At(declared.at, declared.timezone)
 

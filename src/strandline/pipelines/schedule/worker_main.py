@@ -1,4 +1,4 @@
-"""The program of a run's process: does what the order on its command line says, and leaves a note.
+"""The program of a run's process: executes the order on its command line, and writes the result.
 
 ``strandline.spark.submit_main`` is the same under ``spark-submit``.
 """
@@ -20,9 +20,9 @@ from strandline.platform.disk import OsDisk
 _FAILED = 1
 
 
-def work_off(told: str, engine_of: Callable[[str], Engine]) -> int:
-    """Run what an order says; the exit code. ``engine_of`` makes the engine for a master."""
-    order = msgspec.json.decode(told, type=Order)
+def work_off(encoded: str, engine_of: Callable[[str], Engine]) -> int:
+    """Execute an order; returns the exit code. ``engine_of`` creates the engine for a master."""
+    order = msgspec.json.decode(encoded, type=Order)
     pipeline = pipeline_of(order.pipeline)
     try:
         work = Work(
@@ -31,10 +31,10 @@ def work_off(told: str, engine_of: Callable[[str], Engine]) -> int:
             os.environ.get(VIEWS_VARIABLE, ""),
             order.due,
             engine_of(order.master),
-            _tell,
+            _print_progress,
         )
         done = pipeline.run(arguments_of(pipeline, order.arguments), work)
-    except Exception as error:  # noqa: BLE001 - told to who watches
+    except Exception as error:  # noqa: BLE001 - reported in the result
         done = Done(failure=failure_text(error))
     write_outcome(OsDisk(), order.outcome, order.number, done)
     if done.failure:
@@ -42,13 +42,13 @@ def work_off(told: str, engine_of: Callable[[str], Engine]) -> int:
     return _FAILED if done.failure else 0
 
 
-def _tell(step: str, done: int, total: int) -> None:
+def _print_progress(step: str, done: int, total: int) -> None:
     sys.stderr.write(f"{step} {done} of {total}\n")
 
 
-def _here(_: str) -> Engine:
+def _embedded_engine(_: str) -> Engine:
     return Embedded()
 
 
 if __name__ == "__main__":
-    sys.exit(work_off(sys.argv[1], _here))
+    sys.exit(work_off(sys.argv[1], _embedded_engine))

@@ -1,1 +1,1 @@
-"""Input splits: which files, zones and local records a read needs, cut into tasks."""
+"""Input splits: the files, zones and local records of a read, divided into tasks."""

@@ -1,4 +1,4 @@
-"""Records that are JSON objects as columns: one for each field, the same for all files. Pure.
+"""Flattens records that are JSON objects into columns, the same for all files. Pure.
 
     all values are          the column is
     true, false             boolean
@@ -7,8 +7,8 @@
     text                    text
     anything else           text: the JSON of the value
 
-Null and missing are both null. A field that has the name of a column of the record gets ``data_``
-in front of it.
+Null and missing are both null. A field that has the name of a column of the record gets the prefix
+``data_``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPES = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64()}
 _INT_MAX = 2**63
 
 Kinds = dict[str, str]
-"""By field what its values are: null, bool, int, float, text or json."""
+"""The kind of the values of each field: null, bool, int, float, text or json."""
 
 
 class Expanded(msgspec.Struct, frozen=True):
@@ -43,14 +43,14 @@ class Expanded(msgspec.Struct, frozen=True):
 
 
 def note_kinds(kinds: Kinds, seqs: Sequence[int], data: Sequence[bytes]) -> None:
-    """Add what the fields of some records are."""
+    """Add the kinds of the fields of some records."""
     for seq, text in zip(seqs, data, strict=True):
         for name, raw in fields_of(seq, text).items():
             kinds[name] = joined(kinds.get(name, "null"), _kind(bytes(raw)))
 
 
 def joined(one: str, other: str) -> str:
-    """What a field is of which some values are this and some that."""
+    """The kind of a field with values of two kinds."""
     if other in (one, "null"):
         return one
     if one == "null":
@@ -58,35 +58,35 @@ def joined(one: str, other: str) -> str:
     return "float" if {one, other} == {"int", "float"} else "json"
 
 
-def merged(found: Iterable[Kinds]) -> Kinds:
+def merged(parts: Iterable[Kinds]) -> Kinds:
     kinds: Kinds = {}
-    for each in found:
-        for name, kind in each.items():
+    for item in parts:
+        for name, kind in item.items():
             kinds[name] = joined(kinds.get(name, "null"), kind)
     return kinds
 
 
-def columns_of(kinds: Kinds, taken: Collection[str]) -> list[Expanded]:
-    """The columns that fields become, beside those that are there."""
-    names = set(taken)
-    made = []
+def columns_of(kinds: Kinds, existing: Collection[str]) -> list[Expanded]:
+    """The columns for fields, with names that differ from the existing ones."""
+    names = set(existing)
+    columns = []
     for field, kind in kinds.items():
         column = field
         while column in names or (column != field and column in kinds):
             column = f"data_{column}"
         names.add(column)
-        made.append(Expanded(field, column, kind))
-    return made
+        columns.append(Expanded(field, column, kind))
+    return columns
 
 
 def arrays_of(
     expanded: Sequence[Expanded], seqs: Sequence[int], data: Sequence[bytes]
 ) -> list[pa.Array]:
-    """The fields of some records, column by column."""
+    """The fields of some records as columns."""
     rows = [fields_of(seq, text) for seq, text in zip(seqs, data, strict=True)]
     return [
-        pa.array([_value(row.get(each.field), each.kind) for row in rows], each.type)
-        for each in expanded
+        pa.array([_value(row.get(item.field), item.kind) for row in rows], item.type)
+        for item in expanded
     ]
 
 
@@ -96,7 +96,7 @@ def fields_of(seq: int, data: bytes) -> dict[str, msgspec.Raw]:
         return _fields.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(
-            f"record {seq} is no JSON object ({error}): export data as text or binary"
+            f"record {seq} is not a JSON object ({error}): export data as text or binary"
         ) from None
 
 

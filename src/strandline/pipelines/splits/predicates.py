@@ -1,8 +1,8 @@
-"""Comparisons of a column with values: what they let a reader skip, and which rows they keep. Pure.
+"""Conditions on columns: they select rows, and let a reader skip files and zones. Pure.
 
-A read keeps the rows for which every condition holds. A file or zone whose smallest and largest
-values rule a condition out is not read; rows are then compared one by one, so a condition that was
-taken over needs no second look. A row without a value fulfils none.
+A read returns the rows for which every condition holds. A file or zone whose smallest and largest
+values exclude a condition is not read; then every row is compared, so the caller need not evaluate
+a pushed-down condition again. A row without a value satisfies no condition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from strandline.errors import Invalid
 from strandline.lake.files.record_columns import SCHEMA
 
 PRUNED = ("seq", "ts", "key", "tag", "node")
-"""Columns that a condition may be about."""
+"""Columns that conditions support."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEQ_MAX = 2**63 - 1
@@ -44,9 +44,9 @@ class Condition(msgspec.Struct, frozen=True):
     value: Any = None
 
     def may_hold(self, low: Any, high: Any) -> bool:
-        """Whether it can hold for some row of which the values lie between two bounds.
+        """Whether it can hold for a row whose value lies between two bounds.
 
-        Without ``low`` there is no value; without ``high`` they have no upper bound.
+        None for ``low``: there are no values; None for ``high``: there is no upper bound.
         """
         if low is None:
             return False
@@ -55,17 +55,17 @@ class Condition(msgspec.Struct, frozen=True):
         if self.operator == "in":
             return any(low <= value and (high is None or value <= high) for value in self.value)
         above = high is None or self.value <= high
-        answers: dict[str, bool] = {
+        results: dict[str, bool] = {
             "=": low <= self.value and above,
             "<": low < self.value,
             "<=": low <= self.value,
             ">": high is None or high > self.value,
             ">=": above,
         }
-        return answers[self.operator]
+        return results[self.operator]
 
     def rows(self, table: pa.Table) -> pa.ChunkedArray:
-        """For each row whether it holds; null is no."""
+        """For each row whether it holds; null counts as false."""
         column = table[self.column]
         if self.operator == "exists":
             return pc.is_valid(column)
@@ -75,39 +75,39 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def of_triples(where: Iterable[Any]) -> tuple[Condition, ...]:
-    """Conditions as a caller of ``table`` writes them: ``[("tag", "=", "eu"), …]``."""
-    made = []
+    """Conditions from the triples of ``table``: ``[("tag", "=", "eu"), …]``."""
+    conditions = []
     for triple in where:
         if not isinstance(triple, tuple | list) or len(triple) != 3:
             raise Invalid(f"a condition is (column, operator, value), not {triple!r}")
         column, operator, value = triple
         if column not in PRUNED:
-            raise Invalid(f"where is about {', '.join(PRUNED)}; filter the frame by {column!r}")
+            raise Invalid(f"where supports {', '.join(PRUNED)}; filter the frame by {column!r}")
         if operator not in _OPERATORS[:-1]:
             raise Invalid(f"operators are {' '.join(_OPERATORS[:-1])}, not {operator!r}")
         condition = condition_of(column, operator, value)
         if condition is None:
             raise Invalid(f"{value!r} cannot be compared with column {column!r}")
-        made.append(condition)
-    return tuple(made)
+        conditions.append(condition)
+    return tuple(conditions)
 
 
-def microseconds(moment: datetime) -> int:
-    """A time as stamps count it; without a time zone it is UTC."""
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+def microseconds(time: datetime) -> int:
+    """A time in microseconds since 1970; without a time zone it is UTC."""
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return (aware - EPOCH) // timedelta(microseconds=1)
 
 
 def time_of(text: str) -> int:
-    """Microseconds of a time in ISO format; UTC unless it says otherwise."""
+    """Microseconds of a time in ISO format; without a time zone it is UTC."""
     try:
         return microseconds(datetime.fromisoformat(text))
     except ValueError:
-        raise Invalid(f"{text!r} is no time: write 2026-11-16T08:00:00Z") from None
+        raise Invalid(f"{text!r} is not a time: write 2026-11-16T08:00:00Z") from None
 
 
 def keeping(table: pa.Table, conditions: Iterable[Condition]) -> pa.Table:
-    """The rows for which all of them hold."""
+    """The rows for which all conditions hold."""
     for condition in conditions:
         if len(table):
             table = table.filter(condition.rows(table))
@@ -115,7 +115,7 @@ def keeping(table: pa.Table, conditions: Iterable[Condition]) -> pa.Table:
 
 
 def condition_of(column: str, operator: str, value: Any) -> Condition | None:
-    """The condition, None when the value cannot be compared with the column."""
+    """A condition; None when the value cannot be compared with the column."""
     if operator == "in":
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             return None
@@ -128,7 +128,7 @@ def condition_of(column: str, operator: str, value: Any) -> Condition | None:
 
 
 def _value(column: str, value: Any) -> Any:
-    """The value in the column's own kind, None when it has none."""
+    """The value converted for the column; None when it is of another type."""
     if column in ("seq", "ts") and isinstance(value, bool):
         return None
     if column == "seq":

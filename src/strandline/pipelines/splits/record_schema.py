@@ -1,8 +1,7 @@
-"""The columns of a record as readers elsewhere get them: Arrow tables.
+"""The columns of records in Arrow tables of external readers.
 
-Spark has no unsigned numbers: ``seq`` is a ``bigint``. Two columns are not of the record:
-``topic``, where a read is of several topics, and ``lost``, where a stream reports what it did not
-get.
+Spark has no unsigned numbers: ``seq`` is a ``bigint``. Two columns are not fields of a record:
+``topic``, if a read has several topics, and ``lost``, if a stream reports lost records.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ def arrow_schema(names: Iterable[str]) -> pa.Schema:
     return pa.schema([pa.field(name, _ARROW[name]) for name in names])
 
 
-def chosen(wanted: Iterable[str] | None, *, many: bool, lost: bool) -> tuple[str, ...]:
-    """The columns of a read: those that were asked for, or all that there are."""
-    there = ((TOPIC,) if many else ()) + RECORD + ((LOST,) if lost else ())
-    if wanted is None:
-        return there
-    names = tuple(wanted)
+def chosen(requested: Iterable[str] | None, *, many: bool, lost: bool) -> tuple[str, ...]:
+    """The columns of a read: the requested ones, or all."""
+    available = ((TOPIC,) if many else ()) + RECORD + ((LOST,) if lost else ())
+    if requested is None:
+        return available
+    names = tuple(requested)
     for name in names:
-        if name not in there:
-            raise Invalid(f"there is no column {name!r}: columns are {', '.join(there)}")
+        if name not in available:
+            raise Invalid(f"there is no column {name!r}: columns are {', '.join(available)}")
     if lost and LOST not in names:
-        raise Invalid("onLoss=report tells losses in the column lost: add it to columns")
+        raise Invalid("onLoss=report reports losses in the column lost: add it to columns")
     if not names or len(set(names)) < len(names):
         raise Invalid("name each column once, and at least one: columns='seq,data'")
     return names
 
 
 def shaped(table: pa.Table, names: Iterable[str], topic: str | None = None) -> pa.Table:
-    """Rows of records with exactly these columns; what is not there is empty."""
+    """Rows of records with exactly these columns; missing ones are null."""
     schema = arrow_schema(names)
     columns: list[pa.ChunkedArray | pa.Array] = []
     for field in schema:

@@ -1,12 +1,12 @@
-"""One position of a store, which every reader of a query shares.
+"""One position of a store that all tasks of a read share.
 
 The driver opens the store read-only, beside its writer if there is one, and takes a snapshot of
 each topic (``log/read/snapshot.py``): files of one manifest, floor, hidden seqs, gaps, head. The
-snapshot travels with the tasks. So what is appended later is not seen, and the border between lake
-and store is the same for all: no gap, no overlap.
+snapshot is sent with the tasks. So records that are appended later are not read, and the border
+between lake and store is the same for all tasks: no gap, no overlap.
 
-``Offsets`` is the short form of a position, JSON that a person can read. A stream's checkpoint
-holds it, ``position`` tells it, ``as_of`` takes it: how far each topic had come, in which life.
+``Offsets`` is the short form of a position, as readable JSON: the epoch and the seq of each topic.
+It is stored in the checkpoint of a stream, returned by ``position`` and accepted by ``as_of``.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from strandline.log.read.snapshot import Snapshot
 from strandline.pipelines.lake_selection import is_pattern
 from strandline.store import Store
 
-_seen_lakes: set[tuple[str, str]] = set()  # store and url
+_checked_lakes: set[tuple[str, str]] = set()  # store and url
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """How far a topic has come."""
+    """The position of one topic."""
 
     epoch: int
     seq: int
 
 
 class Offsets(msgspec.Struct, frozen=True):
-    """How far the topics of one store have come."""
+    """The positions of the topics of one store."""
 
     store: str
     topics: dict[str, Offset]
@@ -46,7 +46,7 @@ class Offsets(msgspec.Struct, frozen=True):
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
-            raise Invalid(f"{text[:80]!r} is no position ({error}): use position(…)") from error
+            raise Invalid(f"{text[:80]!r} is not a position ({error}): use position(…)") from error
 
     @classmethod
     def of(cls, value: dict[str, object]) -> Offsets:
@@ -61,11 +61,11 @@ class Offsets(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self, order="sorted").decode()
 
     def check_store(self, store_id: str) -> None:
-        """Raise when the position is of another store: its seqs would mean something else."""
+        """Raise Invalid when the position is of another store: its seqs are of other records."""
         if self.store != store_id:
             raise Invalid(
                 f"the position or checkpoint is of store {self.store[:8]}…, this is store "
-                f"{store_id[:8]}…: name the right store, or begin with a new checkpoint"
+                f"{store_id[:8]}…: name the right store, or start with a new checkpoint"
             )
 
 
@@ -76,16 +76,16 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Its path."""
     store_id: str
     lake: str
-    """Where its lake is."""
+    """The url of its lake."""
     topics: tuple[Snapshot, ...]
 
     def offsets(self) -> Offsets:
-        found = {topic.name: Offset(topic.epoch, topic.head_seq) for topic in self.topics}
-        return Offsets(self.store_id, dict(sorted(found.items())))
+        offsets = {topic.name: Offset(topic.epoch, topic.head_seq) for topic in self.topics}
+        return Offsets(self.store_id, dict(sorted(offsets.items())))
 
 
 def open_readonly(path: str, lake: str = "", views_url: str = "") -> Store:
-    """The store, beside its writer if there is one."""
+    """Open the store read-only, beside its writer if there is one."""
     settings = Settings(lake=LakeSettings(url=lake), views=ViewSettings(url=views_url))
     try:
         return Store(path, readonly=True, settings=settings)
@@ -93,55 +93,56 @@ def open_readonly(path: str, lake: str = "", views_url: str = "") -> Store:
         raise
     except OSError as error:
         raise Unavailable(
-            f"cannot read the store {path} ({error}): check the path and its rights"
+            f"cannot read the store {path} ({error}): check the path and its permissions"
         ) from error
 
 
 def matching(store: Store, topics: Sequence[str], *, strict: bool = True) -> list[str]:
-    """The names that a list of names and patterns stands for; with ``strict`` names must exist."""
-    there = store.topics()
-    found: dict[str, None] = {}
+    """The topics that names and patterns select; with ``strict`` the names must exist."""
+    existing = store.topics()
+    names: dict[str, None] = {}
     for topic in topics:
-        if topic in there:
-            found[topic] = None
+        if topic in existing:
+            names[topic] = None
         elif is_pattern(topic):
-            found.update(dict.fromkeys(fnmatch.filter(there, topic)))
+            names.update(dict.fromkeys(fnmatch.filter(existing, topic)))
         elif strict:
-            near = ", ".join(there[:5]) or "none"
-            raise UnknownTopic(f"there is no topic {topic!r} in {store.path}: there are {near}")
-    return sorted(found)
+            examples = ", ".join(existing[:5]) or "none"
+            raise UnknownTopic(f"there is no topic {topic!r} in {store.path}: it has {examples}")
+    return sorted(names)
 
 
 def pin(store: Store, topics: Sequence[str], lake: str = "", *, strict: bool = True) -> Position:
     """The position of an opened store, for these topics."""
     names = matching(store, topics, strict=strict)
-    found = tuple(store.existing_topic(name).snapshot() for name in names)
-    if any(snapshot.cold_files() is not None for snapshot in found):
-        with contextlib.suppress(Unreachable):  # perhaps only what is here is wanted
+    snapshots = tuple(store.existing_topic(name).snapshot() for name in names)
+    if any(snapshot.cold_files() is not None for snapshot in snapshots):
+        with contextlib.suppress(Unreachable):  # the read may need only local records
             check_lake(store)
     return Position(
-        store=store.path, store_id=store.id, lake=lake or f"{store.path}/lake", topics=found
+        store=store.path, store_id=store.id, lake=lake or f"{store.path}/lake", topics=snapshots
     )
 
 
 def check_lake(store: Store) -> None:
-    """Raise when the store was opened with a lake that is not its own. Asked once in a process.
+    """Raise Invalid when the store was opened with the lake of another store. Checked once in a
+    process.
 
-    A store does not know where its lake is, and whoever forgets to say so would stage rows where
-    nobody takes them, or look for files where there are none.
+    A store does not know the location of its lake. With a wrong one, rows would be staged where no
+    process appends them, or files would not be found.
     """
     objects = store.lake_objects
-    if (store.id, objects.name) in _seen_lakes:
+    if (store.id, objects.name) in _checked_lakes:
         return
     owner = fencing.identity_of(objects)
     if owner is None and not any(_has_moved(store, name) for name in store.topics()):
-        return  # it is made when the first records move
+        return  # the lake is created when the first records move
     if owner is None or owner.hex() != store.id:
         raise Invalid(
             f"{objects.name} is not the lake of the store {store.path}: name the one that is, "
             'for Spark with .option("lake", url), else with lake'
         )
-    _seen_lakes.add((store.id, objects.name))
+    _checked_lakes.add((store.id, objects.name))
 
 
 def _has_moved(store: Store, name: str) -> bool:
@@ -149,7 +150,7 @@ def _has_moved(store: Store, name: str) -> bool:
 
 
 def position(store: str | Store, *topics: str, lake: str = "") -> str:
-    """Where these topics are now (names or patterns): a text that ``as_of`` takes."""
+    """The current position of these topics (names or patterns), as a text for ``as_of``."""
     with open_readonly(path_of(store), lake) as opened:
         return pin(opened, topics or ["*"], lake).offsets().encode()
 

@@ -1,11 +1,11 @@
-"""Which files, zones and local records a query needs, cut into tasks.
+"""Plans the tasks of a read: the files, zones and local records that it needs.
 
     conditions ──▶ files of the manifest, by seqs, times and column statistics
                    ──▶ parts of about ``TASK_ROWS`` rows, small files together
-               ──▶ the range that is not in the lake: rows carried along when they are few,
-                   else read by executors from the store
+               ──▶ the range that is not in the lake: few rows are sent with the task,
+                   more are read by executors from the store
 
-Zones are chosen where they are read, from the file's own index.
+The reader of a file selects its zones, from the file's own index.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from strandline.store import Store
 
 TASK_ROWS = 8 * 65_536
 CARRIED_BYTES_MAX = 8 * 1024 * 1024
-"""Rows that are not in the lake travel with their task up to this size."""
+"""Up to this size rows that are not in the lake are sent with their task."""
 _HOT_TASK_SEQS = 1_000_000
 _SEQ_MAX = 2**63 - 2
 
@@ -47,7 +47,7 @@ class Range(msgspec.Struct, frozen=True):
 def wanted_range(
     snapshot: Snapshot, conditions: Sequence[Condition], offsets: Offsets | None = None
 ) -> Range:
-    """The seqs of a topic that conditions and a position leave."""
+    """The seqs of a topic that conditions and a position select."""
     first_seq, last_seq = snapshot.floor, snapshot.head_seq
     if offsets is not None:
         offset = offsets.topics.get(snapshot.name)
@@ -55,7 +55,7 @@ def wanted_range(
             return Range(1, 0)
         if offset.epoch < snapshot.created_us:
             raise Conflict(
-                f"topic {snapshot.name!r} was made anew since the position was taken: take another"
+                f"topic {snapshot.name!r} was re-created after this position: use a newer one"
             )
         last_seq = min(last_seq, offset.seq)
     for condition in conditions:
@@ -71,9 +71,9 @@ def wanted_range(
 
 
 def file_parts(
-    position: Position, snapshot: Snapshot, wanted: Range, conditions: Sequence[Condition]
+    position: Position, snapshot: Snapshot, seqs: Range, conditions: Sequence[Condition]
 ) -> tuple[list[FilePart], int]:
-    """The parts of a topic that are in the lake, and how many files need not be read."""
+    """The parts of a topic that are in the lake, and the number of skipped files."""
     cold = snapshot.cold_files()
     if cold is None:
         return [], 0
@@ -81,17 +81,17 @@ def file_parts(
     hidden = snapshot.hidden()
     parts: list[FilePart] = []
     skipped = 0
-    for place in range(len(cold)):
-        first_seq = max(wanted.first_seq, cold.firsts[place])
-        last_seq = min(wanted.last_seq, cold.lasts[place])
+    for index in range(len(cold)):
+        first_seq = max(seqs.first_seq, cold.firsts[index])
+        last_seq = min(seqs.last_seq, cold.lasts[index])
         bounds: dict[str, tuple[Any, Any]] = {
             "seq": (first_seq, last_seq),
-            "ts": (cold.ts_mins[place], cold.ts_maxs[place]),
-            **stats.get(cold.firsts[place], {}),
+            "ts": (cold.ts_mins[index], cold.ts_maxs[index]),
+            **stats.get(cold.firsts[index], {}),
         }
         if (
             first_seq > last_seq
-            or not cold.rows[place]
+            or not cold.rows[index]
             or not all(
                 each.may_hold(*bounds[each.column]) for each in conditions if each.column in bounds
             )
@@ -103,29 +103,29 @@ def file_parts(
             topic=snapshot.name,
             topic_id=snapshot.topic_id,
             manifest=cold.manifest,
-            file=cold.file(place),
-            own_first=cold.firsts[place],
-            own_next=cold.lasts[place] + 1,
+            file=cold.file(index),
+            own_first=cold.firsts[index],
+            own_next=cold.lasts[index] + 1,
             first_seq=first_seq,
             last_seq=last_seq,
             deleted=_between(hidden, first_seq, last_seq),
         )
-        parts += _cut(whole, cold.rows[place])
+        parts += _divide(whole, cold.rows[index])
     return parts, skipped
 
 
 def hot_parts(
     position: Position,
     snapshot: Snapshot,
-    wanted: Range,
+    seqs: Range,
     *,
     store: Store | None = None,
     names: Sequence[str] = record_schema.RECORD,
     conditions: Sequence[Condition] = (),
 ) -> list[Part]:
-    """The parts of a topic that are not in the lake; rows, when the opened store has but a few."""
-    first_seq = max(snapshot.hot_seq, wanted.first_seq)
-    last_seq = min(snapshot.head_seq, wanted.last_seq)
+    """The parts of a topic that are not in the lake; with ``store`` few rows are read here."""
+    first_seq = max(snapshot.hot_seq, seqs.first_seq)
+    last_seq = min(snapshot.head_seq, seqs.last_seq)
     if first_seq > last_seq:
         return []
     if store is not None:
@@ -133,17 +133,17 @@ def hot_parts(
         if rows is not None:
             shaped = record_schema.shaped(rows, names, snapshot.name)
             return [carried(shaped)] if len(rows) else []
-    bare = msgspec.structs.replace(snapshot, cold=type(snapshot.cold)(), deleted=b"")
+    local = msgspec.structs.replace(snapshot, cold=type(snapshot.cold)(), deleted=b"")
     parts: list[Part] = []
     hidden = snapshot.hidden()
     for start in range(first_seq, last_seq + 1, _HOT_TASK_SEQS):
         stop = min(start + _HOT_TASK_SEQS - 1, last_seq)
-        mine = msgspec.structs.replace(bare, deleted=_between(hidden, start, stop))
+        task_snapshot = msgspec.structs.replace(local, deleted=_between(hidden, start, stop))
         parts.append(
             HotPart(
                 store=position.store,
                 lake="" if position.lake == f"{position.store}/lake" else position.lake,
-                snapshot=mine,
+                snapshot=task_snapshot,
                 first_seq=start,
                 last_seq=stop,
             )
@@ -154,25 +154,25 @@ def hot_parts(
 def few_rows(
     store: Store,
     snapshot: Snapshot,
-    wanted: Range,
+    seqs: Range,
     conditions: Sequence[Condition],
     size_max: int,
 ) -> pa.Table | None:
-    """The rows of a range of an opened store, None when they are too many to carry along."""
+    """The rows of a range of an opened store; None when they are too large to send with a task."""
     tables = [SCHEMA.empty_table()]
     size = 0
     topic = store.existing_topic(snapshot.name)
-    for table in topic.scan(snapshot, wanted.first_seq, wanted.last_seq):
-        kept = keeping(table, conditions)
-        size += kept.nbytes
+    for table in topic.scan(snapshot, seqs.first_seq, seqs.last_seq):
+        matching = keeping(table, conditions)
+        size += matching.nbytes
         if size > size_max:
             return None
-        tables.append(kept)
+        tables.append(matching)
     return pa.concat_tables(tables)
 
 
 def in_tasks(parts: Sequence[Part]) -> list[list[Part]]:
-    """Parts in groups, each of which is one task: small ones go together."""
+    """Groups of parts, one group for each task: small parts share one."""
     groups: list[list[Part]] = []
     rows = 0
     for part in parts:
@@ -186,27 +186,27 @@ def in_tasks(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _between(hidden: BitMap64, first_seq: int, last_seq: int) -> bytes:
-    """The hidden seqs of a range as a task takes them along."""
+    """The hidden seqs of a range, serialized for a task."""
     if not hidden or not hidden.range_cardinality(first_seq, last_seq + 1):
         return b""
     return (hidden & BitMap64(range(first_seq, last_seq + 1))).serialize()
 
 
 def seqs_in(part: Part) -> int:
-    """About how many rows a part has."""
+    """The approximate number of rows of a part."""
     if isinstance(part, FilePart):
         return max(1, min(part.own_next, part.last_seq + 1) - max(part.own_first, part.first_seq))
     return part.last_seq - part.first_seq + 1 if isinstance(part, HotPart) else TASK_ROWS
 
 
-def _cut(part: FilePart, rows: int) -> Iterator[FilePart]:
-    """A large file in several parts, by the seqs with which zones begin."""
-    first, following = part.own_first, part.own_next
+def _divide(part: FilePart, rows: int) -> Iterator[FilePart]:
+    """Divide a large file into several parts, by the first seqs of zones."""
+    first, end = part.own_first, part.own_next
     count = max(1, -(-rows // TASK_ROWS))
-    step = -(-(following - first) // count)
-    for start in range(first, following, step):
-        stop = min(start + step, following)
-        # A zone that begins here may reach into what is wanted, but not farther than this.
+    step = -(-(end - first) // count)
+    for start in range(first, end, step):
+        stop = min(start + step, end)
+        # A zone that begins before the range may reach into it, by less than ZONE_SPAN seqs.
         if start <= part.last_seq and stop + ZONE_SPAN > part.first_seq:
             yield msgspec.structs.replace(part, own_first=start, own_next=stop)
 
@@ -214,9 +214,9 @@ def _cut(part: FilePart, rows: int) -> Iterator[FilePart]:
 def _statistics(
     position: Position, snapshot: Snapshot, conditions: Sequence[Condition]
 ) -> dict[int, dict[str, tuple[Any, Any]]]:
-    """By first seq of a file: bounds of the columns that conditions are about."""
-    wanted = {each.column for each in conditions} - {"seq", "ts"}
-    if not wanted:
+    """By first seq of a file: the bounds of the columns of the conditions."""
+    columns = {each.column for each in conditions} - {"seq", "ts"}
+    if not columns:
         return {}
     objects = open_objects(position.lake)
     try:
@@ -224,16 +224,16 @@ def _statistics(
         history = History(objects, store_id, snapshot.topic_id)
         manifest = history.read(snapshot.cold.manifest).manifest
     except NotFound:
-        return {}  # an old manifest is gone; its files are there, and are read
+        return {}  # an old manifest was deleted; without statistics all files are read
     finally:
         objects.close()
-    found = {}
+    bounds = {}
     for file in manifest.files:
         stats = file.column_stats()
-        found[file.first_seq] = {
-            name: _bounds(name, stats[name]) for name in wanted if name in stats
+        bounds[file.first_seq] = {
+            name: _bounds(name, stats[name]) for name in columns if name in stats
         }
-    return found
+    return bounds
 
 
 def _bounds(name: str, stats: ColumnStats) -> tuple[Any, Any]:

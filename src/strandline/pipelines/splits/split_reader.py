@@ -1,8 +1,8 @@
-"""One task of a read, here or on an executor: parts of topics in, Arrow batches out.
+"""Runs one task of a read, here or on an executor: reads parts of topics as Arrow batches.
 
-A part is a piece of one lake file, a range of the store itself, or rows that came along. Tasks
-never write: they read files that do not change, or open the store read-only. Opened stores and
-files stay open in a worker of Spark for its next task, a few of them.
+A part is a piece of one lake file, a range of the store itself, or rows that were sent with the
+task. Tasks never write: they read files that do not change, or open the store read-only. A worker
+of Spark keeps a few stores open for its next tasks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TRIES = 4
 
 
 class FilePart(msgspec.Struct, frozen=True, kw_only=True):
-    """Zones of one lake file. Files are cut by the seqs with which zones begin."""
+    """Zones of one lake file. Files are divided by the first seqs of zones."""
 
     lake: str
     topic: str
@@ -56,12 +56,12 @@ class FilePart(msgspec.Struct, frozen=True, kw_only=True):
     own_next: int
     first_seq: int
     last_seq: int
-    """Only rows from first to last are wanted."""
+    """Only rows from first to last are read."""
     deleted: bytes = b""
 
 
 class HotPart(msgspec.Struct, frozen=True, kw_only=True):
-    """Records that are in the store itself, as a snapshot knows them."""
+    """Records of the store that are not in the lake, at a snapshot."""
 
     store: str
     lake: str
@@ -75,7 +75,7 @@ class HotPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that the driver has read already: an Arrow stream with the columns of the read."""
+    """Rows that the driver has read: an Arrow stream with the columns of the read."""
 
     stream: bytes
 
@@ -84,7 +84,7 @@ Part = FilePart | HotPart | Carried
 
 
 class Tally:
-    """What reading cost. Owned by one thread."""
+    """Counts the zones and rows of a read. Owned by one thread."""
 
     def __init__(self) -> None:
         self.zones = 0
@@ -93,21 +93,21 @@ class Tally:
 
 
 class Stores:
-    """Stores that were opened for reading, a few at most. Owned by one thread."""
+    """A few stores that are open for reading. Owned by one thread."""
 
     def __init__(self) -> None:
-        self._opened: dict[tuple[str, str], Store] = {}
+        self._open_stores: dict[tuple[str, str], Store] = {}
 
     def close(self) -> None:
-        while self._opened:
-            self._opened.popitem()[1].close()
+        while self._open_stores:
+            self._open_stores.popitem()[1].close()
 
     def of(self, part: HotPart) -> Store:
-        """The store of a part, opened once, in a state that has come as far as the part."""
-        place = (part.store, part.lake)
-        store = self._opened.get(place)
+        """The store of a part, opened once, at the position of the part or later."""
+        key = (part.store, part.lake)
+        store = self._open_stores.get(key)
         if store is not None:
-            if not _has_come_to(store, part):  # to look again is to read the whole log again
+            if not _has_reached(store, part):  # a refresh reads the whole log again
                 store.refresh()
             return store
         try:
@@ -118,9 +118,9 @@ class Stores:
                 "that are not in the lake yet need that folder on every executor, with the right "
                 "to read it"
             ) from None
-        while len(self._opened) >= _STORES_MAX:
-            self._opened.pop(next(iter(self._opened))).close()
-        self._opened[place] = store
+        while len(self._open_stores) >= _STORES_MAX:
+            self._open_stores.pop(next(iter(self._open_stores))).close()
+        self._open_stores[key] = store
         return store
 
 
@@ -128,23 +128,23 @@ class StoresOfThreads:
     """Opened stores for tasks that are threads of this process: each has its own."""
 
     def __init__(self) -> None:
-        self._mine = threading.local()
+        self._local = threading.local()
         self._all: list[Stores] = []
 
     def __enter__(self) -> StoresOfThreads:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The tasks must have ended."""
+        """Close the stores. All tasks have ended."""
         for stores in self._all:
             stores.close()
 
     def mine(self) -> Stores:
-        found: Stores | None = getattr(self._mine, "stores", None)
-        if found is None:
-            found = self._mine.stores = Stores()
-            self._all.append(found)
-        return found
+        stores: Stores | None = getattr(self._local, "stores", None)
+        if stores is None:
+            stores = self._local.stores = Stores()
+            self._all.append(stores)
+        return stores
 
 
 OF_THIS_WORKER = Stores()  # a Python worker of Spark has one thread
@@ -157,7 +157,7 @@ def read(
     tally: Tally | None = None,
     stores: Stores = OF_THIS_WORKER,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some parts with these columns, those for which every condition holds."""
+    """The rows of some parts for which every condition holds, with these columns."""
     for part in parts:
         if isinstance(part, FilePart):
             tables = _read_file(part, names, conditions, tally or Tally())
@@ -166,18 +166,18 @@ def read(
         else:
             tables = iter([pa.ipc.open_stream(part.stream).read_all()])
         for table in tables:
-            # A column in several chunks becomes one batch for each: joined, they cost one trip.
+            # Each chunk would become a batch of its own: combined they are sent at once.
             yield from table.combine_chunks().to_batches()
 
 
 def lake_file(part: FilePart) -> LakeFileReader:
-    """The file of a part; its failures say what to do."""
+    """A reader of the file of a part; its errors have a remedy."""
     key = object_keys.data_key(part.topic_id, part.file.name())
     objects = _objects(part.lake)
     path = f"{objects.name}/{key}"
 
     @contextlib.contextmanager
-    def plainly() -> Iterator[None]:
+    def with_remedy() -> Iterator[None]:
         try:
             yield
         except NotFound:
@@ -186,12 +186,12 @@ def lake_file(part: FilePart) -> LakeFileReader:
             raise Denied(f"on {socket.gethostname()} {error}") from None
 
     def fetch(start: int, length: int) -> bytes:
-        with plainly():
+        with with_remedy():
             return objects.get_range(key, start, length)
 
     def fetch_into(start: int, target: memoryview) -> None:
         assert isinstance(objects, FolderObjects)
-        with plainly():
+        with with_remedy():
             objects.get_range_into(key, start, target)
 
     is_local = isinstance(objects, FolderObjects)
@@ -201,16 +201,16 @@ def lake_file(part: FilePart) -> LakeFileReader:
 def wanted_zones(
     file: LakeFileReader, part: FilePart, conditions: Sequence[Condition]
 ) -> tuple[list[int], int]:
-    """Places of the zones that a part must read, and how many of its own it need not."""
-    found, skipped = [], 0
-    for place, zone in enumerate(file.zones):
+    """Indexes of the zones that a part reads, and the number of its zones that it skips."""
+    indexes, skipped = [], 0
+    for index, zone in enumerate(file.zones):
         if not zone.rows or not part.own_first <= zone.first_seq < part.own_next:
             continue
-        if _may_hold(file, place, zone, part, conditions):
-            found.append(place)
+        if _may_hold(file, index, zone, part, conditions):
+            indexes.append(index)
         else:
             skipped += 1
-    return found, skipped
+    return indexes, skipped
 
 
 def carried(table: pa.Table) -> Carried:
@@ -223,13 +223,13 @@ def carried(table: pa.Table) -> Carried:
 def visible(table: pa.Table, first_seq: int, last_seq: int, deleted: BitMap64) -> pa.Table:
     """The rows between two seqs, both included, that are not hidden."""
     seqs = table["seq"].to_numpy()
-    start, stop = (int(np.searchsorted(seqs, np.uint64(at))) for at in (first_seq, last_seq + 1))
+    start, stop = (int(np.searchsorted(seqs, np.uint64(seq))) for seq in (first_seq, last_seq + 1))
     if stop - start < len(table):
         table, seqs = table.slice(start, stop - start), seqs[start:stop]
     if len(table) and deleted and deleted.range_cardinality(int(seqs[0]), int(seqs[-1]) + 1):
-        span = deleted & BitMap64(range(int(seqs[0]), int(seqs[-1]) + 1))
-        gone = np.isin(seqs, np.array(list(span), dtype="<u8"), assume_unique=True)
-        table = table.filter(pa.array(~gone))
+        deleted_here = deleted & BitMap64(range(int(seqs[0]), int(seqs[-1]) + 1))
+        is_deleted = np.isin(seqs, np.array(list(deleted_here), dtype="<u8"), assume_unique=True)
+        table = table.filter(pa.array(~is_deleted))
     return table
 
 
@@ -237,18 +237,18 @@ def _read_file(
     part: FilePart, names: Sequence[str], conditions: Sequence[Condition], tally: Tally
 ) -> Iterator[pa.Table]:
     file = lake_file(part)
-    places, skipped = wanted_zones(file, part, conditions)
-    tally.zones += len(places)
+    indexes, skipped = wanted_zones(file, part, conditions)
+    tally.zones += len(indexes)
     tally.zones_skipped += skipped
     deleted = BitMap64.deserialize(part.deleted) if part.deleted else BitMap64()
     fetched = [name for name in names if name in record_schema.RECORD]
     fetched += [each.column for each in conditions if each.column not in fetched]
-    for place in places:
-        zone = file.zones[place]
+    for index in indexes:
+        zone = file.zones[index]
         whole = part.first_seq <= zone.first_seq and zone.last_seq <= part.last_seq
         hidden = bool(deleted and deleted.range_cardinality(zone.first_seq, zone.last_seq + 1))
         needed = fetched if (whole and not hidden and fetched) else [*{*fetched, "seq"}]
-        table = file.rows(place, needed)
+        table = file.rows(index, needed)
         if not whole or hidden:
             table = visible(table, part.first_seq, part.last_seq, deleted)
         table = keeping(table, conditions)
@@ -259,7 +259,7 @@ def _read_file(
 
 def _may_hold(
     file: LakeFileReader,
-    place: int,
+    index: int,
     zone: ZoneInfo,
     part: FilePart,
     conditions: Sequence[Condition],
@@ -272,10 +272,10 @@ def _may_hold(
         elif condition.column == "ts":
             bounds = zone.ts_min, zone.ts_max
         else:
-            told = file.bounds(place, condition.column)
-            if told is None:
+            stored = file.bounds(index, condition.column)
+            if stored is None:
                 continue
-            bounds = told
+            bounds = stored
         if not condition.may_hold(*bounds):
             return False
     return True
@@ -290,19 +290,19 @@ def _read_hot(
         try:
             for table in _topic(store, part).scan(part.snapshot, seq, part.last_seq):
                 seq = table["seq"][-1].as_py() + 1
-                kept = keeping(table, conditions)
-                if len(kept):
-                    yield record_schema.shaped(kept, names, part.topic)
+                matching = keeping(table, conditions)
+                if len(matching):
+                    yield record_schema.shaped(matching, names, part.topic)
             return
         except (Corrupt, Unavailable):
-            # A checkpoint of the writer may have taken a file away: look again where it is now.
+            # A checkpoint of the writer may have removed a file: find the new one.
             tries -= 1
             if not tries:
                 raise
             store.refresh()
 
 
-def _has_come_to(store: Store, part: HotPart) -> bool:
+def _has_reached(store: Store, part: HotPart) -> bool:
     try:
         _topic(store, part)
     except RecordsLost:
@@ -311,7 +311,7 @@ def _has_come_to(store: Store, part: HotPart) -> bool:
 
 
 def _topic(store: Store, part: HotPart) -> Topic:
-    """The topic as the part knows it, in a state that has come as far."""
+    """The topic of the part; RecordsLost if it was deleted, re-created or is too old."""
     try:
         topic = store.existing_topic(part.topic)
     except UnknownTopic:
@@ -330,7 +330,7 @@ def _missing(objects: Objects, part: FilePart, path: str) -> NotFound | Unavaila
             "that folder; mount it there, or keep the lake in an object store"
         )
     return NotFound(
-        f"{path} is gone, which manifest {part.manifest} of topic {part.topic!r} lists: the read "
+        f"{path} of manifest {part.manifest} of topic {part.topic!r} no longer exists: the read "
         "took longer than lake.grace_s; read again, or raise that setting"
     )
 

@@ -1,14 +1,14 @@
-"""Types of the columns of CSV files: which text becomes a JSON number, or true and false. Pure.
+"""Types of the columns of CSV files: which text becomes a JSON number or a boolean. Pure.
 
 1. A column that is a field of the topic's schema has the type of the field: of ``i64`` and ``u64``
    whole numbers become numbers, of ``f64`` all numbers, of ``bool`` the words true and false.
    Other types stay text.
-2. Any other column is of numbers when all its values in the whole file are, else it is text.
+2. Any other column has numbers if all its values in the whole file are numbers, else text.
 
-A number is one as JSON writes it, with at most 18 digits before the dot and an exponent of two
+A number has the syntax of JSON, with at most 18 digits before the dot and an exponent of two
 digits: 007, +1, 1,5 and longer numbers are text. A number keeps its digits as they are written. An
-empty value is null and says nothing about its column. A value that is not of its column's type
-stays text: with a schema it is counted as one that does not fit.
+empty value is null and does not determine the type of its column. A value that is not of its
+column's type stays text: with a schema it is counted as a misfit.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ def schema_types(fields: Mapping[str, str]) -> dict[str, CsvType]:
 
 
 class NumberColumns:
-    """Finds the columns of a file that have nothing but numbers. Owned by one thread."""
+    """Finds the columns of a file that have only numbers. Owned by one thread."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, bool] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Look at more rows of the file, as columns of bytes."""
+        """Check more rows of the file, as columns of bytes."""
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if not self._numbers.get(name, True) or column.null_count == len(column):
                 continue
-            found = pc.match_substring_regex(column, f"^{_NUMBER}$")
-            self._numbers[name] = bool(pc.all(found).as_py())
+            matches = pc.match_substring_regex(column, f"^{_NUMBER}$")
+            self._numbers[name] = bool(pc.all(matches).as_py())
 
     def found(self) -> tuple[str, ...]:
         return tuple(name for name, are_numbers in self._numbers.items() if are_numbers)
@@ -67,7 +67,7 @@ def column_types(
 
 
 def typed_values(values: Sequence[str | None], kind: str) -> list[Any]:
-    """Texts of a column as JSON values of its type; those that are not of it stay text."""
+    """Texts of a column as JSON values of its type; those of another type stay text."""
     fits = _PATTERNS[kind].fullmatch
     return [
         msgspec.Raw(value.encode()) if value is not None and fits(value) else value

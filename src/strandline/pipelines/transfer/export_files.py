@@ -1,18 +1,18 @@
 """Exports a topic as files of a folder or object store: the records of one position, each once.
 
-    <to>/_export.json                                what is exported, and up to where; comes first
+    <to>/_export.json                                options and position; written first
     <to>/<topic>-<first seq>-<last seq>.parquet      the records of a range of seqs
     <to>/day=2026-11-16/<the same>                   with partitions
-    <to>/_parts/<first seq>-<last seq>               the range is done: its files, and what was lost
-    <to>/_columns.json                               columns that fields of JSON become
-    <to>/_SUCCESS                                    all of it is there: the summary; comes last
+    <to>/_parts/<first seq>-<last seq>               a finished range: its files, and its losses
+    <to>/_columns.json                               the columns for fields of JSON
+    <to>/_SUCCESS                                    the summary of a complete export; written last
 
-Ranges are cut by seqs alone, and a file appears whole or not at all. So a run that was killed goes
-on: it takes position and ranges from ``_export.json`` and leaves out what is done. Two runs at a
-time write the same files. A folder that holds anything else is refused.
+Ranges are divided by seqs only, and a file appears whole or not at all. So a run that was killed is
+continued by the next one: it reads position and ranges from ``_export.json`` and skips finished
+ranges. Two concurrent runs write the same files. A folder with any other content is rejected.
 
-Deleted records are not there. Records that retention or a crash took are told of in the summary, as
-a read tells of them. Appends may go on meanwhile; they are behind the position.
+Deleted records are omitted. Records that retention removed or a crash lost are reported in the
+summary, as in a read. Appends may continue; they are after the position.
 """
 
 from __future__ import annotations
@@ -65,31 +65,31 @@ COLUMNS = "_columns.json"
 SUCCESS = "_SUCCESS"
 DONE = "_parts"
 FILE_BYTES = 128 * MIB
-"""Payload of a file, about, unless ``file_rows`` is told: a task holds a file in memory."""
+"""Approximate payload of a file without ``file_rows``: a task holds a file in memory."""
 
 _FILE_ROWS = (1_000, 1_000_000)
-_GONE = ("deleted", "recreated")
+_TOPIC_LOST = ("deleted", "recreated")
 
 
 class ExportOptions(TypedDict, total=False):
-    """What an export may be told."""
+    """Options of an export."""
 
     format: str
     columns: Sequence[str]
     data: str
-    """binary, text or json; binary for Parquet and text for the others unless told."""
+    """binary, text or json; the default is binary for Parquet and text for the others."""
     from_: str | int
     until: str | int
-    """The first record, and the first one not: a seq, or a time in ISO format."""
+    """The first record, and the first one after the range: a seq, or a time in ISO format."""
     as_of: str
-    """Only what was there at a position (as ``position`` tells it) or a time."""
+    """Only records up to a position (from ``position``) or a time."""
     partition_by: str
     file_rows: int
     lake: str
 
 
 class ExportSummary(msgspec.Struct, kw_only=True):
-    """What an export did, or with ``dry_run`` would do."""
+    """The result of an export, or with ``dry_run`` its plan."""
 
     store: str
     topic: str
@@ -98,17 +98,17 @@ class ExportSummary(msgspec.Struct, kw_only=True):
     engine: str = ""
     dry_run: bool = False
     complete: bool = False
-    """Whether all of it was there before: nothing was left to do."""
+    """Whether the export was complete before: nothing was left to do."""
     first_seq: int = 0
     last_seq: int = 0
     ranges: int = 0
     ranges_before: int = 0
-    """Ranges that an earlier run has exported."""
+    """Ranges that an earlier run exported."""
     files: int = 0
     rows: int = 0
-    """Of the whole export; with ``dry_run`` at most so many."""
+    """Rows of the whole export; with ``dry_run`` an upper bound."""
     bytes: int = 0
-    """Of the files; with ``dry_run`` payload of the records, about."""
+    """Size of the files; with ``dry_run`` the approximate payload of the records."""
     lost: list[Tombstone] = []
     seconds: float = 0.0
 
@@ -126,8 +126,8 @@ def export(
 ) -> ExportSummary:
     """Write the records of a topic to files in a folder or at a url.
 
-    ``engine`` runs the tasks: ``Embedded()`` unless told otherwise, or a function that chooses one
-    by the bytes of the records.
+    ``engine`` runs the tasks: by default ``Embedded()``, or a function that chooses one by the
+    bytes of the records.
     """
     kind = options.get("format", "parquet")
     job = ExportJob(
@@ -169,36 +169,38 @@ class _Export:
         self._summary.lost = []
 
     def run(self, engine: Engine | Chooser, *, dry_run: bool) -> ExportSummary:
-        begun_s = self._clock.monotonic()
+        started_s = self._clock.monotonic()
         summary = self._summary
         summary.dry_run = dry_run
-        found = self._found()
+        existing = self._load_manifest()
         with open_readonly(self._job.store, self._job.lake) as store:
             position = pin(store, [self._job.topic], self._job.lake)
             topic = store.existing_topic(self._job.topic)
-            manifest = found or planned(self._job, store, position, topic)
+            manifest = existing or planned(self._job, store, position, topic)
             check_same(manifest, self._job, position)
             row_bytes = row_bytes_of(topic)
-        if not found and not dry_run:
-            manifest = self._begin(manifest)
+        if not existing and not dry_run:
+            manifest = self._create_manifest(manifest)
         summary.first_seq, summary.last_seq = manifest.first_seq, manifest.last_seq
-        ended = self._ended()
-        done = {} if ended else self._done()
-        tasks = [] if ended else list(tasks_of(manifest, position))
+        finished = self._load_summary()
+        done = {} if finished else self._finished_ranges()
+        tasks = [] if finished else list(tasks_of(manifest, position))
         todo = [task for task in tasks if task.name() not in done]
         seqs = sum(task.last_seq - task.first_seq + 1 for task in todo)
         chosen = engine(seqs * row_bytes) if callable(engine) else engine
         summary.engine = chosen.name
-        if ended is not None:
-            _adopt(summary, ended)
-            self._objects.delete([] if dry_run else [f"{DONE}/{name}" for name in self._done()])
+        if finished is not None:
+            _copy_totals(summary, finished)
+            self._objects.delete(
+                [] if dry_run else [f"{DONE}/{name}" for name in self._finished_ranges()]
+            )
         elif dry_run:
             summary.ranges, summary.ranges_before = len(tasks), len(done)
             summary.files, summary.rows, summary.bytes = len(todo), seqs, seqs * row_bytes
             summary.lost = [*manifest.lost, *(lost for task in tasks for lost in task.lost)]
         else:
             self._run(chosen, manifest, tasks, done)
-        summary.seconds = self._clock.monotonic() - begun_s
+        summary.seconds = self._clock.monotonic() - started_s
         return summary
 
     def _run(
@@ -208,11 +210,11 @@ class _Export:
         summary.ranges, summary.ranges_before = len(tasks), len(done)
         with StoresOfThreads() as opened:
             threads = opened if engine.in_process else None
-            how = self._rendering(engine, tasks, threads)
+            rendering = self._rendering(engine, tasks, threads)
             todo = [task for task in tasks if task.name() not in done]
-            work = partial(export_range, self._job, how, threads=threads)
-            for place, result in engine.run(work, todo):
-                done[todo[place].name()] = result
+            work = partial(export_range, self._job, rendering, threads=threads)
+            for index, result in engine.run(work, todo):
+                done[todo[index].name()] = result
                 if self._progress is not None:
                     self._progress("export", len(done), len(tasks))
         results = [done[task.name()] for task in tasks]
@@ -222,18 +224,18 @@ class _Export:
         summary.bytes = sum(file.size for file in files)
         summary.lost = [*manifest.lost, *(lost for result in results for lost in result.lost)]
         self._objects.put(SUCCESS, msgspec.json.encode(summary))
-        # Only now: without them and without _SUCCESS all would have to be done again.
+        # After _SUCCESS: without both, a run would have to export everything again.
         self._objects.delete([*(f"{DONE}/{name}" for name in done), COLUMNS])
 
-    def _found(self) -> Manifest | None:
-        """The export that the folder holds; ``Invalid`` when it holds something else."""
+    def _load_manifest(self) -> Manifest | None:
+        """The export in the folder, if any; Invalid when the folder has other content."""
         try:
             data = self._objects.get(MANIFEST)
         except NotFound:
-            other = _something_in(self._objects)
-            if other:
+            content = _existing_content(self._objects)
+            if content:
                 raise Invalid(
-                    f"{self._objects.name} is not empty ({other}) and holds no export: name "
+                    f"{self._objects.name} is not empty ({content}) and has no export: name "
                     "another folder"
                 ) from None
             return None
@@ -241,69 +243,73 @@ class _Export:
             return msgspec.json.decode(data, type=Manifest)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             path = f"{self._objects.name}/{MANIFEST}"
-            raise Corrupt(f"no export can be read ({error})", path=path) from error
+            raise Corrupt(f"the export cannot be read ({error})", path=path) from error
 
-    def _begin(self, manifest: Manifest) -> Manifest:
+    def _create_manifest(self, manifest: Manifest) -> Manifest:
         try:
             self._objects.create(MANIFEST, msgspec.json.encode(manifest), writer=manifest.attempt)
-        except AlreadyThere:  # another run was faster: its position counts
-            other = self._found()
+        except AlreadyThere:  # another run was faster: use its position
+            other = self._load_manifest()
             assert other is not None
             if without_places(other.asked) != without_places(self._job):
                 raise Conflict(f"another export has just begun in {self._objects.name}") from None
             return other
         return manifest
 
-    def _ended(self) -> ExportSummary | None:
+    def _load_summary(self) -> ExportSummary | None:
         try:
             return msgspec.json.decode(self._objects.get(SUCCESS), type=ExportSummary)
         except NotFound:
             return None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             path = f"{self._objects.name}/{SUCCESS}"
-            raise Corrupt(f"no summary of an export can be read ({error})", path=path) from error
+            raise Corrupt(f"the export summary cannot be read ({error})", path=path) from error
 
-    def _done(self) -> dict[str, Done]:
-        found = {}
+    def _finished_ranges(self) -> dict[str, Done]:
+        finished = {}
         for info in list(self._objects.list(DONE)):
             name = info.key.removeprefix(f"{DONE}/")
             with contextlib.suppress(NotFound):  # another run has just ended
-                found[name] = msgspec.json.decode(self._objects.get(info.key), type=Done)
-        return found
+                finished[name] = msgspec.json.decode(self._objects.get(info.key), type=Done)
+        return finished
 
     def _rendering(
         self, engine: Engine, tasks: Sequence[ExportTask], threads: StoresOfThreads | None
     ) -> Rendering:
         job = self._job
-        how = Rendering(
+        rendering = Rendering(
             format=job.format, columns=job.columns, data=job.data, partition_by=job.partition_by
         )
-        if not how.expands:
-            return how
+        if not rendering.expands:
+            return rendering
         try:
             data = self._objects.get(COLUMNS)
         except NotFound:
-            found: dict[int, Kinds] = {}
-            for place, kinds in engine.run(partial(find_kinds, threads=threads), tasks):
-                found[place] = kinds
+            kinds_by_task: dict[int, Kinds] = {}
+            for index, kinds in engine.run(partial(find_kinds, threads=threads), tasks):
+                kinds_by_task[index] = kinds
                 if self._progress is not None:
-                    self._progress("columns", len(found), len(tasks))
-            ordered = merged(found[place] for place in sorted(found))
-            data = msgspec.json.encode(columns_of(ordered, how.kept()))
+                    self._progress("columns", len(kinds_by_task), len(tasks))
+            ordered = merged(kinds_by_task[index] for index in sorted(kinds_by_task))
+            data = msgspec.json.encode(columns_of(ordered, rendering.kept()))
             self._objects.put(COLUMNS, data)
         expanded = msgspec.json.decode(data, type=tuple[Expanded, ...])
-        return msgspec.structs.replace(how, expanded=expanded)
+        return msgspec.structs.replace(rendering, expanded=expanded)
 
 
 def export_range(
-    job: ExportJob, how: Rendering, task: ExportTask, *, threads: StoresOfThreads | None = None
+    job: ExportJob,
+    rendering: Rendering,
+    task: ExportTask,
+    *,
+    threads: StoresOfThreads | None = None,
 ) -> Done:
-    """The work of a task: the files of a range, and then that it is done."""
+    """Run a task: write the files of a range, then record that it is finished."""
     lost = list(task.lost)
     objects = open_objects(job.to)
     try:
         stores = threads.mine() if threads else OF_THIS_WORKER
-        files = render(how, _batches(task, how.needed(), stores, lost))
+        files = render(rendering, _batches(task, rendering.needed(), stores, lost))
         written = []
         for file in files:
             name = f"{job.topic.replace(':', '_')}-{task.name()}.{job.format}"
@@ -317,7 +323,7 @@ def export_range(
 
 
 def find_kinds(task: ExportTask, *, threads: StoresOfThreads | None = None) -> Kinds:
-    """The work of a task: what the fields of its records are."""
+    """Run a task: find the kinds of the fields of its records."""
     kinds: Kinds = {}
     stores = threads.mine() if threads else OF_THIS_WORKER
     for batch in _batches(task, ("seq", "data"), stores, []):
@@ -328,38 +334,38 @@ def find_kinds(task: ExportTask, *, threads: StoresOfThreads | None = None) -> K
 def _batches(
     task: ExportTask, names: Sequence[str], stores: Stores, lost: list[Tombstone]
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a range; what is gone by now is added to ``lost``."""
+    """The records of a range; those that were lost in the meantime are added to ``lost``."""
     waiting = list(reversed(task.parts))
     while waiting:
         part = waiting.pop()
-        following = 0
+        next_seq = 0
         try:
             for batch in split_reader.read([part], names, (), stores=stores):
                 yield batch
-                following = batch.column("seq")[-1].as_py() + 1
+                next_seq = batch.column("seq")[-1].as_py() + 1
         except RecordsLost as error:
-            if not isinstance(part, HotPart) or error.reason in _GONE:
+            if not isinstance(part, HotPart) or error.reason in _TOPIC_LOST:
                 raise
-            first, last = max(part.first_seq, following), part.last_seq
+            first, last = max(part.first_seq, next_seq), part.last_seq
             gap_from, gap_to = max(first, error.gap_from), min(last, error.gap_to)
             if gap_to < gap_from:
                 raise
             lost.append(Tombstone(gap_from=gap_from, gap_to=gap_to, reason=error.reason))
-            # What lies before the gap may have been read and not been handed over yet.
+            # Rows before the gap may have been read without being yielded.
             for low, high in ((gap_to + 1, last), (first, gap_from - 1)):
                 if low <= high:
                     waiting.append(msgspec.structs.replace(part, first_seq=low, last_seq=high))
 
 
-def _adopt(summary: ExportSummary, ended: ExportSummary) -> None:
+def _copy_totals(summary: ExportSummary, earlier: ExportSummary) -> None:
     summary.complete = True
-    summary.ranges = summary.ranges_before = ended.ranges
-    summary.files, summary.rows, summary.bytes = ended.files, ended.rows, ended.bytes
-    summary.lost = list(ended.lost)
+    summary.ranges = summary.ranges_before = earlier.ranges
+    summary.files, summary.rows, summary.bytes = earlier.files, earlier.rows, earlier.bytes
+    summary.lost = list(earlier.lost)
 
 
-def _something_in(objects: Objects) -> str:
-    """The name of something in a folder or below a url, empty when nothing is there."""
+def _existing_content(objects: Objects) -> str:
+    """The name of an object in a folder or below a url; empty when there is none."""
     if isinstance(objects, FolderObjects) and objects.real_folder is not None:
         disk = OsDisk()
         if not disk.exists(objects.real_folder):

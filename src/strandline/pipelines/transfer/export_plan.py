@@ -1,7 +1,7 @@
-"""What an export was asked for, which seqs that is, and the ranges into which they are cut.
+"""Plans an export: its options, its seqs, and the ranges that they are divided into.
 
-Ranges depend on ``_export.json`` alone, so every run of an export has the same ones. Where their
-records are is looked up anew by each run.
+Ranges depend only on ``_export.json``, so every run of an export has the same ones. Each run finds
+the locations of their records again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from strandline.records import Tombstone
 from strandline.store import Store
 
 FILE_BYTES = 128 * MIB
-"""Payload of a file, about, unless ``file_rows`` is told: a task holds a file in memory."""
+"""Approximate payload of a file without ``file_rows``: a task holds a file in memory."""
 
 _FILE_ROWS = (1_000, 1_000_000)
 
 
 class ExportJob(msgspec.Struct, frozen=True, kw_only=True):
-    """An export as it was asked for. What makes it another one, but for the store and the lake."""
+    """The options of an export. They identify it, except for its locations."""
 
     store: str
     topic: str
@@ -54,7 +54,7 @@ class ExportJob(msgspec.Struct, frozen=True, kw_only=True):
         if self.file_rows < 0:
             raise Invalid("file_rows is 1 or more, or 0 to go by size")
         if self.partition_by == "tag" and self.columns == ("tag",):
-            raise Invalid("with partitions by tag the tag is in the folder: name other columns too")
+            raise Invalid("with partitions by tag the folder has the tag: name other columns too")
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,7 +62,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     version: int = 1
     attempt: str
-    """Random, so that nobody takes the manifest of another run for his own."""
+    """Random, so that a run does not take the manifest of another run for its own."""
     store_id: str
     asked: ExportJob
     position: str
@@ -70,11 +70,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     last_seq: int
     file_rows: int
     lost: tuple[Tombstone, ...] = ()
-    """What was lost before the first seq."""
+    """Records that were lost before the first seq."""
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """One file that was written."""
+    """One written file."""
 
     key: str
     rows: int
@@ -82,14 +82,14 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """A range of seqs that is exported."""
+    """An exported range of seqs."""
 
     files: tuple[File, ...]
     lost: tuple[Tombstone, ...] = ()
 
 
 class ExportTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A range of seqs, both ends included, and where its records are."""
+    """A range of seqs, both ends included, with the locations of its records."""
 
     first_seq: int
     last_seq: int
@@ -101,9 +101,9 @@ class ExportTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def planned(job: ExportJob, store: Store, position: Position, topic: Topic) -> Manifest:
-    """A new export: which seqs, and how many in a file."""
+    """Plan a new export: its seqs, and their number in a file."""
     (snapshot,) = position.topics
-    first_seq, last_seq = _asked_range(job, position, snapshot, topic)
+    first_seq, last_seq = _requested_range(job, position, snapshot, topic)
     lost = snapshot.lost_between(first_seq, min(last_seq, snapshot.floor - 1))
     low, high = _FILE_ROWS
     by_size = min(high, max(low, FILE_BYTES // row_bytes_of(topic)))
@@ -119,10 +119,10 @@ def planned(job: ExportJob, store: Store, position: Position, topic: Topic) -> M
     )
 
 
-def _asked_range(
+def _requested_range(
     job: ExportJob, position: Position, snapshot: Snapshot, topic: Topic
 ) -> tuple[int, int]:
-    """The seqs that were asked for, both ends included."""
+    """The requested seqs, both ends included."""
     first_seq, last_seq = 1, snapshot.head_seq
     if job.as_of.startswith("{"):
         offsets = Offsets.decode(job.as_of)
@@ -142,50 +142,50 @@ def _asked_range(
 
 
 def check_same(manifest: Manifest, job: ExportJob, position: Position) -> None:
-    """Raise when the folder holds another export, or the topic is not what it was."""
+    """Raise Invalid when the folder has another export, Conflict for a re-created topic."""
     (snapshot,) = position.topics
     if (
         without_places(manifest.asked) != without_places(job)
         or manifest.store_id != position.store_id
     ):
         raise Invalid(
-            f"{job.to} holds an export of topic {manifest.asked.topic!r} that was asked for with "
-            "other options: repeat those to go on with it, or name another folder"
+            f"{job.to} has an export of topic {manifest.asked.topic!r} with other options: repeat "
+            "those to continue it, or name another folder"
         )
     offset: Offset = Offsets.decode(manifest.position).topics[job.topic]
     if offset.epoch < snapshot.created_us:
         raise Conflict(
-            f"topic {job.topic!r} was made anew since this export began: name another folder"
+            f"topic {job.topic!r} was re-created since this export began: name another folder"
         )
 
 
 def without_places(job: ExportJob) -> ExportJob:
-    """What makes an export another one: all but where things are."""
+    """The options that identify an export: all but its locations."""
     return msgspec.structs.replace(job, store="", to="", lake="")
 
 
 def tasks_of(manifest: Manifest, position: Position) -> Iterator[ExportTask]:
-    """All ranges of an export, as a position of today knows their records."""
+    """All ranges of an export, with the locations of their records at a current position."""
     (snapshot,) = position.topics
     for first_seq in range(manifest.first_seq, manifest.last_seq + 1, manifest.file_rows):
         last_seq = min(first_seq + manifest.file_rows - 1, manifest.last_seq)
-        wanted = split_planner.Range(max(first_seq, snapshot.floor), last_seq)
-        found: list[Part] = []
-        if wanted.first_seq <= wanted.last_seq:
-            found += split_planner.file_parts(position, snapshot, wanted, ())[0]
-            found += split_planner.hot_parts(position, snapshot, wanted)
+        seqs = split_planner.Range(max(first_seq, snapshot.floor), last_seq)
+        parts: list[Part] = []
+        if seqs.first_seq <= seqs.last_seq:
+            parts += split_planner.file_parts(position, snapshot, seqs, ())[0]
+            parts += split_planner.hot_parts(position, snapshot, seqs)
         yield ExportTask(
             first_seq=first_seq,
             last_seq=last_seq,
-            parts=tuple(found),
+            parts=tuple(parts),
             lost=tuple(snapshot.lost_between(first_seq, last_seq)),
         )
 
 
 def row_bytes_of(topic: Topic) -> int:
-    """Payload of a record, on average."""
-    numbers = topic.statistics()
-    return max(1, numbers.payload_bytes // max(1, numbers.count))
+    """The average payload of a record."""
+    statistics = topic.statistics()
+    return max(1, statistics.payload_bytes // max(1, statistics.count))
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> None:

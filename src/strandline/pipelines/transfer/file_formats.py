@@ -1,14 +1,12 @@
-"""Files that are imported: cut into slices, and read slice by slice.
+"""Divides imported files into slices, and reads the slices.
 
-    parquet    cut between row groups
-    jsonl      a JSON value in each line, empty lines passed over; cut anywhere: a line belongs to
-               the slice in which it begins
-    json       one array of JSON values, or values one behind the other as in jsonl; read whole
-    csv        with a line of names first; a value may have line breaks, so it is cut only when told
-               that none has. An empty value without quotes is null; ``csv_types.py`` says which
-               values become numbers
+    parquet    divided between row groups
+    jsonl      a JSON value in each line, empty lines are skipped; divided between lines
+    json       one array of JSON values, or one value after the other as in jsonl; read whole
+    csv        with a line of names first; values may have line breaks, so a file is divided only
+               with ``splittable``. An unquoted empty value is null; numbers: ``csv_types.py``
 
-Files with a second ending ``.gz``, ``.zst`` or ``.bz2`` are unpacked, and read whole.
+Files with a second ending ``.gz``, ``.zst`` or ``.bz2`` are decompressed, and read whole.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ _BATCH_ROWS = 8_192
 _BLOCK = 4 * 1024 * 1024
 _CSV_BLOCK = 16 * 1024 * 1024  # no row may be longer
 _LINE_MAX = 64 * 1024 * 1024
-_SEARCHED = 64 * 1024
+_SEARCH_SIZE = 64 * 1024
 _HEADER_MAX = 1024 * 1024
 
 
@@ -54,21 +52,21 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     packed: str = ""
     first: int = 0
     next: int = -1
-    """Row groups, or bytes in which lines begin; -1 is to the end."""
+    """Range of row groups, or of bytes in which lines begin; -1: to the end."""
     size: int
     rows: int | None = None
-    """Where that is known before it is read."""
+    """Number of rows, if it is known before reading."""
     types: tuple[tuple[str, CsvType], ...] = ()
     """Columns of a CSV file that are not text."""
 
 
 def slices_of(
-    file: SourceFile, asked: str, *, size_max: int, splittable: bool, count: bool
+    file: SourceFile, requested: str, *, size_max: int, splittable: bool, count: bool
 ) -> list[Slice]:
-    """A file cut into slices of about a size. ``count`` looks for numbers of rows too."""
-    kind, packed = _kind(file, asked)
-    whole = Slice(file=file, format=kind, packed=packed, size=file.size)
-    large = file.size > size_max and not packed
+    """Divide a file into slices of about ``size_max``. With ``count`` also read row counts."""
+    kind, codec = _format_of(file, requested)
+    whole = Slice(file=file, format=kind, packed=codec, size=file.size)
+    large = file.size > size_max and not codec
     if kind == "parquet" and (large or count):
         return _row_groups(whole, size_max)
     if large and (kind == "jsonl" or (kind == "csv" and splittable)):
@@ -76,68 +74,68 @@ def slices_of(
     return [whole]
 
 
-def read_slice(piece: Slice, fields: Fields, *, skip: bool) -> tuple[Iterator[pa.RecordBatch], Bad]:
-    """The records of a slice; what was bad is complete when they are exhausted."""
-    reader = _Reader(piece, fields, skip=skip)
+def read_slice(part: Slice, fields: Fields, *, skip: bool) -> tuple[Iterator[pa.RecordBatch], Bad]:
+    """The records of a slice; its bad rows are complete when the records are exhausted."""
+    reader = _Reader(part, fields, skip=skip)
     return reader.records(), reader.bad
 
 
-def number_columns(piece: Slice) -> tuple[str, ...]:
+def number_columns(slice_: Slice) -> tuple[str, ...]:
     """The columns of a whole CSV file in which all values are numbers."""
-    reader = _Reader(piece, Fields(), skip=True)
-    found = NumberColumns()
+    reader = _Reader(slice_, Fields(), skip=True)
+    columns = NumberColumns()
     for batch in reader.columns():
-        found.add(batch)
-    return found.found()
+        columns.add(batch)
+    return columns.found()
 
 
-def is_csv(file: SourceFile, asked: str) -> bool:
+def is_csv(file: SourceFile, requested: str) -> bool:
     """Whether a file is read as CSV."""
-    return _kind(file, asked)[0] == "csv"
+    return _format_of(file, requested)[0] == "csv"
 
 
-def _kind(file: SourceFile, asked: str) -> tuple[str, str]:
+def _format_of(file: SourceFile, requested: str) -> tuple[str, str]:
     name = file.url.rpartition("/")[2].lower()
     stem, _, ending = name.rpartition(".")
-    packed = _PACKED.get(ending, "")
-    if packed:
+    codec = _PACKED.get(ending, "")
+    if codec:
         ending = stem.rpartition(".")[2]
-    kind = _ENDINGS.get(ending, "") if asked == "auto" else asked
+    kind = _ENDINGS.get(ending, "") if requested == "auto" else requested
     if not kind:
-        raise Invalid(f"the name of {file.url} does not tell its format: say --format csv, …")
-    if packed and kind == "parquet":
-        raise Invalid(f"{file.url} is packed Parquet, which is compressed inside: unpack it")
-    return kind, packed
+        raise Invalid(f"the format of {file.url} is not known from its name: use --format csv, …")
+    if codec and kind == "parquet":
+        raise Invalid(f"{file.url} is compressed Parquet, which is not supported: decompress it")
+    return kind, codec
 
 
 def _row_groups(whole: Slice, size_max: int) -> list[Slice]:
-    with open_source(whole.file) as opened:
-        told = _parquet(whole, opened).metadata
+    with open_source(whole.file) as file:
+        metadata = _parquet(whole, file).metadata
         sizes = [
             sum(
-                told.row_group(at).column(column).total_compressed_size
-                for column in range(told.num_columns)
+                metadata.row_group(group).column(column).total_compressed_size
+                for column in range(metadata.num_columns)
             )
-            for at in range(told.num_row_groups)
+            for group in range(metadata.num_row_groups)
         ]
-        rows = [told.row_group(at).num_rows for at in range(told.num_row_groups)]
-    found: list[Slice] = []
+        rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    slices: list[Slice] = []
     first = 0
-    for place in range(1, len(sizes) + 1):
-        if place == len(sizes) or sum(sizes[first : place + 1]) > size_max:
-            found.append(
+    for end in range(1, len(sizes) + 1):
+        if end == len(sizes) or sum(sizes[first : end + 1]) > size_max:
+            slices.append(
                 msgspec.structs.replace(
                     whole,
                     first=first,
-                    next=place,
-                    size=sum(sizes[first:place]),
-                    rows=sum(rows[first:place]),
+                    next=end,
+                    size=sum(sizes[first:end]),
+                    rows=sum(rows[first:end]),
                 )
             )
-            first = place
-    if whole.file.size <= size_max:  # counted, but not cut: as when nobody counts
+            first = end
+    if whole.file.size <= size_max:  # counted, but not divided: as without count
         return [msgspec.structs.replace(whole, rows=sum(rows))]
-    return found
+    return slices
 
 
 def _byte_ranges(whole: Slice, size_max: int) -> list[Slice]:
@@ -153,51 +151,51 @@ def _byte_ranges(whole: Slice, size_max: int) -> list[Slice]:
     ]
 
 
-def _parquet(piece: Slice, opened: Any) -> Any:
+def _parquet(slice_: Slice, opened: Any) -> Any:
     try:
         return parquet.ParquetFile(opened)
     except pa.ArrowException as error:
-        raise Invalid(f"{piece.file.url} cannot be read as Parquet: {error}") from error
+        raise Invalid(f"{slice_.file.url} cannot be read as Parquet: {error}") from error
 
 
 class _Reader:
     """Reads one slice. Owned by one thread."""
 
-    def __init__(self, piece: Slice, fields: Fields, *, skip: bool) -> None:
-        self._piece = piece
+    def __init__(self, slice_: Slice, fields: Fields, *, skip: bool) -> None:
+        self._slice = slice_
         self._fields = fields
-        self.bad = Bad(piece.file.url, skip=skip, number=self._number)
-        self._shaper = Shaper(fields, piece.file.folders, self.bad, dict(piece.types))
-        self._before: int | None = None
+        self.bad = Bad(slice_.file.url, skip=skip, number=self._number)
+        self._shaper = Shaper(fields, slice_.file.folders, self.bad, dict(slice_.types))
+        self._rows_before: int | None = None
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        ways = {
+        readers = {
             "parquet": self._of_parquet,
             "csv": self._of_csv,
             "json": self._of_json,
             "jsonl": self._of_lines,
         }
         try:
-            yield from ways[self._piece.format]()
+            yield from readers[self._slice.format]()
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise Invalid(
-                f"{self._piece.file.url} cannot be read as {self._piece.format}: {error}"
+                f"{self._slice.file.url} cannot be read as {self._slice.format}: {error}"
             ) from error
 
     def _of_parquet(self) -> Iterator[pa.RecordBatch]:
-        with open_source(self._piece.file) as opened:
-            yield from self._of_row_groups(_parquet(self._piece, opened))
+        with open_source(self._slice.file) as opened:
+            yield from self._of_row_groups(_parquet(self._slice, opened))
 
     def _of_row_groups(self, file: Any) -> Iterator[pa.RecordBatch]:
-        piece = self._piece
-        groups = range(piece.first, file.num_row_groups if piece.next < 0 else piece.next)
-        row = 1 + sum(file.metadata.row_group(at).num_rows for at in range(piece.first))
+        slice_ = self._slice
+        groups = range(slice_.first, file.num_row_groups if slice_.next < 0 else slice_.next)
+        row = 1 + sum(file.metadata.row_group(group).num_rows for group in range(slice_.first))
         names = file.schema_arrow.names
-        wanted = [name for name in self._fields.columns().values() if name in names]
+        selected = [name for name in self._fields.columns().values() if name in names]
         batches = file.iter_batches(
             _BATCH_ROWS,
             row_groups=list(groups),
-            columns=wanted if self._fields.data else None,
+            columns=selected if self._fields.data else None,
             use_threads=False,
         )
         for batch in batches:
@@ -208,7 +206,7 @@ class _Reader:
         lines: list[bytes] = []
         numbers: list[int] = []
         size = 0
-        for number, line in enumerate(_lines(self._blocks(), self._piece), start=1):
+        for number, line in enumerate(_lines(self._blocks(), self._slice), start=1):
             value = line.strip()
             if not value:
                 continue
@@ -228,92 +226,92 @@ class _Reader:
         try:
             values = msgspec.json.decode(b"".join(self._blocks()), type=list[msgspec.Raw])
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise Invalid(f"{self._piece.file.url} is no array of JSON values: {error}") from error
+            raise Invalid(f"{self._slice.file.url} is not a JSON array: {error}") from error
         for first in range(0, len(values), _BATCH_ROWS):
-            some = [
+            batch = [
                 msgspec.json.format(bytes(raw), indent=-1) for raw in values[first:][:_BATCH_ROWS]
             ]
-            yield self._shaper.of_lines(some, range(first + 1, first + 1 + len(some)))
+            yield self._shaper.of_lines(batch, range(first + 1, first + 1 + len(batch)))
 
     def columns(self) -> Iterator[pa.RecordBatch]:
         """The rows of a whole CSV file as columns of bytes, without those that are bad."""
         with self._stream() as stream:
-            names = _header(stream)
+            names = _column_names(stream)
         with self._stream() as stream:
             try:
-                yield from _csv(stream, [], names, headed=True) if names else ()
+                yield from _csv(stream, [], names, has_header=True) if names else ()
             except pa.ArrowException as error:
-                raise Invalid(f"{self._piece.file.url} cannot be read as csv: {error}") from error
+                raise Invalid(f"{self._slice.file.url} cannot be read as csv: {error}") from error
 
     def _of_csv(self) -> Iterator[pa.RecordBatch]:
         with self._stream() as stream:
-            names = _header(stream)
+            names = _column_names(stream)
         if not names:
             return
-        if self._piece.next < 0:
+        if self._slice.next < 0:
             with self._stream() as stream:
                 yield from self._of_rows(stream, names)
         elif lines := b"".join(self._blocks()):
             yield from self._of_rows(pa.BufferReader(lines), names)
 
     def _of_rows(self, source: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        headed = not self._piece.first
-        unfit: list[tuple[int, str]] = []
-        told, row = 0, 2 if headed else 1
-        reader = _csv(source, unfit, names, headed=headed)
+        has_header = not self._slice.first
+        bad_rows: list[tuple[int, str]] = []
+        reported, row = 0, 2 if has_header else 1
+        reader = _csv(source, bad_rows, names, has_header=has_header)
         while True:
             batch = next(reader, None)
-            for place, reason in unfit[told:]:
-                self.bad.tell(place, reason)
-            told = len(unfit)
+            for number_of, reason in bad_rows[reported:]:
+                self.bad.tell(number_of, reason)
+            reported = len(bad_rows)
             if batch is None:
                 return
-            numbers = _numbered(row, len(batch), [place for place, _ in unfit])
+            numbers = _numbered(row, len(batch), [number_of for number_of, _ in bad_rows])
             row = numbers[-1] + 1 if numbers else row
             texts, broken = _texts(batch)
             yield self._shaper.of_table(texts, numbers, broken)
 
     @contextmanager
     def _stream(self) -> Iterator[Any]:
-        """The whole file, unpacked."""
-        with open_source(self._piece.file) as opened:
-            packed = self._piece.packed
-            yield pa.CompressedInputStream(opened, packed) if packed else opened
+        """The whole file, decompressed."""
+        with open_source(self._slice.file) as opened:
+            codec = self._slice.packed
+            yield pa.CompressedInputStream(opened, codec) if codec else opened
 
     def _blocks(self) -> Iterator[bytes]:
         """The bytes of the slice, from the first line that begins in it to the end of its last."""
         with self._stream() as stream:
-            at, end = 0, -1
-            if self._piece.next >= 0:
-                at = _line_from(stream, self._piece.first)
-                end = _line_from(stream, self._piece.next)
-                stream.seek(at)
-            while block := stream.read(_BLOCK if end < 0 else min(_BLOCK, end - at)):
+            offset, end = 0, -1
+            if self._slice.next >= 0:
+                offset = _line_from(stream, self._slice.first)
+                end = _line_from(stream, self._slice.next)
+                stream.seek(offset)
+            while block := stream.read(_BLOCK if end < 0 else min(_BLOCK, end - offset)):
                 yield block
-                at += len(block)
+                offset += len(block)
 
     def _number(self, row: int) -> int:
-        """The number of a row in its file, of one in this slice."""
-        if self._piece.format not in ("jsonl", "csv") or not self._piece.first:
+        """The number in its file of a row of this slice."""
+        if self._slice.format not in ("jsonl", "csv") or not self._slice.first:
             return row
-        if self._before is None:
-            with open_source(self._piece.file) as opened:
-                self._before = _lines_before(opened, _line_from(opened, self._piece.first))
-        return self._before + row
+        if self._rows_before is None:
+            with open_source(self._slice.file) as opened:
+                self._rows_before = _lines_before(opened, _line_from(opened, self._slice.first))
+        return self._rows_before + row
 
 
 def _line_from(opened: Any, offset: int) -> int:
-    """Where the first line begins at an offset or behind it."""
+    """The offset of the first line that begins at an offset or after it."""
     if not offset or offset >= opened.size():
         return min(offset, int(opened.size()))
-    at = offset - 1  # a line begins here when the byte before ends one
-    opened.seek(at)
-    while block := opened.read(_SEARCHED):
-        found = block.find(b"\n")
-        if found >= 0:
-            return int(at + found + 1)
-        at += len(block)
-    return at
+    position = offset - 1  # a line begins here when the byte before ends one
+    opened.seek(position)
+    while block := opened.read(_SEARCH_SIZE):
+        index = block.find(b"\n")
+        if index >= 0:
+            return int(position + index + 1)
+        position += len(block)
+    return position
 
 
 def _lines_before(opened: Any, offset: int) -> int:
@@ -325,14 +323,14 @@ def _lines_before(opened: Any, offset: int) -> int:
     return count
 
 
-def _lines(blocks: Iterator[bytes], piece: Slice) -> Iterator[bytes]:
+def _lines(blocks: Iterator[bytes], slice_: Slice) -> Iterator[bytes]:
     rest = b""
     for block in blocks:
-        *whole, rest = (rest + block).split(b"\n")
-        yield from whole
+        *complete, rest = (rest + block).split(b"\n")
+        yield from complete
         if len(rest) > _LINE_MAX:
             raise Invalid(
-                f"{piece.file.url} has a line of over {_LINE_MAX} bytes: is it {piece.format}?"
+                f"{slice_.file.url} has a line of over {_LINE_MAX} bytes: is it {slice_.format}?"
             )
     if rest:
         yield rest
@@ -346,7 +344,7 @@ def _begins_array(blocks: Iterator[bytes]) -> bool:
     return False
 
 
-def _header(stream: Any) -> list[str]:
+def _column_names(stream: Any) -> list[str]:
     """The names of the columns; none when there are no rows."""
     begin = bytes(stream.read(_HEADER_MAX)).removeprefix(b"\xef\xbb\xbf")
     if b"\n" not in begin and b"\r" not in begin:
@@ -354,23 +352,25 @@ def _header(stream: Any) -> list[str]:
     return next(plain_csv.reader(io.StringIO(begin.decode(errors="replace"), newline="")), [])
 
 
-def _csv(source: Any, unfit: list[tuple[int, str]], names: Sequence[str], *, headed: bool) -> Any:
-    """Batches of columns of bytes; rows with too many or too few values go to ``unfit``."""
+def _csv(
+    source: Any, bad_rows: list[tuple[int, str]], names: Sequence[str], *, has_header: bool
+) -> Any:
+    """Batches of byte columns; rows with too many or too few values are added to ``bad_rows``."""
 
-    def note(row: Any) -> str:
+    def skip_row(row: Any) -> str:
         reason = f"it has {row.actual_columns} values, not {row.expected_columns}"
-        unfit.append((row.number, reason))
+        bad_rows.append((row.number, reason))
         return "skip"
 
     return csv.open_csv(
         source,
         csv.ReadOptions(
-            use_threads=False, block_size=_CSV_BLOCK, column_names=None if headed else names
+            use_threads=False, block_size=_CSV_BLOCK, column_names=None if has_header else names
         ),
         csv.ParseOptions(
             newlines_in_values=True,
-            invalid_row_handler=note,
-            ignore_empty_lines=len(names) > 1,  # of one column an empty line is a row
+            invalid_row_handler=skip_row,
+            ignore_empty_lines=len(names) > 1,  # with one column an empty line is a row
         ),
         csv.ConvertOptions(
             default_column_type=pa.binary(),
@@ -381,19 +381,19 @@ def _csv(source: Any, unfit: list[tuple[int, str]], names: Sequence[str], *, hea
     )
 
 
-def _numbered(row: int, count: int, left_out: Sequence[int]) -> list[int]:
-    """The numbers of rows from one on, without those that were left out."""
-    gone = set(left_out)
+def _numbered(row: int, count: int, skipped_rows: Sequence[int]) -> list[int]:
+    """The numbers of ``count`` rows from ``row`` on, without skipped ones."""
+    skipped = set(skipped_rows)
     numbers: list[int] = []
     while len(numbers) < count:
-        if row not in gone:
+        if row not in skipped:
             numbers.append(row)
         row += 1
     return numbers
 
 
 def _texts(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-    """Columns of bytes as text, and the rows in which they are none."""
+    """Byte columns as text, and the rows that are not text."""
     broken: dict[int, str] = {}
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -406,10 +406,10 @@ def _texts(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
 
 def _readable(column: pa.Array, name: str, broken: dict[int, str]) -> pa.Array:
     texts: list[str | None] = []
-    for place, value in enumerate(column.to_pylist()):
+    for index, value in enumerate(column.to_pylist()):
         try:
             texts.append(None if value is None else value.decode())
         except UnicodeDecodeError:
             texts.append(None)
-            broken.setdefault(place, f"its column {name!r} is not text in UTF-8")
+            broken.setdefault(index, f"its column {name!r} is not text in UTF-8")
     return pa.array(texts, pa.string())

@@ -1,4 +1,4 @@
-"""Records as files that others read: Parquet, CSV and JSON lines, one file or one for each folder.
+"""Writes records as files of other programs: Parquet, CSV and JSON lines, one for each folder.
 
 | | parquet | csv, jsonl |
 |---|---|---|
@@ -11,7 +11,7 @@
 | `data`, as `json` | columns (``pipelines/splits/flatten_json.py``) | csv the same; jsonl the JSON
 itself |
 
-In CSV null is nothing at all, and empty text is ``""``.
+In CSV null is an empty value, and empty text is ``""``.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ DATA_FORMS = ("binary", "text", "json")
 PARTITIONS = ("day", "hour", "tag")
 _GROUP_ROWS = 131_072
 _BYTES = ("key", "meta", "data")
-_MOMENTS = {"day": ("%Y-%m-%d",), "hour": ("%Y-%m-%d", "%H")}
+_TIME_FORMATS = {"day": ("%Y-%m-%d",), "hour": ("%Y-%m-%d", "%H")}
 _raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Rendering(msgspec.Struct, frozen=True, kw_only=True):
-    """How records become files."""
+    """The form of exported files."""
 
     format: str
     columns: tuple[str, ...]
@@ -52,15 +52,17 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     expanded: tuple[Expanded, ...] = ()
 
     def needed(self) -> tuple[str, ...]:
-        """The columns that must be read for it."""
-        also = {"day": "ts", "hour": "ts", "tag": "tag"}.get(self.partition_by)
+        """The columns of records to read."""
+        partition_column = {"day": "ts", "hour": "ts", "tag": "tag"}.get(self.partition_by)
         return tuple(
-            name for name in named.RECORD if name in ("seq", *self.columns) or name == also
+            name
+            for name in named.RECORD
+            if name in ("seq", *self.columns) or name == partition_column
         )
 
     @property
     def embeds(self) -> bool:
-        """Whether data is JSON in the middle of JSON."""
+        """Whether data is JSON inside a JSON line."""
         return self.format == "jsonl" and self.data == "json"
 
     @property
@@ -68,10 +70,10 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
         return self.data == "json" and self.format != "jsonl" and "data" in self.columns
 
     def kept(self) -> tuple[str, ...]:
-        """Columns of the record that are columns of a file: a folder's value is in its name."""
-        gone = {"tag"} if self.partition_by == "tag" else set()
-        gone |= {"data"} if self.expands else set()
-        return tuple(name for name in self.columns if name not in gone)
+        """Columns of the record that become columns of a file; folder names have the partition."""
+        omitted = {"tag"} if self.partition_by == "tag" else set()
+        omitted |= {"data"} if self.expands else set()
+        return tuple(name for name in self.columns if name not in omitted)
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,30 +84,33 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     content: bytes
 
 
-def render(how: Rendering, batches: Iterator[pa.RecordBatch]) -> list[Rendered]:
-    """Files with the rows of some batches, in their order, a file for each folder."""
+def render(rendering: Rendering, batches: Iterator[pa.RecordBatch]) -> list[Rendered]:
+    """Files with the rows of some batches, in order: one for each folder."""
     writers: dict[str, _Writer] = {}
     for batch in batches:
-        for folder, rows in _by_folder(how, batch):
+        for folder, rows in _by_folder(rendering, batch):
             if folder not in writers:
-                writers[folder] = _WRITERS[how.format](how)
-            writers[folder].add(_shaped(how, rows))
+                writers[folder] = _WRITERS[rendering.format](rendering)
+            writers[folder].add(_file_columns(rendering, rows))
     return [writer.done(folder) for folder, writer in writers.items()]
 
 
-def _by_folder(how: Rendering, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    if not how.partition_by:
+def _by_folder(rendering: Rendering, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    if not rendering.partition_by:
         yield "", batch
         return
-    names = _folders(how.partition_by, batch)
-    for folder in dict.fromkeys(names):  # in the order in which they come
+    names = _folders(rendering.partition_by, batch)
+    for folder in dict.fromkeys(names):  # in the order of their first rows
         yield folder, batch.filter(pa.array([name == folder for name in names]))
 
 
 def _folders(by: str, batch: pa.RecordBatch) -> list[str]:
     if by == "tag":
         return [_tag_folder(tag) for tag in batch.column("tag").to_pylist()]
-    parts = [pc.strftime(batch.column("ts"), form).to_pylist() for form in _MOMENTS[by]]
+    parts = [
+        pc.strftime(batch.column("ts"), time_format).to_pylist()
+        for time_format in _TIME_FORMATS[by]
+    ]
     return [
         f"day={row[0]}/" + "".join(f"hour={hour}/" for hour in row[1:])
         for row in zip(*parts, strict=True)
@@ -117,34 +122,34 @@ def _tag_folder(tag: str | None) -> str:
         return f"tag={HIVE_NULL}/"
     if not tag or not is_key(f"tag={tag}") or "/" in tag or tag == HIVE_NULL:
         raise Invalid(
-            f"the tag {tag!r} cannot name a folder: only letters, digits and -_.= can; export "
+            f"the tag {tag!r} cannot name a folder: it may have letters, digits and -_.=; export "
             "without partitions, or by day"
         )
     return f"tag={tag}/"
 
 
-def _shaped(how: Rendering, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _file_columns(rendering: Rendering, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of a file with their types."""
     names, arrays = [], []
-    for name in how.kept():
+    for name in rendering.kept():
         array = batch.column(name)
-        if name in _BYTES and not (how.embeds and name == "data"):
-            array = _readable(how, name, array, batch)
+        if name in _BYTES and not (rendering.embeds and name == "data"):
+            array = _readable(rendering, name, array, batch)
         names.append(name)
         arrays.append(array)
-    if how.expands:
+    if rendering.expands:
         seqs, data = batch.column("seq").to_pylist(), batch.column("data").to_pylist()
-        names += [each.column for each in how.expanded]
-        arrays += arrays_of(how.expanded, seqs, data)
+        names += [each.column for each in rendering.expanded]
+        arrays += arrays_of(rendering.expanded, seqs, data)
     return pa.record_batch(arrays, names=names)
 
 
-def _readable(how: Rendering, name: str, array: pa.Array, batch: pa.RecordBatch) -> pa.Array:
-    if how.data == "binary":
-        if how.format == "parquet":
+def _readable(rendering: Rendering, name: str, array: pa.Array, batch: pa.RecordBatch) -> pa.Array:
+    if rendering.data == "binary":
+        if rendering.format == "parquet":
             return array
-        packed = [None if value is None else b64encode(value) for value in array.to_pylist()]
-        return pa.array(packed, pa.binary()).cast(pa.string())
+        encoded = [None if value is None else b64encode(value) for value in array.to_pylist()]
+        return pa.array(encoded, pa.binary()).cast(pa.string())
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
@@ -160,9 +165,9 @@ def _readable(how: Rendering, name: str, array: pa.Array, batch: pa.RecordBatch)
 
 
 class _Writer(Protocol):
-    """Makes one file. Owned by one thread."""
+    """Writes one file. Owned by one thread."""
 
-    def __init__(self, how: Rendering) -> None: ...
+    def __init__(self, rendering: Rendering) -> None: ...
 
     def add(self, batch: pa.RecordBatch) -> None: ...
 
@@ -170,10 +175,10 @@ class _Writer(Protocol):
 
 
 class _Parquet:
-    """Row groups of many rows, whatever sizes they come in."""
+    """Row groups of many rows, independent of the sizes of batches."""
 
-    def __init__(self, how: Rendering) -> None:
-        del how
+    def __init__(self, rendering: Rendering) -> None:
+        del rendering
         self._sink = pa.BufferOutputStream()
         self._writer: Any = None
         self._waiting: list[pa.RecordBatch] = []
@@ -205,17 +210,17 @@ class _Parquet:
 class _Csv:
     """A line of names, then a line for each row."""
 
-    def __init__(self, how: Rendering) -> None:
-        del how
+    def __init__(self, rendering: Rendering) -> None:
+        del rendering
         self._sink = pa.BufferOutputStream()
         self._writer: Any = None
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        made = _with_texts(batch)
+        texts = _with_texts(batch)
         if self._writer is None:
-            self._writer = csv.CSVWriter(self._sink, made.schema)
-        self._writer.write_batch(made)
+            self._writer = csv.CSVWriter(self._sink, texts.schema)
+        self._writer.write_batch(texts)
         self._rows += len(batch)
 
     def done(self, folder: str) -> Rendered:
@@ -227,14 +232,16 @@ class _Csv:
 class _JsonLines:
     """A JSON object in each line."""
 
-    def __init__(self, how: Rendering) -> None:
-        self._how = how
+    def __init__(self, rendering: Rendering) -> None:
+        self._rendering = rendering
         self._lines: list[bytes] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         names = batch.schema.names
         values = [
-            _embedded(batch) if self._how.embeds and name == "data" else json_values(column, name)
+            _embedded(batch)
+            if self._rendering.embeds and name == "data"
+            else json_values(column, name)
             for name, column in zip(names, batch.columns, strict=True)
         ]
         self._lines += json_rows(names, values)
@@ -248,7 +255,7 @@ _WRITERS: dict[str, type[_Writer]] = {"parquet": _Parquet, "csv": _Csv, "jsonl":
 
 
 def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Times as text: what is written of them is ours to say."""
+    """Times as text: their format does not depend on the CSV library."""
     columns = [
         pa.array(json_values(column, name), pa.string())
         if pa.types.is_timestamp(column.type)
@@ -260,14 +267,16 @@ def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _embedded(batch: pa.RecordBatch) -> Sequence[msgspec.Raw]:
     seqs = batch.column("seq").to_pylist() if "seq" in batch.schema.names else None
-    made = []
-    for place, data in enumerate(batch.column("data").to_pylist()):
+    values = []
+    for index, data in enumerate(batch.column("data").to_pylist()):
         try:
             data.decode()
             _raw.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            which = f"record {seqs[place]}" if seqs else "a record"
-            raise Invalid(f"{which} is no JSON ({error}): export data as text or binary") from None
+            record = f"record {seqs[index]}" if seqs else "a record"
+            raise Invalid(
+                f"{record} is not JSON ({error}): export data as text or binary"
+            ) from None
         line = msgspec.json.format(data, indent=-1) if b"\n" in data else data
-        made.append(msgspec.Raw(line))
-    return made
+        values.append(msgspec.Raw(line))
+    return values

@@ -1,21 +1,21 @@
 """Imports files into a topic: every row once, in the order of the files.
 
-    1 find the files, cut them into parts of about ``PART_BYTES``, number the parts from 1
-    2 tasks read a part each, make records of its rows and stage them (``ingest/staged_files.py``)
+    1 find the files, divide them into parts of about ``PART_BYTES``, number the parts from 1
+    2 tasks read one part each, convert and stage its rows (``ingest/staged_files.py``)
     3 parts are delivered one after the other, in the order of their numbers
-    (``pipelines/delivery_client.py``)
+      (``pipelines/delivery_client.py``)
 
-The topic remembers the highest number that the import has delivered. Killed at any point and begun
-again, it goes on behind that: no row is missing, none is there twice. Begun again when it is
-complete, it appends nothing. Two runs of one import at a time do no harm, nor does a process that
-has the store open: that one takes what is delivered.
+The topic stores the highest number that the import has delivered. Killed at any point and started
+again, the import continues after it: no row is missing, none is there twice. A complete import that
+is started again appends nothing. Two concurrent runs of one import are safe, and so is a process
+that has the store open: it appends the delivered rows.
 
-An import is known by its id and by a fingerprint of topic, files (name, size, ETag or time of
-change), format and fields, and for CSV whether its values are typed. Without an id of its own the
-fingerprint is the id. Under one id only one fingerprint can be imported, so files that have changed
-since are noticed. With ``types`` auto an import that was begun as text goes on as text.
+An import is identified by its id and by a fingerprint of topic, files (name, size, ETag or time of
+modification), format and fields, and for CSV whether its values are typed. Without an id the
+fingerprint is the id. Only one fingerprint can be imported under an id, so files that have changed
+since are detected. With ``types`` auto an import that was started as text continues as text.
 
-Values that do not fit the topic's schema are imported as they are, and counted.
+Values that do not fit the topic's schema are imported unchanged, and counted.
 """
 
 from __future__ import annotations
@@ -68,38 +68,38 @@ from strandline.store import Store
 
 PART_BYTES = 64 * MIB
 WAVE = 64
-"""Parts that may be staged and not delivered yet."""
+"""Most parts that are staged and not delivered yet."""
 
 ID_SIZE_MAX = 100
 PLAN_VERSION = 1
-"""Part of the fingerprint: counts the ways in which files have been cut into parts."""
+"""Part of the fingerprint: the version of the division of files into parts."""
 
 OnBad = Literal["fail", "skip"]
 Types = Literal["auto", "infer", "text"]
 
 
 class ImportOptions(TypedDict, total=False):
-    """What an import may be told."""
+    """Options of an import."""
 
     format: str
-    """parquet, csv, json, jsonl; ``auto`` goes by the names of files."""
+    """parquet, csv, json, jsonl; ``auto`` uses the names of the files."""
     fields: Fields
     id: str
     create: bool
-    """Whether a topic that does not exist is made."""
+    """Whether a missing topic is created."""
     on_bad: OnBad
     splittable: bool
-    """No value of a CSV file has a line break: large files may be cut."""
+    """No value of a CSV file has a line break: large files may be divided."""
     types: Types
-    """Values of CSV files: typed by schema and look (``csv_types.py``), or all text. ``auto`` is
-    ``infer``, but goes on with what was begun as text."""
+    """Values of CSV files: typed by schema and content (``csv_types.py``), or all text. ``auto`` is
+    ``infer``, but continues an import that was started as text."""
     lake: str
     part_bytes: int
     patience_s: float
 
 
 class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
-    """An import as it was asked for."""
+    """The options of an import."""
 
     store: str
     topic: str
@@ -136,18 +136,18 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that are delivered together. A task."""
+    """A task: rows that are delivered together."""
 
     number: int
     slices: tuple[Slice, ...]
 
     @property
     def size(self) -> int:
-        return sum(piece.size for piece in self.slices)
+        return sum(slice_.size for slice_ in self.slices)
 
 
 class Misfit(msgspec.Struct, frozen=True, kw_only=True):
-    """Values that were imported and do not fit the topic's schema: null in its typed column."""
+    """Imported values that do not fit the topic's schema: they are null in the typed column."""
 
     field: str
     type: str
@@ -157,7 +157,7 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task has staged."""
+    """The staged files of a task."""
 
     files: tuple[Staged, ...]
     skipped: int = 0
@@ -166,7 +166,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportSummary(msgspec.Struct, kw_only=True):
-    """What an import did, or with ``dry_run`` would do."""
+    """The result of an import, or with ``dry_run`` its plan."""
 
     store: str
     topic: str
@@ -174,20 +174,20 @@ class ImportSummary(msgspec.Struct, kw_only=True):
     engine: str = ""
     dry_run: bool = False
     complete: bool = False
-    """Whether all of it was in the topic before: nothing was left to do."""
+    """Whether all rows were in the topic before: nothing was left to do."""
     files: int = 0
     bytes: int = 0
-    """Of all files."""
+    """Size of all files."""
     parts: int = 0
     parts_before: int = 0
-    """Parts that an earlier run has delivered."""
+    """Parts that an earlier run delivered."""
     rows: int | None = 0
-    """Rows that were appended; with ``dry_run`` those to come, None when that is not known."""
+    """Appended rows; with ``dry_run`` the rows to append, None if their number is not known."""
     rows_skipped: int = 0
     bad: list[BadRow] = []
     """The first bad rows that were skipped."""
     misfits: list[Misfit] = []
-    """By field: values of this run that do not fit the topic's schema."""
+    """For each field: values of this run that do not fit the topic's schema."""
     seconds: float = 0.0
 
 
@@ -204,11 +204,11 @@ def import_files(
 ) -> ImportSummary:
     """Append the rows of files to a topic, each once.
 
-    ``engine`` runs the tasks: ``Embedded()`` unless told otherwise, or a function that chooses one
-    by the size of the files.
+    ``engine`` runs the tasks: by default ``Embedded()``, or a function that chooses one by the
+    size of the files.
     """
-    named = (sources,) if isinstance(sources, str) else tuple(sources)
-    job = ImportJob(store=path_of(store), topic=topic, sources=named, **options)
+    paths = (sources,) if isinstance(sources, str) else tuple(sources)
+    job = ImportJob(store=path_of(store), topic=topic, sources=paths, **options)
     job.check()
     return _Import(job, progress, clock or SystemClock()).run(engine or Embedded(), dry_run=dry_run)
 
@@ -226,13 +226,13 @@ class _Import:
         """The topic's schema."""
 
     def run(self, engine: Engine | Chooser, *, dry_run: bool) -> ImportSummary:
-        job, begun_s = self._job, self._clock.monotonic()
+        job, started_s = self._job, self._clock.monotonic()
         files = find_sources(job.sources)
-        self._name(files)
+        self._identify(files)
         parts = list(_parts(job, files, count=dry_run))
         size = sum(file.size for file in files)
         chosen = engine(size) if callable(engine) else engine
-        taken = self._taken(settle=not dry_run)
+        delivered = self._delivered_number(wait=not dry_run)
         summary = ImportSummary(
             store=job.store,
             topic=job.topic,
@@ -242,22 +242,22 @@ class _Import:
             files=len(files),
             bytes=size,
             parts=len(parts),
-            parts_before=min(taken, len(parts)),
-            complete=taken >= len(parts) > 0,
+            parts_before=min(delivered, len(parts)),
+            complete=delivered >= len(parts) > 0,
         )
         summary.bad, summary.misfits = [], []
-        todo = parts[taken:]
+        todo = parts[delivered:]
         if dry_run:
             summary.rows = _known_rows(todo)
         else:
-            todo = self._typed(chosen, todo)
+            todo = self._with_types(chosen, todo)
             for first in range(0, len(todo), WAVE):
                 self._run_wave(chosen, todo[first : first + WAVE], summary)
-        summary.seconds = self._clock.monotonic() - begun_s
+        summary.seconds = self._clock.monotonic() - started_s
         return summary
 
-    def _name(self, files: Sequence[SourceFile]) -> None:
-        """Find the id and the producer; with ``auto`` those of an import that is text, if begun."""
+    def _identify(self, files: Sequence[SourceFile]) -> None:
+        """Set the id and the producer; with ``auto`` those of a text import, if it was started."""
         job = self._job
         types: list[Types] = ["text", "infer"] if job.types == "auto" else [job.types]
         for each in types:
@@ -265,44 +265,44 @@ class _Import:
             fingerprint = _fingerprint(self._job, files)
             self._id = job.id or fingerprint
             self._producer = f"import/{job.id}/{fingerprint}" if job.id else f"import/{fingerprint}"
-            if each != types[-1] and self._is_begun():
+            if each != types[-1] and self._is_started():
                 return
 
-    def _is_begun(self) -> bool:
+    def _is_started(self) -> bool:
         job = self._job
         with open_readonly(job.store, job.lake) as store:
             if job.topic not in store.topics():
                 return False
             return store.existing_topic(job.topic).taken(self._producer) is not None
 
-    def _typed(self, engine: Engine, parts: list[Part]) -> list[Part]:
-        """Parts whose CSV slices know the types of their columns."""
+    def _with_types(self, engine: Engine, parts: list[Part]) -> list[Part]:
+        """The parts, with the types of columns in their CSV slices."""
         if self._job.types == "text" or self._job.fields.data:
             return parts
-        pieces = {
-            piece.file.url: msgspec.structs.replace(piece, first=0, next=-1)
+        files = {
+            slice_.file.url: msgspec.structs.replace(slice_, first=0, next=-1)
             for part in parts
-            for piece in part.slices
-            if piece.format == "csv"
+            for slice_ in part.slices
+            if slice_.format == "csv"
         }
-        found = dict(engine.run(number_columns, list(pieces.values()))) if pieces else {}
+        numbers = dict(engine.run(number_columns, list(files.values()))) if files else {}
         fields = schema_types(self._fields)
-        types = {url: column_types(fields, found[place]) for place, url in enumerate(pieces)}
+        types = {url: column_types(fields, numbers[index]) for index, url in enumerate(files)}
         return [
             msgspec.structs.replace(
                 part,
                 slices=tuple(
-                    msgspec.structs.replace(piece, types=types.get(piece.file.url, ()))
-                    for piece in part.slices
+                    msgspec.structs.replace(slice_, types=types.get(slice_.file.url, ()))
+                    for slice_ in part.slices
                 ),
             )
             for part in parts
         ]
 
-    def _taken(self, *, settle: bool) -> int:
-        """The highest number that is in the topic."""
+    def _delivered_number(self, *, wait: bool) -> int:
+        """The highest part number that is in the topic."""
         job = self._job
-        if settle:
+        if wait:
             await_delivered(
                 job.store,
                 job.topic,
@@ -318,34 +318,34 @@ class _Import:
             try:
                 matching(store, [job.topic])
             except UnknownTopic as error:
-                error.add_note("create=True, or --create, makes it")
+                error.add_note("create=True, or --create, creates it")
                 raise
             topic = store.existing_topic(job.topic)
             self._fields = dict(topic.config.schema)
             others = topic.producers(f"import/{job.id}/") if job.id else []
             if any(producer != self._producer for producer in others):
                 raise Invalid(
-                    f"the import {job.id!r} was begun with other files, another format or other "
-                    "fields, or a file has changed since: go on with those, or take another id"
+                    f"the import {job.id!r} was started with other files, another format or other "
+                    "fields, or a file has changed since: continue with those, or use another id"
                 )
             newest = topic.taken(self._producer)
         return 0 if newest is None else delivery_codec.last_whole(newest)
 
     def _run_wave(self, engine: Engine, parts: Sequence[Part], summary: ImportSummary) -> None:
-        """Stage parts, and deliver each as soon as those before it are."""
+        """Stage parts, and deliver each when those before it are delivered."""
         ready: dict[int, Prepared] = {}
-        following = 0
+        next_index = 0
         work = partial(stage_part, self._job, self._producer, self._fields)
         try:
-            for place, prepared in engine.run(work, parts):
-                ready[place] = prepared
-                while following in ready:
-                    self._deliver(parts[following], ready[following], summary)
-                    del ready[following]
-                    following += 1
+            for index, prepared in engine.run(work, parts):
+                ready[index] = prepared
+                while next_index in ready:
+                    self._deliver(parts[next_index], ready[next_index], summary)
+                    del ready[next_index]
+                    next_index += 1
         finally:
-            for place, prepared in ready.items():
-                self._discard(parts[place], prepared)
+            for index, prepared in ready.items():
+                self._discard(parts[index], prepared)
 
     def _deliver(self, part: Part, prepared: Prepared, summary: ImportSummary) -> None:
         job = self._job
@@ -381,35 +381,35 @@ class _Import:
             )
 
 
-def added(known: Sequence[Misfit], more: Sequence[Misfit]) -> list[Misfit]:
-    """Values that do not fit, field by field; the first example stays."""
-    found = {each.field: each for each in known}
-    for each in more:
-        before = found.get(each.field, each)
-        count = each.count if before is each else before.count + each.count
-        found[each.field] = msgspec.structs.replace(before, count=count)
-    return list(found.values())
+def added(misfits: Sequence[Misfit], others: Sequence[Misfit]) -> list[Misfit]:
+    """Merge misfits by field; the first example stays."""
+    by_field = {each.field: each for each in misfits}
+    for each in others:
+        earlier = by_field.get(each.field, each)
+        count = each.count if earlier is each else earlier.count + each.count
+        by_field[each.field] = msgspec.structs.replace(earlier, count=count)
+    return list(by_field.values())
 
 
 def stage_part(job: ImportJob, producer: str, fields: dict[str, str], part: Part) -> Prepared:
-    """The work of a task: the rows of a part as staged files. ``fields`` is the topic's schema."""
-    reading = _Rows(job, part, fields)
+    """Run a task: stage the rows of a part. ``fields`` is the topic's schema."""
+    rows = _PartReader(job, part, fields)
     attempt = OsDisk().random_id().hex()
     objects = open_objects(lake_of(job.store, job.lake))
     key_of = partial(delivery_codec.staged_key, producer, part.number, attempt)
     try:
-        files = staged_files.stage(objects, key_of, reading.batches())
+        files = staged_files.stage(objects, key_of, rows.batches())
     finally:
         objects.close()
     return Prepared(
         files=files,
-        skipped=reading.skipped,
-        bad=tuple(reading.bad[:BAD_NAMED_MAX]),
-        misfits=tuple(reading.misfits),
+        skipped=rows.skipped,
+        bad=tuple(rows.bad[:BAD_NAMED_MAX]),
+        misfits=tuple(rows.misfits),
     )
 
 
-class _Rows:
+class _PartReader:
     """The records of a part. Owned by one thread."""
 
     def __init__(self, job: ImportJob, part: Part, fields: dict[str, str]) -> None:
@@ -421,47 +421,47 @@ class _Rows:
         self.misfits: list[Misfit] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for piece in self._part.slices:
-            records, bad = read_slice(piece, self._job.fields, skip=self._job.on_bad == "skip")
+        for slice_ in self._part.slices:
+            records, bad = read_slice(slice_, self._job.fields, skip=self._job.on_bad == "skip")
             for batch in records:
-                self._look(batch)
+                self._count_misfits(batch)
                 yield batch
             self.skipped += bad.count
             self.bad += bad.named
 
-    def _look(self, batch: pa.RecordBatch) -> None:
+    def _count_misfits(self, batch: pa.RecordBatch) -> None:
         """Count the values that do not fit the schema."""
         if self._shape is None:
             return
         data = pa.chunked_array([batch.column("data")])
-        found = self._shape.misfits(data, self._shape.derive(data))
-        more = [
+        misfits = self._shape.misfits(data, self._shape.derive(data))
+        new = [
             Misfit(field=each.field, type=each.type, count=each.count, example=each.example)
-            for each in found
+            for each in misfits
         ]
-        self.misfits = added(self.misfits, more)
+        self.misfits = added(self.misfits, new)
 
 
 def _parts(job: ImportJob, files: Sequence[SourceFile], *, count: bool) -> Iterator[Part]:
-    """Slices in parts of about a size: large files are cut, small ones go together."""
+    """Parts of about ``part_bytes``: large files are divided, small ones share a part."""
     waiting: list[Slice] = []
     number, size = 1, 0
     for file in files:
-        for piece in slices_of(
+        for slice_ in slices_of(
             file, job.format, size_max=job.part_bytes, splittable=job.splittable, count=count
         ):
-            if waiting and size + piece.size > job.part_bytes:
+            if waiting and size + slice_.size > job.part_bytes:
                 yield Part(number=number, slices=tuple(waiting))
                 waiting, size, number = [], 0, number + 1
-            waiting.append(piece)
-            size += piece.size
+            waiting.append(slice_)
+            size += slice_.size
     if waiting:
         yield Part(number=number, slices=tuple(waiting))
 
 
 def _fingerprint(job: ImportJob, files: Sequence[SourceFile]) -> str:
-    """What makes an import another one: all that its rows and their parts depend on."""
-    told: tuple[object, ...] = (
+    """The fingerprint of an import: of all that its rows and their parts depend on."""
+    content: tuple[object, ...] = (
         PLAN_VERSION,
         job.topic,
         job.format,
@@ -471,11 +471,11 @@ def _fingerprint(job: ImportJob, files: Sequence[SourceFile]) -> str:
         [(file.url, file.size, file.version, file.folders) for file in files],
     )
     if job.types != "text" and any(is_csv(file, job.format) for file in files):
-        told += ("typed",)
-    return xxh3_128_hexdigest(msgspec.msgpack.encode(told))
+        content += ("typed",)
+    return xxh3_128_hexdigest(msgspec.msgpack.encode(content))
 
 
 def _known_rows(parts: Sequence[Part]) -> int | None:
-    counts = [piece.rows for part in parts for piece in part.slices]
+    counts = [slice_.rows for part in parts for slice_ in part.slices]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None

@@ -1,9 +1,9 @@
-"""A row of a table as one line of JSON: the one encoding that every engine uses. Pure.
+"""Encodes a row of a table as one line of JSON: the encoding that every engine uses. Pure.
 
-Columns stand in the order of the file, without spaces, and null where there is no value.
+Columns are in the order of the file, without spaces; a missing value is null.
 
-    boolean, integer, text      as JSON has them; integers in full
-    float                       shortest form; NaN and infinity, which JSON has not, are null
+    boolean, integer, text      as in JSON; integers with all digits
+    float                       shortest form; NaN and infinity are null: JSON does not have them
     decimal                     text, with all its digits: "12.50"
     date, time                  text: "2026-11-16", "08:15:00.000000"
     timestamp                   text, RFC 3339 in UTC: "2026-11-16T08:15:00.123456Z"; one without a
@@ -55,7 +55,7 @@ _AS_TEXT = (_types.is_decimal, _types.is_date, _types.is_time)
 
 
 def json_rows(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[bytes]:
-    """Each row as JSON, from values that ``json_values`` made."""
+    """Each row as JSON, from values of ``json_values``."""
     if not columns:
         return []
     return [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
@@ -67,29 +67,29 @@ def json_text(value: Any) -> bytes:
 
 
 def json_values(array: pa.Array, name: str) -> list[Any]:
-    """The values of a column as JSON has them: what the encoder takes without a question."""
+    """The values of a column, converted to types that the encoder supports."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return json_values(array.storage, name)
     if _types.is_dictionary(kind):
         return json_values(array.dictionary_decode(), name)
     if _is(kind, _PLAIN):
-        return _listed(array)
+        return _to_list(array)
     if _is(kind, _BINARY):
-        return [None if raw is None else b64encode(raw).decode() for raw in _listed(array)]
+        return [None if raw is None else b64encode(raw).decode() for raw in _to_list(array)]
     if _types.is_timestamp(kind):
-        return _moments(array)
+        return _timestamps(array)
     if _is(kind, _AS_TEXT):
-        return _listed(array.cast(pa.string()))
+        return _to_list(array.cast(pa.string()))
     if _types.is_duration(kind):
-        return _listed(array.cast(pa.int64()))
+        return _to_list(array.cast(pa.int64()))
     if _types.is_struct(kind):
         return _structs(array, name)
     if _types.is_map(kind):
         return _maps(array, name)
     if _is(kind, _LISTS):
         inner = json_values(array.values, name)
-        return _gathered(array, lambda first, stop: inner[first:stop])
+        return _lists(array, lambda first, stop: inner[first:stop])
     raise Invalid(f"column {name!r} has type {kind}, which has no form in JSON: choose --data")
 
 
@@ -97,26 +97,26 @@ def _is(kind: pa.DataType, tests: Sequence[Callable[[pa.DataType], bool]]) -> bo
     return any(test(kind) for test in tests)
 
 
-def _listed(array: pa.Array) -> list[Any]:
+def _to_list(array: pa.Array) -> list[Any]:
     values: list[Any] = array.to_pylist()
     return values
 
 
-def _moments(array: pa.Array) -> list[Any]:
+def _timestamps(array: pa.Array) -> list[Any]:
     if array.type.tz is not None:
         array = array.cast(pa.timestamp(array.type.unit, "UTC"))
-    return _listed(pc.replace_substring(array.cast(pa.string()), " ", "T", max_replacements=1))
+    return _to_list(pc.replace_substring(array.cast(pa.string()), " ", "T", max_replacements=1))
 
 
 def _structs(array: pa.StructArray, name: str) -> list[Any]:
     names = [field.name for field in array.type]
     columns = [json_values(child, name) for child in array.flatten()]
     rows = zip(*columns, strict=True) if columns else iter([()] * len(array))
-    made = [dict(zip(names, row, strict=True)) for row in rows]
+    values = [dict(zip(names, row, strict=True)) for row in rows]
     if not array.null_count:
-        return list(made)
-    there = _listed(array.is_valid())
-    return [row if valid else None for row, valid in zip(made, there, strict=True)]
+        return list(values)
+    valid_rows = _to_list(array.is_valid())
+    return [row if valid else None for row, valid in zip(values, valid_rows, strict=True)]
 
 
 def _maps(array: pa.MapArray, name: str) -> list[Any]:
@@ -125,27 +125,27 @@ def _maps(array: pa.MapArray, name: str) -> list[Any]:
         for key in json_values(array.keys, name)
     ]
     items = json_values(array.items, name)
-    return _gathered(
+    return _lists(
         array, lambda first, stop: dict(zip(keys[first:stop], items[first:stop], strict=True))
     )
 
 
-def _gathered(array: pa.Array, made: Callable[[int, int], Any]) -> list[Any]:
-    there = _listed(array.is_valid())
+def _lists(array: pa.Array, value_of: Callable[[int, int], Any]) -> list[Any]:
+    valid_rows = _to_list(array.is_valid())
     return [
-        made(first, stop) if valid else None
-        for valid, (first, stop) in zip(there, _bounds(array), strict=True)
+        value_of(first, stop) if valid else None
+        for valid, (first, stop) in zip(valid_rows, _bounds(array), strict=True)
     ]
 
 
 def _bounds(array: pa.Array) -> list[tuple[int, int]]:
-    """Where the elements of each list begin and end."""
+    """The first and the next element of each list."""
     kind = array.type
     if _types.is_fixed_size_list(kind):
         size, start = kind.list_size, array.offset
-        return [(size * at, size * (at + 1)) for at in range(start, start + len(array))]
-    offsets = _listed(array.offsets)
+        return [(size * index, size * (index + 1)) for index in range(start, start + len(array))]
+    offsets = _to_list(array.offsets)
     if _types.is_list_view(kind) or _types.is_large_list_view(kind):
-        sizes = _listed(array.sizes)
+        sizes = _to_list(array.sizes)
         return [(first, first + size) for first, size in zip(offsets, sizes, strict=True)]
     return list(pairwise(offsets))

@@ -1,11 +1,11 @@
-"""Rows of files as records: which column becomes which field, and which rows cannot. Pure.
+"""Converts rows of files to records, and reports bad rows. Pure.
 
 ``data`` is the whole row as JSON (``json_rows.py``) unless a column is named. A column of bytes or
-text is taken as it is, any other as its JSON. A line of JSON is its own encoding: it is kept as it
-stands, without the space around it.
+text is stored unchanged, any other as JSON. A line of JSON is stored as it is, without surrounding
+space.
 
-A row is bad when it has no data, is not what the format says, or has a field over its limit. It is
-told of with its file and number, and is never taken in part.
+A row is bad when it has no data, does not match the format, or has a field over its limit. It is
+reported with its file and number, and never imported in part.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from strandline.pipelines.transfer.csv_types import CsvType, typed_values
 from strandline.pipelines.transfer.json_rows import json_rows, json_text, json_values
 
 BAD_NAMED_MAX = 10
-"""Bad rows that a summary names."""
+"""Most bad rows that a summary lists."""
 
 _SIZES = {
     "key": KEY_SIZE_MAX,
@@ -44,7 +44,7 @@ _text_value = msgspec.json.Decoder(str)
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns by the fields that they become; what is not named stays empty."""
+    """The column for each field of a record; fields without a column stay empty."""
 
     data: str = ""
     """A column; the whole row as JSON when empty."""
@@ -66,38 +66,38 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
                 raise Invalid(f"{name}_value has {_SIZES[name]} bytes at most")
 
     def columns(self) -> dict[str, str]:
-        """Field by field the column that it comes from."""
-        named = {name: getattr(self, name) for name in COLUMNS.names}
-        return {name: column for name, column in named.items() if column}
+        """The source column of each field."""
+        columns = {name: getattr(self, name) for name in COLUMNS.names}
+        return {name: column for name, column in columns.items() if column}
 
     def schema(self) -> pa.Schema:
-        """What the rows look like that are staged: the same for every file of an import."""
+        """The schema of staged rows: the same for every file of an import."""
         columns = self.columns()
         values = {name for name in _TEXTS if getattr(self, f"{name}_value")}
-        wanted = {"data", *columns, *values}
-        return pa.schema([field for field in COLUMNS if field.name in wanted])
+        fields = {"data", *columns, *values}
+        return pa.schema([field for field in COLUMNS if field.name in fields])
 
 
 class BadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row that cannot become a record."""
+    """A row that cannot be converted to a record."""
 
     file: str
     row: int
-    """Its line, or its place in a file without lines, from 1."""
+    """Its line, or its number in a file without lines, from 1."""
     reason: str
 
 
 class Tells(Protocol):
-    """Is told of bad rows."""
+    """Receives bad rows."""
 
     def tell(self, row: int, reason: str) -> None: ...
 
 
 class Bad:
-    """Bad rows of one task: the first is raised, or all are counted. Owned by one thread."""
+    """Collects the bad rows of one task: raises the first, or counts all. Owned by one thread."""
 
     def __init__(self, file: str, *, skip: bool, number: Callable[[int], int]) -> None:
-        """``number`` finds the row's number in its file; asked only for rows that are named."""
+        """``number`` finds the row's number in its file; called only for listed rows."""
         self._file = file
         self._skip = skip
         self._number = number
@@ -108,8 +108,8 @@ class Bad:
         self.count += 1
         if not self._skip:
             raise Invalid(
-                f"row {self._number(row)} of {self._file}: {reason}; nothing from here on was "
-                "imported: mend it, or leave bad rows out with on_bad skip"
+                f"row {self._number(row)} of {self._file}: {reason}; it and the rows after it were "
+                "not imported: correct it, or skip bad rows with on_bad skip"
             )
         if len(self.named) < BAD_NAMED_MAX:
             self.named.append(BadRow(file=self._file, row=self._number(row), reason=reason))
@@ -119,7 +119,7 @@ Folders = Sequence[tuple[str, str | None]]
 
 
 class Shaper:
-    """Makes records of the rows of one file. Owned by one thread."""
+    """Converts the rows of one file to records. Owned by one thread."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Shaper:
         bad: Tells,
         types: Mapping[str, CsvType] | None = None,
     ) -> None:
-        """``types`` are those of columns of text that hold something else."""
+        """``types`` are the types of text columns that have numbers or booleans."""
         self._fields = fields
         self._types = types or {}
         self._columns = fields.columns()
@@ -139,9 +139,9 @@ class Shaper:
     def of_table(
         self, table: pa.RecordBatch, rows: Sequence[int], broken: dict[int, str]
     ) -> pa.RecordBatch:
-        """Records of rows of a table with these numbers; those that are broken say why."""
-        there = set(table.schema.names)
-        extra = [(name, value) for name, value in self._folders if name not in there]
+        """Records of table rows with these numbers; ``broken`` has the reasons of bad rows."""
+        existing = set(table.schema.names)
+        extra = [(name, value) for name, value in self._folders if name not in existing]
         names = [*table.schema.names, *(name for name, _ in extra)]
         if len(set(names)) < len(names):
             raise Invalid(f"the file has two columns of one name: {', '.join(names)}")
@@ -156,61 +156,63 @@ class Shaper:
             values[field] = _raw_values(arrays[names.index(column)], column)
         if "data" not in values:
             columns = [json_values(array, name) for array, name in zip(arrays, names, strict=True)]
-            for place, name in enumerate(table.schema.names):
+            for index, name in enumerate(table.schema.names):
                 if name in self._types:
-                    columns[place] = typed_values(columns[place], self._types[name])
+                    columns[index] = typed_values(columns[index], self._types[name])
             values["data"] = json_rows(names, columns)
-        return self._made(values, rows, broken)
+        return self._records(values, rows, broken)
 
     def of_lines(self, lines: Sequence[bytes], rows: Sequence[int]) -> pa.RecordBatch:
         """Records of JSON values with these numbers."""
         broken: dict[int, str] = {}
         values: dict[str, list[Any]] = {name: [] for name in {"data", *self._columns}}
-        for place, line in enumerate(lines):
-            found: dict[str, Any] = {}
+        for index, line in enumerate(lines):
+            values_of: dict[str, Any] = {}
             try:
-                found = self._of_line(line)
+                values_of = self._of_line(line)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                broken[place] = f"it is not the JSON that was expected ({error})"
+                broken[index] = f"it is not valid JSON, or not an object ({error})"
             for name, column in values.items():
-                column.append(found.get(name))
-        return self._made(values, rows, broken)
+                column.append(values_of.get(name))
+        return self._records(values, rows, broken)
 
     def _of_line(self, line: bytes) -> dict[str, Any]:
-        line.decode()  # the decoder does not look into strings that it passes over
+        line.decode()  # the decoder does not validate strings that it skips
         if not self._columns and not self._folders:
             _raw_value.decode(line)
             return {"data": line}
         fields = _raw_fields.decode(line)
         for name, value in self._folders:
             fields.setdefault(name, msgspec.Raw(json_text(value)))
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             field: _raw_field(fields.get(column)) for field, column in self._columns.items()
         }
         if "data" not in self._columns:
-            found["data"] = json_text(fields) if self._folders else line
-        return found
+            values["data"] = json_text(fields) if self._folders else line
+        return values
 
-    def _made(
+    def _records(
         self, values: dict[str, list[Any]], rows: Sequence[int], broken: dict[int, str]
     ) -> pa.RecordBatch:
         """Rows with the types of a record, without the bad ones."""
         for field, column in values.items():
             if self._fields.base64 and field in self._columns and field not in _TEXTS:
-                column[:] = [_unpacked(value, place, broken) for place, value in enumerate(column)]
+                column[:] = [
+                    _decoded_base64(value, index, broken) for index, value in enumerate(column)
+                ]
             _check(field, column, broken)
-        for place in sorted(broken):
-            self._bad.tell(rows[place], broken[place])
-        kept = [place for place in range(len(rows)) if place not in broken]
+        for index in sorted(broken):
+            self._bad.tell(rows[index], broken[index])
+        good = [index for index in range(len(rows)) if index not in broken]
         arrays = []
         for field in self._schema:
             if field.name in values:
                 column = values[field.name]
-                chosen = column if len(kept) == len(column) else [column[at] for at in kept]
-                arrays.append(pa.array(chosen, pa.binary()).cast(field.type))
+                selected = column if len(good) == len(column) else [column[index] for index in good]
+                arrays.append(pa.array(selected, pa.binary()).cast(field.type))
             else:
                 value = getattr(self._fields, f"{field.name}_value")
-                arrays.append(pa.repeat(pa.scalar(value, field.type), len(kept)))
+                arrays.append(pa.repeat(pa.scalar(value, field.type), len(good)))
         return pa.record_batch(arrays, schema=self._schema)
 
 
@@ -235,26 +237,26 @@ def _raw_field(raw: msgspec.Raw | None) -> bytes | None:
     return _text_value.decode(text).encode() if text.startswith(b'"') else text
 
 
-def _unpacked(value: bytes | None, place: int, broken: dict[int, str]) -> bytes | None:
+def _decoded_base64(value: bytes | None, index: int, broken: dict[int, str]) -> bytes | None:
     if value is None:
         return None
     try:
         return b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
-        broken.setdefault(place, f"it is not base64 ({error})")
+        broken.setdefault(index, f"it is not base64 ({error})")
         return None
 
 
 def _check(field: str, column: Sequence[bytes | None], broken: dict[int, str]) -> None:
     size_max = _SIZES[field]
-    for place, value in enumerate(column):
+    for index, value in enumerate(column):
         if value is None:
             if field == "data":
-                broken.setdefault(place, "it has no data")
+                broken.setdefault(index, "it has no data")
         elif len(value) > size_max:
-            broken.setdefault(place, f"its {field} of {len(value)} bytes is over {size_max}")
+            broken.setdefault(index, f"its {field} of {len(value)} bytes is over {size_max}")
         elif field in _TEXTS and not value.isascii():
             try:
                 value.decode()
             except UnicodeDecodeError:
-                broken.setdefault(place, f"its {field} is not text in UTF-8")
+                broken.setdefault(index, f"its {field} is not text in UTF-8")

@@ -1,7 +1,7 @@
-"""The states of all ranges as one, in pages as the store's reservoir takes them.
+"""Merges the states of all ranges into one, as pages for the store's reservoir.
 
-Ranges are in the order of their keys, so their maps follow each other and are grafted page by page.
-One that is in another order (the agenda of a key-value view) is put together entry by entry.
+Ranges are in the order of their keys, so their maps are concatenated page by page. A map in another
+order (the agenda of a key-value view) is merged entry by entry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from strandline.views.series import merge_states as series
 
 
 def joined_state(kind: str, folded: Sequence[Folded], dead: BitMap64) -> bytes:
-    """What is saved besides pages."""
+    """The state of a view besides its pages."""
     states = [each.state for each in folded]
     if kind == "kv":
         return kv.join(states, dead)
@@ -42,42 +42,42 @@ def join(lake: Objects, attempt: str, kind: str, folded: Sequence[Folded]) -> tu
 
 
 def _pages(lake: Objects, kind: str, folded: Sequence[Folded]) -> Iterator[tuple[int, bytes]]:
-    """The pages of all maps of a view, as in space 0."""
-    grafts = [Graft() for _ in range(recipe_of(kind).maps)]
-    loose = _Loaded()
-    unordered = [PagedMap(loose, space=number) for number in recipe_of(kind).unordered]
+    """The pages of all maps of a view, numbered as in space 0."""
+    concats = [Graft() for _ in range(recipe_of(kind).maps)]
+    merged_pages = _MemoryPages()
+    unordered = [PagedMap(merged_pages, space=number) for number in recipe_of(kind).unordered]
     for each in folded:
-        pages = _Loaded.of(lake, each.files)
-        for number, grafting in enumerate(grafts):
+        pages = _MemoryPages.of(lake, each.files)
+        for number, concat in enumerate(concats):
             if number not in recipe_of(kind).unordered:
-                for n, page in grafting.add(partial(pages.read_from, number)):
+                for n, page in concat.add(partial(pages.read_from, number)):
                     yield number << 32 | n, page
         for number, target in zip(recipe_of(kind).unordered, unordered, strict=True):
             target.put_many(PagedMap(pages, space=number, ram_bytes=1 << 40).range())
-    for number, grafting in enumerate(grafts):
+    for number, concat in enumerate(concats):
         if number not in recipe_of(kind).unordered:
-            for n, page in grafting.end():
+            for n, page in concat.end():
                 yield number << 32 | n, page
     for target in unordered:
         target.save()
-    yield from loose.pages.items()
+    yield from merged_pages.pages.items()
 
 
-class _Loaded:
+class _MemoryPages:
     """Pages in memory."""
 
     def __init__(self) -> None:
         self.pages: dict[int, bytes] = {}
 
     @classmethod
-    def of(cls, lake: Objects, files: Sequence[Staged]) -> _Loaded:
+    def of(cls, lake: Objects, files: Sequence[Staged]) -> _MemoryPages:
         """The pages of one range."""
-        made = cls()
+        loaded = cls()
         for file in files:
             for batch in staged_files.read_chunks(lake, file):
                 numbers, data = view_handoff_codec.pages_of(batch, f"{lake.name}/{file.key}")
-                made.pages.update(zip(numbers, data, strict=True))
-        return made
+                loaded.pages.update(zip(numbers, data, strict=True))
+        return loaded
 
     def read_from(self, space: int, n: int) -> bytes | None:
         return self.pages.get(space << 32 | n)
@@ -92,4 +92,4 @@ class _Loaded:
         self.pages.pop(page_id, None)
 
     def commit(self) -> None:
-        """Nothing is kept."""
+        """Does nothing: pages are only in memory."""

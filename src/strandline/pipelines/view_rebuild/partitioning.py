@@ -1,15 +1,15 @@
-"""What of a record a kind of view needs, and how its work can be divided.
+"""Defines for each kind of view which parts of records it needs, and how its fold is divided.
 
-    kv       by key. ``Forgotten`` records are about all keys, so every range hears them
-    series   by source. Floors are about all sources, likewise
-    queue    not divided: jobs wait for one another, and a word about leases names any of them. But
-             the payloads, most of the bytes, stay behind where the log is read
-    metrics  not divided: one record has points of many series, and rules go across measurements
+    kv       by key. ``Forgotten`` records concern all keys, so every range gets them
+    series   by source. Floors concern all sources, likewise
+    queue    not divided: jobs wait for one another, and a lease record may name any of them. But
+             the payloads, most of the bytes, are dropped where the log is read
+    metrics  not divided: one record has points of many series, and rules use many measurements
 
-Two records of different keys never meet in a fold that is divided by keys, so the keys of a range
-can be folded by themselves, and what all ranges come to is what one fold would have come to.
+Two records of different keys do not interact in a fold that is divided by keys, so the keys of a
+range can be folded separately, and the results of all ranges together are those of one fold.
 
-Tables have none: they are compared by ranges of seqs (``table_verify_task.py``), and never
+Tables are not listed: they are compared by ranges of seqs (``table_verify_task.py``), and never
 replaced.
 """
 
@@ -30,42 +30,42 @@ from strandline.views.series.meta import FLOOR, META_BYTES
 from strandline.views.view import MARKS
 
 COLUMNS = ("seq", "ts", "key", "meta", "data")
-"""What folds look at."""
+"""Columns that folds read."""
 
 
 class Recipe(NamedTuple):
-    """How one kind of view is folded in pieces."""
+    """How the fold of one kind of view is divided."""
 
     maps: int
-    """Ordered maps, from the view's first space on, by which ranges are joined; 0: one range."""
+    """Number of ordered maps, from the view's first space on, that are merged; 0: one range."""
     unordered: tuple[int, ...]
-    """Those of them whose entries are in another order than the ranges."""
+    """Maps whose entries are in another order than the ranges."""
     kept: Callable[[Any, int], int]
-    """Given the options and the source: data longer than this is not looked at."""
+    """From the options and the source: the fold does not read data that is longer than this."""
     common: Callable[[pa.Table], pa.Array]
-    """Which records are for every range."""
+    """Selects the records that every range needs."""
     keyed: Callable[[pa.Table], pa.Array]
-    """Which are for the range of their key. All others say nothing to the view."""
+    """Selects the records for the range of their key. The view ignores all others."""
     shown: bytes
-    """What is before a key where a user sees it: what is before all keys is the first range's."""
+    """Prefix of a key among visible names; names before all keys are in the first range."""
     newest: Callable[[Any], int]
-    """So many records of a key count, the others are dead; 0: all count."""
+    """The number of newest records of a key that count, the others are dead; 0: all count."""
 
 
 def recipe_of(kind: str) -> Recipe:
-    found = _RECIPES.get(kind)
-    if found is None:
+    recipe = _RECIPES.get(kind)
+    if recipe is None:
         raise Invalid(
-            f"a {kind} view is not rebuilt by a pipeline: it can be for {', '.join(_RECIPES)}"
+            f"a {kind} view cannot be rebuilt by a pipeline: use one of {', '.join(_RECIPES)}"
         )
-    return found
+    return recipe
 
 
 def _has_key(table: pa.Table) -> pa.Array:
     return pc.fill_null(pc.greater(pc.binary_length(table["key"]), 0), False)
 
 
-def _begins(column: pa.ChunkedArray, mark: bytes) -> pa.Array:
+def _starts_with(column: pa.ChunkedArray, mark: bytes) -> pa.Array:
     return pc.fill_null(pc.starts_with(column, pattern=mark), False)
 
 
@@ -78,31 +78,31 @@ def _none(table: pa.Table) -> pa.Array:
 
 
 def _forgotten(table: pa.Table) -> pa.Array:
-    return pc.and_(pc.invert(_has_key(table)), _begins(table["meta"], MARKS["kv"]))
+    return pc.and_(pc.invert(_has_key(table)), _starts_with(table["meta"], MARKS["kv"]))
 
 
 def _floors(table: pa.Table) -> pa.Array:
     whole = pc.fill_null(pc.equal(pc.binary_length(table["meta"]), META_BYTES), False)
-    return pc.and_(whole, _begins(table["meta"], MARKS["series"] + bytes([FLOOR])))
+    return pc.and_(whole, _starts_with(table["meta"], MARKS["series"] + bytes([FLOOR])))
 
 
 def _points(table: pa.Table) -> pa.Array:
     return pc.and_(pc.is_valid(table["key"]), pc.invert(_floors(table)))
 
 
-def _kv_kept(_config: KvConfig, _source: int) -> int:
+def _kv_data_max(_config: KvConfig, _source: int) -> int:
     return INLINE_BYTES_MAX
 
 
-def _series_kept(config: SeriesConfig, _source: int) -> int:
+def _series_data_max(config: SeriesConfig, _source: int) -> int:
     return config.inline_bytes
 
 
-def _queue_kept(_config: object, source: int) -> int:
+def _queue_data_max(_config: object, source: int) -> int:
     return 0 if source == JOBS else 1 << 62
 
 
-def _every(_config: object, _source: int) -> int:
+def _unlimited(_config: object, _source: int) -> int:
     return 1 << 62
 
 
@@ -115,8 +115,8 @@ def _all_count(_config: object) -> int:
 
 
 _RECIPES = {
-    "kv": Recipe(3, (2,), _kv_kept, _forgotten, _has_key, b"", _history),
-    "queue": Recipe(0, (), _queue_kept, _all, _none, b"", _all_count),
-    "series": Recipe(3, (), _series_kept, _floors, _points, b"s", _all_count),
-    "metrics": Recipe(0, (), _every, _all, _none, b"", _all_count),
+    "kv": Recipe(3, (2,), _kv_data_max, _forgotten, _has_key, b"", _history),
+    "queue": Recipe(0, (), _queue_data_max, _all, _none, b"", _all_count),
+    "series": Recipe(3, (), _series_data_max, _floors, _points, b"s", _all_count),
+    "metrics": Recipe(0, (), _unlimited, _all, _none, b"", _all_count),
 }

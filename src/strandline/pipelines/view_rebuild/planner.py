@@ -1,10 +1,10 @@
-"""Which parts of the log are read by which task, and which keys are folded by which.
+"""Plans the tasks of a rebuild: which parts of the log to read, and which keys to fold.
 
-A rebuild reads while the store's writer goes on, and what a view no longer needs leaves the log. So
-two tasks may have read the log of different moments, and a delete marker be missing whose keys are
-there. ``left_since`` mends that: it says which of the records that were read are gone by now, and
-folds leave them out, so that all see the log of one moment, the end of reading. It is checked that
-this is so: what is left of the records that were read is as many as the log has.
+A rebuild reads while the store's writer continues, and records that a view no longer needs leave
+the log. So two tasks may have read the log at different times, and a delete marker may be missing
+while its keys are present. ``left_since`` corrects that: it returns the records that were read and
+have left the log since, and folds omit them, so that all of them see the log of one time, the end
+of reading. A check confirms it: the number of remaining records equals that of the log.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _READ_AT_ONCE = 10_000
 
 
 def gather_tasks(position: Position, snapshots: Sequence[Snapshot]) -> list[GatherTask]:
-    """The log of a view's topics, the topics in their order."""
+    """Tasks that read the log of a view's topics, in the order of the topics."""
     tasks = []
     for source, snapshot in enumerate(snapshots):
-        wanted = split_planner.Range(snapshot.floor, snapshot.head_seq)
-        found: list[Part] = list(split_planner.file_parts(position, snapshot, wanted, ())[0])
-        found += split_planner.hot_parts(position, snapshot, wanted)
-        for group in split_planner.in_tasks(found):
+        seqs = split_planner.Range(snapshot.floor, snapshot.head_seq)
+        parts: list[Part] = list(split_planner.file_parts(position, snapshot, seqs, ())[0])
+        parts += split_planner.hot_parts(position, snapshot, seqs)
+        for group in split_planner.in_tasks(parts):
             rows = sum(map(split_planner.seqs_in, group))
             tasks.append(GatherTask(source=source, parts=tuple(group), rows=rows))
     return tasks
@@ -40,26 +40,26 @@ def gather_tasks(position: Position, snapshots: Sequence[Snapshot]) -> list[Gath
 def left_since(
     store: Store, snapshots: Sequence[Snapshot], read: Sequence[BitMap64]
 ) -> list[BitMap64] | None:
-    """By topic: records that were read and have left the log since, as a store that was opened
-    later knows; None when that cannot be told, or a topic is another one by now."""
-    found = []
+    """By topic: records that were read and have left the log since, from a store that was opened
+    later; None when that cannot be determined, or a topic was re-created."""
+    left = []
     for snapshot, seqs in zip(snapshots, read, strict=True):
         if snapshot.name not in store.topics():
             return None
         topic = store.existing_topic(snapshot.name)
-        now = topic.snapshot()
-        if (now.topic_id, now.created_us) != (snapshot.topic_id, snapshot.created_us):
+        current = topic.snapshot()
+        if (current.topic_id, current.created_us) != (snapshot.topic_id, snapshot.created_us):
             return None
-        gone = seqs & now.hidden()
-        gone |= seqs & BitMap64(range(min(snapshot.floor, now.floor), now.floor))
-        after, cursor = 0, snapshot.head_seq
+        left_here = seqs & current.hidden()
+        left_here |= seqs & BitMap64(range(min(snapshot.floor, current.floor), current.floor))
+        appended, cursor = 0, snapshot.head_seq
         while cursor < topic.head_seq:
             page = topic.read(cursor, _READ_AT_ONCE)
-            after, cursor = after + len(page.columns().seqs), page.next
-        if len(seqs) - len(gone) != topic.statistics().count - after:
+            appended, cursor = appended + len(page.columns().seqs), page.next
+        if len(seqs) - len(left_here) != topic.statistics().count - appended:
             return None
-        found.append(gone)
-    return found
+        left.append(left_here)
+    return left
 
 
 def fold_tasks(
@@ -70,42 +70,40 @@ def fold_tasks(
     compares: bool,
     replaces: bool,
 ) -> list[FoldTask]:
-    """Ranges of keys, of about so many rows each; one when nothing is divided by keys."""
+    """Tasks for ranges of keys, of about ``rows_max`` rows each; one without keys."""
     pieces = [piece for each in gathered for piece in each.pieces]
     common = [piece for piece in pieces if piece.first is None]
     keyed = [piece for piece in pieces if piece.first is not None]
     firsts = cuts_between(keyed, rows_max)
-    packed = tuple(each.serialize() if each else b"" for each in gone)
+    bitmaps = tuple(each.serialize() if each else b"" for each in gone)
     return [
         FoldTask(
-            place=place,
+            place=index,
             first=first,
-            next=following,
-            pieces=(*common, *(piece for piece in keyed if _reaches(piece, first, following))),
-            gone=packed,
+            next=next,
+            pieces=(*common, *(piece for piece in keyed if _reaches(piece, first, next))),
+            gone=bitmaps,
             compares=compares,
             replaces=replaces,
         )
-        for place, (first, following) in enumerate(
-            zip([None, *firsts], [*firsts, None], strict=True)
-        )
+        for index, (first, next) in enumerate(zip([None, *firsts], [*firsts, None], strict=True))
     ]
 
 
 def cuts_between(keyed: Sequence[Piece], rows_max: int) -> list[bytes]:
-    """Keys between which there are about so many rows."""
-    found: list[bytes] = []
+    """Keys that divide the rows into ranges of about ``rows_max``."""
+    cuts: list[bytes] = []
     rows = 0
     for piece in sorted(keyed, key=lambda piece: piece.first or b""):
         assert piece.first is not None, "common pieces are in every range"
-        if rows + piece.rows > rows_max and rows and (not found or piece.first > found[-1]):
-            found.append(piece.first)
+        if rows + piece.rows > rows_max and rows and (not cuts or piece.first > cuts[-1]):
+            cuts.append(piece.first)
             rows = 0
         rows += piece.rows
-    return found
+    return cuts
 
 
-def _reaches(piece: Piece, first: bytes | None, following: bytes | None) -> bool:
+def _reaches(piece: Piece, first: bytes | None, next: bytes | None) -> bool:
     assert piece.first is not None
     assert piece.last is not None
-    return (first is None or piece.last >= first) and (following is None or piece.first < following)
+    return (first is None or piece.last >= first) and (next is None or piece.first < next)

@@ -1,8 +1,8 @@
-"""What a user can see of a state, in ranges with a checksum each. Pure.
+"""Divides the visible content of a view state into ranges with a checksum each. Pure.
 
-A range has some thousand parts (keys, jobs, sources, columns of points), from a name on and before
-the next range's. Two states are the same when all ranges are; where one differs, the parts in it
-are compared one by one.
+A range has some thousand parts (keys, jobs, sources, columns of points), from its first name on and
+before that of the next range. Two states are equal when all ranges are; in a range that differs,
+the parts are compared one by one.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ RANGE_PARTS = 4096
 
 
 class Counted(msgspec.Struct, frozen=True, array_like=True):
-    """A range of what can be seen."""
+    """The checksum of a range."""
 
     first: bytes
-    """Its first name."""
+    """The first name of the range."""
     count: int
     digest: bytes
 
 
 class Marked(msgspec.Struct, frozen=True, array_like=True):
-    """A part, short."""
+    """The checksum of a part."""
 
     name: bytes
     mark: bytes
-    """A checksum of its content."""
+    """Checksum of the content."""
 
 
 def count(parts: Iterable[Seen], many: int = RANGE_PARTS) -> Iterator[Counted]:
-    """Ranges of so many parts."""
+    """The checksums of ranges of ``many`` parts."""
     first, number, digest = b"", 0, xxh3_128()
     for seen in parts:
         if number == many:
@@ -50,7 +50,7 @@ def count(parts: Iterable[Seen], many: int = RANGE_PARTS) -> Iterator[Counted]:
 
 
 def count_range(fold: Told, first: bytes | None, next: bytes | None) -> Counted:
-    """One range of another state, as it is there."""
+    """The checksum of the same range of another state."""
     number, digest = 0, xxh3_128()
     for seen in fold.seen(first, next):
         number += 1
@@ -63,21 +63,21 @@ def marked(seen: Seen) -> Marked:
 
 
 def differing(one: Iterable[Marked], other: Iterable[Marked]) -> list[bytes]:
-    """The names of parts that are not the same in both, in order."""
-    known = {each.name: each.mark for each in one}
-    found = []
+    """The names of parts that differ, in order."""
+    checksums = {each.name: each.mark for each in one}
+    names = []
     for each in other:
-        if known.pop(each.name, None) != each.mark:
-            found.append(each.name)
-    return sorted([*found, *known])
+        if checksums.pop(each.name, None) != each.mark:
+            names.append(each.name)
+    return sorted([*names, *checksums])
 
 
 def bounds(ranges: Sequence[Counted]) -> list[tuple[bytes | None, bytes | None]]:
-    """From which name on, and before which, each range reaches: together they are everything."""
+    """The first name of each range and that of the next one; the ranges cover all names."""
     firsts = [each.first for each in ranges]
     return [
-        (firsts[place] if place else None, firsts[place + 1] if place + 1 < len(firsts) else None)
-        for place in range(len(firsts))
+        (firsts[index] if index else None, firsts[index + 1] if index + 1 < len(firsts) else None)
+        for index in range(len(firsts))
     ] or [(None, None)]
 
 

@@ -1,12 +1,12 @@
-"""Compares an event table with what its log folds into. Nothing is written but notes of tasks.
+"""Compares an event table with a rebuild from its log. Writes only checkpoints of its tasks.
 
-    1 pin a position: the log, and the rows that the table has, files by their names
+    1 pin a position: the log, and the rows of the table, files by their names
     2 tasks find the records that change the table as a whole: versions and deletes
     3 tasks fold a range of seqs each, and compare it with the table's rows
-    (pipelines/view_rebuild/table_verify_task.py)
+      (pipelines/view_rebuild/table_verify_task.py)
 
-Rows that are deleted meanwhile leave the log, and look as if the table had too many. So when there
-is a difference, and records have left since, all is done again at a new position.
+Rows that are deleted during the run leave the log, and the table seems to have too many. So when
+there is a difference, and records have left since, the run is repeated at a new position.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TableRebuild:
         self._summary = RebuildSummary(store=store, kind=TABLE, name=name)
 
     def run(self, engine: Engine | Chooser, *, rows_max: int) -> RebuildSummary:
-        begun_s = self._clock.monotonic()
+        started_s = self._clock.monotonic()
         summary = self._summary
         for attempt in range(_TRIES):
             summary.again = attempt
@@ -66,15 +66,15 @@ class TableRebuild:
                 if callable(engine):
                     engine = engine(topic.statistics().count * row_bytes_of(topic))
                 summary.engine = engine.name
-                snapshot = self._once(opened, engine, rows_max)
+                snapshot = self._attempt(opened, engine, rows_max)
             if summary.same or not self._has_left(snapshot):
-                summary.seconds = self._clock.monotonic() - begun_s
+                summary.seconds = self._clock.monotonic() - started_s
                 return summary
         raise Conflict(
-            f"rows of {summary.name!r} were deleted whenever it was read: compare it when fewer are"
+            f"rows of {summary.name!r} were deleted during every attempt: compare it when fewer are"
         )
 
-    def _once(self, opened: Store, engine: Engine, rows_max: int) -> Snapshot:
+    def _attempt(self, opened: Store, engine: Engine, rows_max: int) -> Snapshot:
         summary = self._summary
         view = opened.views.maker(TABLE, summary.name)
         opened.views.open(TABLE, summary.name, {})
@@ -93,33 +93,33 @@ class TableRebuild:
             threads = stores if engine.in_process else None
             objects = lake if engine.in_process else None
             folder = Layout(self._store).rebuilds
-            kept = Kept(lake, OsDisk(), self._clock, folder, f"{TABLE}-{snapshot.topic_id}")
+            checkpoint = Kept(lake, OsDisk(), self._clock, folder, f"{TABLE}-{snapshot.topic_id}")
             try:
-                look = partial(table_verify_task.find_changes, work, threads=threads)
+                find = partial(table_verify_task.find_changes, work, threads=threads)
                 parts = table_verify_task.changes_tasks(position, snapshot)
                 changes: list[ChangeRecord] = []
                 done, total = 0, sum(task.rows for task in parts)
-                for place, found in kept.run(engine, look, work, parts, Changes):
-                    changes += found.found
-                    done += parts[place].rows
+                for index, result in checkpoint.run(engine, find, work, parts, Changes):
+                    changes += result.found
+                    done += parts[index].rows
                     self._show("read", done, total)
                 changes.sort(key=lambda change: change.seq)
                 tasks = table_verify_task.range_tasks(position, snapshot, live, changes, rows_max)
-                act = partial(
+                compare = partial(
                     table_verify_task.compare_range, work, objects=objects, threads=threads
                 )
                 ranges: dict[int, Compared] = {}
-                for place, compared in kept.run(engine, act, work, tasks, Compared):
-                    ranges[place] = compared
+                for index, compared in checkpoint.run(engine, compare, work, tasks, Compared):
+                    ranges[index] = compared
                     self._show("compare", len(ranges), len(tasks))
-                kept.finish(set())
+                checkpoint.finish(set())
             finally:
-                kept.close()
-        self._tell(snapshot, [ranges[place] for place in sorted(ranges)])
-        summary.taken_over += kept.taken_over
+                checkpoint.close()
+        self._summarize(snapshot, [ranges[index] for index in sorted(ranges)])
+        summary.taken_over += checkpoint.taken_over
         return snapshot
 
-    def _tell(self, snapshot: Snapshot, ranges: list[Compared]) -> None:
+    def _summarize(self, snapshot: Snapshot, ranges: list[Compared]) -> None:
         summary = self._summary
         summary.position = [snapshot.head_seq]
         summary.ranges = len(ranges)
@@ -137,14 +137,14 @@ class TableRebuild:
         ]
 
     def _has_left(self, snapshot: Snapshot) -> bool:
-        """Whether records have left the log since."""
+        """Whether records have left the log since the snapshot."""
         with open_readonly(self._store, self._lake, self._views_url) as later:
             if self._summary.name not in later.topics():
                 return False
-            now = later.existing_topic(self._summary.name).snapshot()
+            current = later.existing_topic(self._summary.name).snapshot()
             before = snapshot.hidden()
-            return now.floor != snapshot.floor or bool(
-                {seq for seq in now.hidden() ^ before if seq <= snapshot.head_seq}
+            return current.floor != snapshot.floor or bool(
+                {seq for seq in current.hidden() ^ before if seq <= snapshot.head_seq}
             )
 
     def _show(self, step: str, done: int, total: int) -> None:

@@ -1,23 +1,23 @@
-"""Recomputes a view from its log, and compares it with the saved one or puts it in its place.
+"""Rebuilds a view from its log, and compares it with the saved one or replaces that.
 
     1 pin a position of the view's topics, beside the store's writer if there is one
-    2 tasks read parts of the log and leave what the view needs, sorted by key
-    (pipelines/view_rebuild/shuffle_task.py)
-    3 tasks fold ranges of keys, with the folds of the store itself
-    (pipelines/view_rebuild/reduce_task.py)
-    4 compare:  the same ranges of the view as the store has it, a checksum each
-      replace:  the states of all ranges as one, staged, and handed to the store's writer, which
-                loads it beside the one in use and folds in what came since
+    2 tasks read parts of the log and write what the view needs, sorted by key
+      (pipelines/view_rebuild/shuffle_task.py)
+    3 tasks fold ranges of keys, with the fold of the store
+      (pipelines/view_rebuild/reduce_task.py)
+    4 compare:  the checksums of the same ranges of the store's view
+      replace:  the states of all ranges are merged, staged, and handed to the store's writer, which
+                loads the result beside the view in use and folds in newer records
                 (ingest/view_handoff_job.py)
 
-What is compared with is the saved state, brought up to the position with the log, as a process
-would have it that opens the store. Records that left the log meanwhile may make a difference that
-is none; then all is done again, at a new position.
+The rebuild is compared with the saved state, folded up to the position, as in a process that opens
+the store. Records that leave the log during the run may cause a false difference; then the run is
+repeated at a new position.
 
-Everything that tasks write lies in the lake, is seen by nobody, and goes at the end. Killed at any
-point, a run leaves that, and notes of the tasks that were done; the next run of the view takes over
-what is the same for it (pipelines/view_rebuild/task_checkpoint.py), and what nobody takes over the
-store removes after a week. A state that was handed over is taken whole or not at all.
+All objects that tasks write are in the lake, are not visible to readers, and are deleted at the
+end. A killed run leaves them, with notes of its finished tasks; the next run of the view takes over
+the results of equal tasks (pipelines/view_rebuild/task_checkpoint.py), and the store removes unused
+objects after a week. A state that is handed over is installed whole or not at all.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from strandline.views.view_registry import ViewMaker
 from strandline.views.view_runner import Saved, gaps_of
 
 ROWS_MAX = 250_000
-"""Rows of a range that one task folds: all of it is in memory then."""
+"""Rows of a range that one task folds in memory."""
 NAMES_MAX = 5
-"""Differing parts of a range that are named."""
+"""Most differing parts of a range that are listed."""
 _TRIES = 3
 
 
@@ -73,20 +73,20 @@ def rebuild(
     patience_s: float = PATIENCE_S,
     progress: Progress | None = None,
 ) -> RebuildSummary:
-    """Fold a view from the log; compare it with the saved one, or ``replace`` that.
+    """Rebuild a view from the log; compare it with the saved one, or ``replace`` that.
 
-    An event table is compared alone: its files are the store's own.
+    An event table is only compared: only its store writes its files.
 
-    ``engine`` runs the tasks: ``Embedded()`` unless told otherwise, or a function that chooses one
-    by the bytes of the log. ``lake`` and ``views_url`` are those of the store's settings. A task
-    folds about ``rows_max`` rows in memory. ``patience_s`` is how long the store's writer may take
-    before it begins to load what replaces the view.
+    ``engine`` runs the tasks: by default ``Embedded()``, or a function that chooses one by the
+    bytes of the log. ``lake`` and ``views_url`` are those of the store's settings. A task folds
+    about ``rows_max`` rows in memory. ``patience_s`` is the time in which the store's writer must
+    start to load the new state.
     """
     if kind == TABLE:
         if replace:
             raise Invalid(
-                "the files of an event table are written by its store alone: compare it here, and "
-                f"have the store fold it again with strandline view rebuild table {name}"
+                "only its store writes the files of an event table: compare it here, and "
+                f"rebuild it in the store with strandline view rebuild table {name}"
             )
         tables = TableRebuild(path_of(store), name, lake, views_url, SystemClock(), progress)
         return tables.run(engine or Embedded(), rows_max=rows_max)
@@ -116,69 +116,69 @@ class _Rebuild:
         self._summary = RebuildSummary(store=store, kind=kind, name=name)
         self._summary.differences = []
         self._place = LakePlace(url=lake_of(store, lake))
-        self._kept: Kept | None = None
+        self._checkpoint: Kept | None = None
         self._handed_over: set[str] = set()
 
     def run(
         self, engine: Engine | Chooser, *, replace: bool, rows_max: int, patience_s: float
     ) -> RebuildSummary:
-        begun_s = self._clock.monotonic()
+        started_s = self._clock.monotonic()
         with objects_at(self._place, None) as self._objects:
             try:
-                self._try(engine, replace=replace, rows_max=rows_max)
-                self._forget()  # before it is handed over: those files are the store's then
-            except (Corrupt, NotFound):  # perhaps of what an earlier run has left
-                self._forget()
+                self._attempts(engine, replace=replace, rows_max=rows_max)
+                self._finish_checkpoint()  # after the handoff the store owns the files
+            except (Corrupt, NotFound):  # the damage may be in objects of an earlier run
+                self._finish_checkpoint()
                 raise
-            finally:  # any other failure, and the next run goes on with what is done
-                if self._kept is not None:
-                    self._kept.close()
+            finally:  # after other failures the next run continues
+                if self._checkpoint is not None:
+                    self._checkpoint.close()
         if replace:
             self._deliver(patience_s)
-        self._summary.seconds = self._clock.monotonic() - begun_s
+        self._summary.seconds = self._clock.monotonic() - started_s
         return self._summary
 
-    def _try(self, engine: Engine | Chooser, *, replace: bool, rows_max: int) -> None:
+    def _attempts(self, engine: Engine | Chooser, *, replace: bool, rows_max: int) -> None:
         summary = self._summary
         for attempt in range(_TRIES):
             summary.again = attempt
             with open_readonly(self._store, self._lake, self._views_url) as opened:
-                found = _Pinned(opened, summary.kind, summary.name, self._lake)
-                chosen = engine(found.size) if callable(engine) else engine
+                pinned = _PinnedView(opened, summary.kind, summary.name, self._lake)
+                chosen = engine(pinned.size) if callable(engine) else engine
                 engine, summary.engine = chosen, chosen.name
-                if self._once(opened, found, chosen, replace=replace, rows_max=rows_max):
+                if self._attempt(opened, pinned, chosen, replace=replace, rows_max=rows_max):
                     return
         raise Conflict(
-            f"records of {summary.name!r} left the log whenever it was read: rebuild when "
+            f"records of {summary.name!r} left the log during every attempt: rebuild when "
             "less is written, or raise views.checkpoint_interval_s of its store"
         )
 
-    def _kept_of(self, found: _Pinned) -> Kept:
-        """What tasks have left; made when it is known which view this is."""
-        if self._kept is None:
-            view = f"{self._summary.kind}-{found.snapshots[0].topic_id}"
+    def _checkpoint_for(self, pinned: _PinnedView) -> Kept:
+        """The checkpoints of tasks; created when the id of the view is known."""
+        if self._checkpoint is None:
+            view = f"{self._summary.kind}-{pinned.snapshots[0].topic_id}"
             folder = Layout(self._store).rebuilds
-            self._kept = Kept(self._objects, OsDisk(), self._clock, folder, view)
-        return self._kept
+            self._checkpoint = Kept(self._objects, OsDisk(), self._clock, folder, view)
+        return self._checkpoint
 
-    def _forget(self) -> None:
-        if self._kept is not None:
-            self._kept.finish(self._handed_over)
-            self._summary.taken_over = self._kept.taken_over
+    def _finish_checkpoint(self) -> None:
+        if self._checkpoint is not None:
+            self._checkpoint.finish(self._handed_over)
+            self._summary.taken_over = self._checkpoint.taken_over
 
-    def _once(
-        self, opened: Store, found: _Pinned, engine: Engine, *, replace: bool, rows_max: int
+    def _attempt(
+        self, opened: Store, pinned: _PinnedView, engine: Engine, *, replace: bool, rows_max: int
     ) -> bool:
-        """Do it; False when it has to be done again."""
+        """Run one attempt; False when it has to be repeated."""
         summary = self._summary
-        pieces = min(PIECE_ROWS, max(1, rows_max // 4))  # by which ranges can be cut
-        work = found.work(self._place, OsDisk().random_id().hex(), pieces)
-        gathered = self._gather(engine, work, found)
-        read = _union(found.snapshots, gathered)
+        pieces = min(PIECE_ROWS, max(1, rows_max // 4))  # the granularity of ranges
+        work = pinned.work(self._place, OsDisk().random_id().hex(), pieces)
+        gathered = self._gather(engine, work, pinned)
+        read = _union(pinned.snapshots, gathered)
         summary.records = sum(map(len, read.values()))
-        summary.position = [snapshot.head_seq for snapshot in found.snapshots]
-        with open_readonly(self._store, self._lake) as later:
-            gone = planner.left_since(later, found.snapshots, list(read.values()))
+        summary.position = [snapshot.head_seq for snapshot in pinned.snapshots]
+        with open_readonly(self._store, self._lake) as later_store:
+            gone = planner.left_since(later_store, pinned.snapshots, list(read.values()))
         if gone is None:
             return False
         tasks = planner.fold_tasks(
@@ -193,86 +193,92 @@ class _Rebuild:
             dead = BitMap64()
             for _, each in gathered:
                 dead |= BitMap64.deserialize(each.dead) if each.dead else BitMap64()
-            self._join(work, found, folded, dead)
+            self._join(work, pinned, folded, dead)
             return True
         self._compare(opened, folded)
         return summary.same or not any(gone)
 
-    def _gather(self, engine: Engine, work: Work, found: _Pinned) -> list[tuple[int, Gathered]]:
+    def _gather(
+        self, engine: Engine, work: Work, pinned: _PinnedView
+    ) -> list[tuple[int, Gathered]]:
         """The source and the result of each task."""
-        kept = self._kept_of(found)
-        tasks = planner.gather_tasks(found.position, found.snapshots)
+        checkpoint = self._checkpoint_for(pinned)
+        tasks = planner.gather_tasks(pinned.position, pinned.snapshots)
         objects = self._objects if engine.in_process else None
         results: dict[int, Gathered] = {}
         done, total = 0, sum(task.rows for task in tasks)
         with StoresOfThreads() as opened:
             threads = opened if engine.in_process else None
-            act = partial(gather, work, objects=objects, threads=threads)
-            for place, result in kept.run(engine, act, work, tasks, Gathered):
-                results[place] = result
-                done += tasks[place].rows
+            work_on = partial(gather, work, objects=objects, threads=threads)
+            for index, result in checkpoint.run(engine, work_on, work, tasks, Gathered):
+                results[index] = result
+                done += tasks[index].rows
                 self._show("read", done, total)
-        return [(tasks[place].source, results[place]) for place in sorted(results)]
+        return [(tasks[index].source, results[index]) for index in sorted(results)]
 
     def _fold(self, engine: Engine, work: Work, tasks: Sequence[FoldTask]) -> list[Folded]:
         objects = self._objects if engine.in_process else None
         results: dict[int, Folded] = {}
         done, total = 0, sum(task.rows for task in tasks)
-        assert self._kept is not None, "it has gathered"
-        act = partial(fold_range, work, objects=objects)
-        for place, result in self._kept.run(engine, act, work, tasks, Folded):
-            results[place] = result
-            done += tasks[place].rows
+        assert self._checkpoint is not None, "the first tasks have run"
+        work_on = partial(fold_range, work, objects=objects)
+        for index, result in self._checkpoint.run(engine, work_on, work, tasks, Folded):
+            results[index] = result
+            done += tasks[index].rows
             self._show("fold", done, total)
         self._summary.ranges = len(tasks)
-        return [results[place] for place in sorted(results)]
+        return [results[index] for index in sorted(results)]
 
-    def _join(self, work: Work, found: _Pinned, folded: Sequence[Folded], dead: BitMap64) -> None:
+    def _join(
+        self, work: Work, pinned: _PinnedView, folded: Sequence[Folded], dead: BitMap64
+    ) -> None:
         files = merge_states.join(self._objects, work.attempt, work.kind, folded)
         self._handed_over = {file.key for file in files}
         self._summary.pages = sum(file.rows for file in files)
-        self._made = Handover(
-            store_id=found.position.store_id,
+        self._handoff = Handover(
+            store_id=pinned.position.store_id,
             kind=work.kind,
             name=self._summary.name,
             attempt=work.attempt,
             made_us=self._clock.now_us(),
-            saved=found.saved(merge_states.joined_state(work.kind, folded, dead)),
+            saved=pinned.saved(merge_states.joined_state(work.kind, folded, dead)),
             files=files,
         )
 
     def _deliver(self, patience_s: float) -> None:
-        begun_s = self._clock.monotonic()
+        started_s = self._clock.monotonic()
         hand_over(
             self._store,
-            self._made,
+            self._handoff,
             lake=self._lake,
             views_url=self._views_url,
             patience_s=patience_s,
             clock=self._clock,
         )
         self._summary.replaced = True
-        self._summary.load_seconds = self._clock.monotonic() - begun_s
+        self._summary.load_seconds = self._clock.monotonic() - started_s
 
     def _compare(self, opened: Store, folded: Sequence[Folded]) -> None:
         summary = self._summary
         summary.differences = []
         summary.parts = sum(each.parts for each in folded)
-        ranges = [(each, place) for each in folded for place in range(len(each.ranges))]
-        counted = [each.ranges[place] for each, place in ranges]
+        ranges = [(each, index) for each in folded for index in range(len(each.ranges))]
+        counted = [each.ranges[index] for each, index in ranges]
         summary.ranges = len(counted)
         opened.views.open(summary.kind, summary.name, {})
         host = opened.views.shelf.host(summary.kind, opened.existing_topic(summary.name))
         with host.reading() as fold:
-            for number, (first, following) in enumerate(range_checksums.bounds(counted)):
-                live = range_checksums.count_range(fold, first, following)
-                mine = counted[number] if counted else range_checksums.Counted(b"", 0, live.digest)
-                if (live.count, live.digest) != (mine.count, mine.digest):
+            for number, (first, next) in enumerate(range_checksums.bounds(counted)):
+                live = range_checksums.count_range(fold, first, next)
+                rebuilt = (
+                    counted[number] if counted else range_checksums.Counted(b"", 0, live.digest)
+                )
+                if (live.count, live.digest) != (rebuilt.count, rebuilt.digest):
                     marks = []
                     if counted:
-                        each, place = ranges[number]
-                        marks = read_marks(self._objects, each.marks)[place]
-                    summary.differences.append(_difference(fold, marks, mine, live, following))
+                        each, index = ranges[number]
+                        marks = read_marks(self._objects, each.marks)[index]
+                    summary.differences.append(_difference(fold, marks, rebuilt, live, next))
                 self._show("compare", number + 1, len(counted))
 
     def _show(self, step: str, done: int, total: int) -> None:
@@ -280,7 +286,7 @@ class _Rebuild:
             self._progress(step, done, total)
 
 
-class _Pinned:
+class _PinnedView:
     """A view at a position."""
 
     def __init__(self, store: Store, kind: str, name: str, lake: str) -> None:
@@ -319,11 +325,11 @@ class _Pinned:
 def _union(
     snapshots: Sequence[Snapshot], gathered: Sequence[tuple[int, Gathered]]
 ) -> dict[int, BitMap64]:
-    """By source: all records that were read."""
-    found = {source: BitMap64() for source in range(len(snapshots))}
+    """By source: the seqs of all records that were read."""
+    seqs = {source: BitMap64() for source in range(len(snapshots))}
     for source, each in gathered:
-        found[source] |= BitMap64.deserialize(each.seqs)
-    return found
+        seqs[source] |= BitMap64.deserialize(each.seqs)
+    return seqs
 
 
 def _difference(
@@ -331,10 +337,10 @@ def _difference(
     marks: Sequence[range_checksums.Marked],
     rebuilt: range_checksums.Counted,
     live: range_checksums.Counted,
-    following: bytes | None,
+    next: bytes | None,
 ) -> Difference:
-    shown = (range_checksums.marked(seen) for seen in fold.seen(live.first or None, following))
-    names = range_checksums.differing(marks, shown)
+    live_checksums = (range_checksums.marked(seen) for seen in fold.seen(live.first or None, next))
+    names = range_checksums.differing(marks, live_checksums)
     return Difference(
         first=_text(rebuilt.first),
         rebuilt=rebuilt.count,
@@ -345,6 +351,6 @@ def _difference(
 
 
 def _text(name: bytes) -> str:
-    """A name to show: as it is when it is text, else in hex."""
+    """A name for display: text if it is printable, else hex."""
     text = name.decode(errors="replace")
     return text if text.isprintable() and "\ufffd" not in text else name.hex()

@@ -1,8 +1,7 @@
-"""A task that folds one range of keys: all its records, in order, with the fold that stores have.
+"""A task that folds one range of keys: all its records, in order, with the fold of the store.
 
-The fold has a scratch reservoir in memory and no bound on it: a range is as large as memory allows,
-by how many rows the driver gives it. What it comes to is left as staged pages, as what can be seen
-of it, or both.
+The fold has a scratch reservoir in memory without a limit: the driver limits the rows of a range so
+that it fits. The result is staged as pages, as checksums of the visible content, or both.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from strandline.views.lazy import load_kinds
 from strandline.views.series import merge_states as series
 from strandline.views.view import SPACES, Rows, Told, World
 
-_ROWS_AT_ONCE = 10_000
-_PLENTY = 1 << 40
+_BATCH_ROWS = 10_000
+_UNLIMITED_BYTES = 1 << 40
 _CHECKSUM_BYTES = 8
 
 
 class FoldTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A range of keys, and where its records are."""
+    """A range of keys, with the locations of its records."""
 
     place: int
     first: bytes | None
@@ -56,59 +55,59 @@ class FoldTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a range has come to."""
+    """The result of folding a range."""
 
     state: bytes = b""
     files: tuple[Staged, ...] = ()
     """Its pages, numbered from space 0 on."""
     ranges: tuple[Counted, ...] = ()
     marks: str = ""
-    """The object that has every part of them, as MessagePack behind its checksum."""
+    """The object with the checksum of every part, as MessagePack after its own checksum."""
     parts: int = 0
 
 
 def fold_range(work: Work, task: FoldTask, *, objects: Objects | None = None) -> Folded:
-    """The work of a task."""
+    """Run a task."""
     scratch = Reservoir(open_objects("memory://"), start_jobs=False)
     with closing(scratch), objects_at(work.place, objects) as lake:
         session = scratch.session()
         kind = load_kinds()[work.kind]
-        fold: Told = kind.fold(work.config, _world())
-        begin = series.begin(task.place) if work.kind == "series" else b""
-        fold.load(session, SPACES, begin)
+        fold: Told = kind.fold(work.config, _environment())
+        initial = series.begin(task.place) if work.kind == "series" else b""
+        fold.load(session, SPACES, initial)
         for source, rows in _rows(work, lake, task):
             fold.apply(source, rows)
-        told = _told(work, lake, fold, task.first) if task.compares else Folded()
+        folded = _checksums(work, lake, fold, task.first) if task.compares else Folded()
         if not task.replaces:
-            return told
+            return folded
         state = fold.save(session)
         session.commit()
         files = _stage(work, lake, scratch)
-        return msgspec.structs.replace(told, state=state, files=files)
+        return msgspec.structs.replace(folded, state=state, files=files)
 
 
 def read_marks(lake: Objects, key: str) -> list[list[Marked]]:
-    """The parts of each range that a task has counted."""
+    """The checksums of the parts of each range, as written by a task."""
     data = lake.get(key)
     body = data[_CHECKSUM_BYTES:]
     if xxh3_64_digest(body) != data[:_CHECKSUM_BYTES]:
-        raise Corrupt("what a task has counted fails its checksum", path=f"{lake.name}/{key}")
+        raise Corrupt("the checksums of a task fail their own", path=f"{lake.name}/{key}")
     return msgspec.msgpack.decode(body, type=list[list[Marked]])
 
 
-def _told(work: Work, lake: Objects, fold: Told, first: bytes | None) -> Folded:
+def _checksums(work: Work, lake: Objects, fold: Told, first: bytes | None) -> Folded:
     ranges: list[Counted] = []
     marks: list[list[Marked]] = []
-    waiting = []
+    parts = []
     for seen in fold.seen(None if first is None else recipe_of(work.kind).shown + first):
-        waiting.append(seen)
-        if len(waiting) == range_checksums.RANGE_PARTS:
-            ranges += range_checksums.count(waiting)
-            marks.append([range_checksums.marked(each) for each in waiting])
-            waiting = []
-    if waiting:
-        ranges += range_checksums.count(waiting)
-        marks.append([range_checksums.marked(each) for each in waiting])
+        parts.append(seen)
+        if len(parts) == range_checksums.RANGE_PARTS:
+            ranges += range_checksums.count(parts)
+            marks.append([range_checksums.marked(each) for each in parts])
+            parts = []
+    if parts:
+        ranges += range_checksums.count(parts)
+        marks.append([range_checksums.marked(each) for each in parts])
     key = work.key("marks")
     body = msgspec.msgpack.encode(marks)
     lake.put(key, xxh3_64_digest(body) + body)
@@ -116,15 +115,15 @@ def _told(work: Work, lake: Objects, fold: Told, first: bytes | None) -> Folded:
 
 
 def _stage(work: Work, lake: Objects, scratch: Reservoir) -> tuple[Staged, ...]:
-    begin = SPACES << 32
+    first_page = SPACES << 32
 
     def pages() -> Iterator[tuple[int, bytes]]:
-        for page_id in scratch.page_ids(begin, begin * 2):
+        for page_id in scratch.page_ids(first_page, first_page * 2):
             page = scratch.read(page_id)
             assert page is not None, "a page that was just listed"
-            yield page_id - begin, page
+            yield page_id - first_page, page
 
-    # A task that is tried again names its files anew.
+    # A repeated task uses new file names.
     names = work.key("pages").removesuffix(".arrow")
     batches = view_handoff_codec.batches_of(pages())
     return staged_files.stage(lake, lambda part: f"{names}-{part:05d}.arrow", batches)
@@ -134,22 +133,22 @@ def _rows(work: Work, lake: Objects, task: FoldTask) -> Iterator[tuple[int, Rows
     """The records of the range by source, in the order of their seqs."""
     recipe = recipe_of(work.kind)
     for source in sorted({piece.source for piece in task.pieces}):
-        mine = [piece for piece in task.pieces if piece.source == source]
-        mine.sort(key=lambda piece: piece.first_seq)
+        pieces = [piece for piece in task.pieces if piece.source == source]
+        pieces.sort(key=lambda piece: piece.first_seq)
         tables: Iterator[pa.Table] = (
-            _within(fetch(lake, piece), piece, task, source) for piece in mine
+            _rows_in_range(fetch(lake, piece), piece, task, source) for piece in pieces
         )
         if recipe.maps:  # sorted by key: all of them together give the order of seqs
             whole = pa.concat_tables(list(tables))
             tables = iter([whole.take(pc.sort_indices(whole["seq"]))])
-        kept = recipe.kept(work.config, source)
-        instead = bytes(kept + 1) if kept < 1 << 30 else b""
+        data_max = recipe.kept(work.config, source)
+        replacement = bytes(data_max + 1) if data_max < 1 << 30 else b""
         for table in tables:
-            for first in range(0, len(table), _ROWS_AT_ONCE):
-                yield source, _as_rows(table.slice(first, _ROWS_AT_ONCE), instead)
+            for first in range(0, len(table), _BATCH_ROWS):
+                yield source, _as_rows(table.slice(first, _BATCH_ROWS), replacement)
 
 
-def _within(table: pa.Table, piece: Piece, task: FoldTask, source: int) -> pa.Table:
+def _rows_in_range(table: pa.Table, piece: Piece, task: FoldTask, source: int) -> pa.Table:
     """The rows of a piece that are in the range and still in the log."""
     if piece.first is not None and piece.last is not None:
         if task.first is not None and piece.first < task.first:
@@ -162,11 +161,11 @@ def _within(table: pa.Table, piece: Piece, task: FoldTask, source: int) -> pa.Ta
     return table
 
 
-def _as_rows(table: pa.Table, instead: bytes) -> Rows:
-    """Columns as folds take them; data that was left behind is told by its length alone."""
+def _as_rows(table: pa.Table, replacement: bytes) -> Rows:
+    """Columns for a fold; data that was dropped is replaced by zeros that are too long to read."""
     data = table["data"].to_pylist()
     if table["data"].null_count:
-        data = [instead if each is None else each for each in data]
+        data = [replacement if each is None else each for each in data]
     return Rows(
         table["seq"].to_pylist(),
         table["ts"].to_pylist(),
@@ -177,6 +176,8 @@ def _as_rows(table: pa.Table, instead: bytes) -> Rows:
     )
 
 
-def _world() -> World:
-    """What a fold may use here: memory, and no record of the log but those it is given."""
-    return World(SystemClock(), Share(_PLENTY), lambda _source, _seqs: [], None, _PLENTY)
+def _environment() -> World:
+    """The environment of a fold: memory, and no access to other records of the log."""
+    return World(
+        SystemClock(), Share(_UNLIMITED_BYTES), lambda _source, _seqs: [], None, _UNLIMITED_BYTES
+    )

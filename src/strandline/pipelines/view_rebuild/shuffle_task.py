@@ -1,13 +1,13 @@
-"""A task that reads a part of the log, and leaves what a fold needs of it, sorted by key.
+"""A task that reads a part of the log, and writes what a fold needs of it, sorted by key.
 
-A run is one object: pieces behind each other, each an Arrow stream of its own with some thousand
-rows. Where each lies, and with which key it begins and ends, travels back with the task's result;
-so whoever folds a range of keys fetches the pieces that reach into it, and no other. Records that
-are for all ranges are in pieces of their own, in the order of their seqs.
+A run is one object: consecutive pieces, each an Arrow stream with some thousand rows. The task
+returns the offset of each piece, and its first and last key; so the fold of a range of keys fetches
+only the pieces that reach into it. Records for all ranges are in pieces of their own, in the order
+of their seqs.
 
-Of a key-value topic only the newest versions of a key that the history allows leave the task. Of
-the others only their seqs do: they are dead, whatever the rest of the log says, for what makes a
-version die is newer ones of its key.
+Of a key-value topic the task writes only the newest versions of a key that the history keeps, and
+returns only the seqs of the others: they are dead, whatever the rest of the log has, because newer
+versions of their key exist.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _WRITING = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What all tasks of a rebuild share."""
+    """Common parameters of the tasks of a rebuild."""
 
     place: LakePlace
     attempt: str
     kind: str
     views: ViewConfigs
-    """Those of the topic, with the options of the view."""
+    """The view options of the topic."""
     strangers: tuple[tuple[bytes, ...], ...]
-    """By source: how records begin that are other views'."""
+    """By source: the meta prefixes of records of other views."""
     piece_rows: int = PIECE_ROWS
 
     @property
@@ -55,7 +55,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return getattr(self.views, self.kind)
 
     def key(self, what: str) -> str:
-        """The name of an object of this rebuild, which is nobody else's."""
+        """A new unique name for an object of this rebuild."""
         return f"{STAGED}/rebuild-{self.attempt}-{what}-{OsDisk().random_id().hex()}.arrow"
 
 
@@ -65,11 +65,11 @@ class GatherTask(msgspec.Struct, frozen=True, kw_only=True):
     source: int
     parts: tuple[Part, ...]
     rows: int
-    """About."""
+    """Approximate number of rows."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """Some rows in a run, in the order of their keys, or all of them for every range."""
+    """Rows of a run, either in the order of their keys or for every range."""
 
     source: int
     key: str
@@ -84,13 +84,13 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task leaves."""
+    """The result of a task."""
 
     pieces: tuple[Piece, ...]
     seqs: bytes
     """The records that were read, as a roaring bitmap."""
     dead: bytes = b""
-    """A roaring bitmap of versions that are beyond the history."""
+    """Versions beyond the history, as a roaring bitmap."""
 
 
 def gather(
@@ -100,7 +100,7 @@ def gather(
     objects: Objects | None = None,
     threads: StoresOfThreads | None = None,
 ) -> Gathered:
-    """The work of a task."""
+    """Run a task."""
     stores = threads.mine() if threads else OF_THIS_WORKER
     pieces: list[Piece] = []
     dead = BitMap64()
@@ -108,9 +108,9 @@ def gather(
     with objects_at(work.place, objects) as lake:
         for table in _tables(split_reader.read(task.parts, COLUMNS, (), stores=stores)):
             seqs.update(table["seq"].to_numpy().astype("<u8"))
-            pieces += _leave(work, lake, task.source, table, dead)
-    packed = dead.serialize() if dead else b""
-    return Gathered(pieces=tuple(pieces), seqs=seqs.serialize(), dead=packed)
+            pieces += _write_run(work, lake, task.source, table, dead)
+    dead_seqs = dead.serialize() if dead else b""
+    return Gathered(pieces=tuple(pieces), seqs=seqs.serialize(), dead=dead_seqs)
 
 
 def fetch(lake: Objects, piece: Piece) -> pa.Table:
@@ -120,7 +120,7 @@ def fetch(lake: Objects, piece: Piece) -> pa.Table:
         data = lake.get_range(piece.key, piece.offset, piece.size)
         if xxh3_64_hexdigest(data) != piece.checksum:
             path = f"{lake.name}/{piece.key}"
-            raise Corrupt("a run has other bytes than were written", path=path, offset=piece.offset)
+            raise Corrupt("a piece of a run fails its checksum", path=path, offset=piece.offset)
     with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
         return stream.read_all()
 
@@ -139,13 +139,15 @@ def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _leave(work: Work, lake: Objects, source: int, table: pa.Table, dead: BitMap64) -> list[Piece]:
+def _write_run(
+    work: Work, lake: Objects, source: int, table: pa.Table, dead: BitMap64
+) -> list[Piece]:
     recipe = recipe_of(work.kind)
     for mark in work.strangers[source]:
         others = pc.fill_null(pc.starts_with(table["meta"], pattern=mark), False)
         table = table.filter(pc.invert(others))
-    kept = recipe.kept(work.config, source)
-    short = pc.less_equal(pc.binary_length(table["data"]), min(kept, 2**31 - 1))
+    data_max = recipe.kept(work.config, source)
+    short = pc.less_equal(pc.binary_length(table["data"]), min(data_max, 2**31 - 1))
     data = pc.if_else(short, table["data"], pa.scalar(None, pa.binary()))
     stamps = table["ts"].cast(pa.int64())
     table = table.set_column(4, "data", data).set_column(1, "ts", stamps)
@@ -154,30 +156,30 @@ def _leave(work: Work, lake: Objects, source: int, table: pa.Table, dead: BitMap
     if len(keyed):
         keyed = keyed.take(pc.sort_indices(keyed, [("key", "ascending"), ("seq", "ascending")]))
         keyed = _newest(keyed, recipe.newest(work.config), dead)
-    writing = _Run(work.key("run"), source, work.piece_rows)
-    writing.add(common, has_keys=False)
-    writing.add(keyed, has_keys=True)
-    return writing.put(lake)
+    run = _RunWriter(work.key("run"), source, work.piece_rows)
+    run.add(common, has_keys=False)
+    run.add(keyed, has_keys=True)
+    return run.put(lake)
 
 
 def _newest(table: pa.Table, count: int, dead: BitMap64) -> pa.Table:
-    """The last rows of each key, so many; the seqs of the others are noted."""
+    """The last ``count`` rows of each key; the seqs of the others are added to ``dead``."""
     if not count or len(table) <= count:
         return table
     keys = table["key"].combine_chunks()
     if isinstance(keys, pa.ChunkedArray):
         keys = pa.concat_arrays(keys.chunks)
-    # A row has ``count`` newer ones of its key when the one so far behind it is of the same key.
-    same = pc.equal(keys[: len(keys) - count], keys[count:]).to_numpy(zero_copy_only=False)
-    if not same.any():
+    # A row has ``count`` newer ones of its key when the row ``count`` after it has the same key.
+    has_newer = pc.equal(keys[: len(keys) - count], keys[count:]).to_numpy(zero_copy_only=False)
+    if not has_newer.any():
         return table
-    over = np.append(same, np.zeros(count, dtype=bool))
-    dead.update(table["seq"].to_numpy()[over].astype("<u8"))
-    return table.filter(pa.array(~over))
+    is_over = np.append(has_newer, np.zeros(count, dtype=bool))
+    dead.update(table["seq"].to_numpy()[is_over].astype("<u8"))
+    return table.filter(pa.array(~is_over))
 
 
-class _Run:
-    """One object in the making. Owned by one thread."""
+class _RunWriter:
+    """Builds one run. Owned by one thread."""
 
     def __init__(self, key: str, source: int, piece_rows: int) -> None:
         self._rows = piece_rows

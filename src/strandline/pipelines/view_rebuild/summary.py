@@ -1,4 +1,4 @@
-"""What a rebuild tells of itself."""
+"""The summary of a rebuild."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import msgspec
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A range in which a view is not what its log folds into."""
+    """A range in which a view differs from its rebuild."""
 
     first: str
-    """Its first name, as text; empty for the first range of all."""
+    """The first name of the range, as text; empty for the first range."""
     rebuilt: int
-    """Parts that the log has there: keys, jobs, sources, columns of points."""
+    """Parts of the rebuilt view in the range: keys, jobs, sources, columns of points."""
     live: int
-    """Those that the view has."""
+    """Parts of the saved view."""
     differing: int
     names: list[str]
-    """The first of them."""
+    """The first differing parts."""
 
 
 class RebuildSummary(msgspec.Struct, kw_only=True):
-    """What a rebuild found, or did."""
+    """The result of a rebuild."""
 
     store: str
     kind: str
@@ -28,21 +28,21 @@ class RebuildSummary(msgspec.Struct, kw_only=True):
     engine: str = ""
     replaced: bool = False
     position: list[int] = []
-    """How far the view's topics were folded."""
+    """The seqs up to which the view's topics were folded."""
     records: int = 0
     parts: int = 0
-    """What can be seen of the view: keys, jobs, sources, columns of points. 0 when replaced."""
+    """Visible parts of the view: keys, jobs, sources, columns of points. 0 when replaced."""
     ranges: int = 0
-    """Ranges that were compared, or folded by themselves."""
+    """Ranges that were compared, or folded separately."""
     pages: int = 0
-    """Of a view that was replaced."""
+    """Pages of a view that was replaced."""
     taken_over: int = 0
-    """Tasks that were done already: by a run that was ended, or before this one began again."""
+    """Tasks that were finished before: by an interrupted run, or an earlier attempt of this one."""
     again: int = 0
-    """How often it was begun again, because records left the log meanwhile."""
+    """How often it was started again, because records left the log in the meantime."""
     seconds: float = 0.0
     load_seconds: float = 0.0
-    """Of that: until the store's writer had taken the view."""
+    """The part of it until the store's writer had installed the view."""
     differences: list[Difference] = []
 
     @property

@@ -1,11 +1,11 @@
-"""An event table against its log: tasks fold a range of seqs and compare it with the live rows.
+"""Compares an event table with its log: tasks fold a range of seqs and compare the live rows.
 
-Rows of a table never meet in its fold. What is about all of them, versions of the schema and
-deletes, are few records, which one pass of tasks finds (``find_changes``). Then each task folds the
-events of a range with the table's own fold, in memory and without files, gives it all versions and
-the deletes that came later, and compares what is left with the rows that the table has in that
-range: out of its files, and out of the memory of the store, which travels along. Ranges follow the
-files, so that a file is read by as few tasks as may be.
+Rows of a table do not interact in its fold. Records that concern all of them, versions of the
+schema and deletes, are few; a first pass of tasks finds them (``find_changes``). Then each task
+folds the events of a range with the table's own fold, in memory and without files, applies all
+versions and the later deletes, and compares the remaining rows with those of the table in that
+range: from its files, and from the memory of the store, which are sent with the task. Ranges follow
+the files, so that few tasks read the same file.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from strandline.views.table.snapshot import SEQ
 from strandline.views.view import SPACES, Depot, Rows, World
 from strandline.views.view_runner import Host
 
-_PLENTY = 1 << 40
-_NAMES_MAX = 5
+_UNLIMITED_BYTES = 1 << 40
+_LISTED_MAX = 5
 
 
 class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -73,7 +73,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows that a table has, as a store tells them at a position."""
+    """The rows of a table in a store at a position."""
 
     name: str
     table_id: int
@@ -83,19 +83,19 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int
     hidden: bytes
     memory: tuple[bytes, ...]
-    """Rows that are in no file, each an Arrow stream."""
+    """Rows that are in no file, as Arrow streams."""
 
 
 class RangeTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A range of seqs of both."""
+    """A range of seqs, of the log and the table."""
 
     first_seq: int
     last_seq: int
     parts: tuple[Part, ...]
     changes: tuple[ChangeRecord, ...]
-    """Those before and behind the range that matter to it."""
+    """Changes before and after the range that affect it."""
     live: Live
-    """What reaches into the range."""
+    """The files and rows that reach into the range."""
 
     @property
     def rows(self) -> int:
@@ -103,22 +103,22 @@ class RangeTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a range."""
+    """The result of comparing a range."""
 
     first_seq: int
     rebuilt: int
     live: int
     differing: int
     seqs: tuple[int, ...]
-    """The first of those that differ."""
+    """The first differing seqs."""
 
 
 def live_of(host: Host[TableFold]) -> Live:
-    """The rows that a table has now."""
+    """The current rows of a table."""
     with host.reading() as fold:
         pinned, manifest = fold.segments.pin(), fold.segments.manifest
         view = fold.snapshot()
-        rest = view.read(view.columns.names, after=pinned.flushed)
+        in_memory = view.read(view.columns.names, after=pinned.flushed)
         hidden = fold.hidden | pinned.hidden
         return Live(
             name=host.name,
@@ -129,7 +129,7 @@ def live_of(host: Host[TableFold]) -> Live:
             last_seq=view.position,
             hidden=hidden.serialize() if hidden else b"",
             memory=tuple(
-                split_reader.carried(table).stream for table in rest.tables() if len(table)
+                split_reader.carried(table).stream for table in in_memory.tables() if len(table)
             ),
         )
 
@@ -146,7 +146,7 @@ def changes_tasks(position: Position, snapshot: Snapshot) -> list[ChangesTask]:
 def find_changes(
     work: Work, task: ChangesTask, *, threads: StoresOfThreads | None = None
 ) -> Changes:
-    """The work of a task of the first pass."""
+    """Run a task of the first pass."""
     del work
     stores = threads.mine() if threads else OF_THIS_WORKER
     marked: list[int] = []
@@ -154,15 +154,15 @@ def find_changes(
         if batch["meta"].null_count < len(batch):
             marks = pc.fill_null(pc.starts_with(batch["meta"], pattern=MARK), False)
             marked += batch.filter(marks)["seq"].to_pylist()
-    found: list[ChangeRecord] = []
+    changes: list[ChangeRecord] = []
     if marked:
-        one = Condition("seq", "in", tuple(marked))
-        for batch in split_reader.read(task.parts, COLUMNS, [one], stores=stores):
+        condition = Condition("seq", "in", tuple(marked))
+        for batch in split_reader.read(task.parts, COLUMNS, [condition], stores=stores):
             stamps = batch["ts"].cast(pa.int64()).to_pylist()
             columns = [batch[name].to_pylist() for name in ("seq", "meta", "data")]
             for ts, seq, meta, data in zip(stamps, *columns, strict=True):
-                found.append(ChangeRecord(seq, ts, meta, data))
-    return Changes(found=tuple(found))
+                changes.append(ChangeRecord(seq, ts, meta, data))
+    return Changes(found=tuple(changes))
 
 
 def range_tasks(
@@ -172,7 +172,7 @@ def range_tasks(
     changes: Sequence[ChangeRecord],
     rows_max: int,
 ) -> list[RangeTask]:
-    """Ranges of seqs that are everything together, of so many seqs at most."""
+    """Ranges that together cover all seqs, of at most ``rows_max`` seqs each."""
     tasks = []
     for first_seq, last_seq in _ranges(snapshot, live, rows_max):
         tasks.append(
@@ -199,25 +199,25 @@ def compare_range(
     objects: Objects | None = None,
     threads: StoresOfThreads | None = None,
 ) -> Compared:
-    """The work of a task of the second pass."""
+    """Run a task of the second pass."""
     stores = threads.mine() if threads else OF_THIS_WORKER
     with objects_at(work.place, objects) as lake:
-        told = _live_rows(lake, task)
-    schema, folded = _folded(work, task, stores)
-    seqs = sorted(_differing(folded, told, same_columns=schema == task.live.schema))
+        live = _live_rows(lake, task)
+    schema, folded = _rebuilt(work, task, stores)
+    seqs = sorted(_differing(folded, live, same_columns=schema == task.live.schema))
     return Compared(
         first_seq=task.first_seq,
         rebuilt=len(folded),
-        live=len(told),
+        live=len(live),
         differing=len(seqs),
-        seqs=tuple(seqs[:_NAMES_MAX]),
+        seqs=tuple(seqs[:_LISTED_MAX]),
     )
 
 
 def _parts(position: Position, snapshot: Snapshot, first_seq: int, last_seq: int) -> list[Part]:
-    wanted = split_planner.Range(first_seq, last_seq)
-    found: list[Part] = list(split_planner.file_parts(position, snapshot, wanted, ())[0])
-    return [*found, *split_planner.hot_parts(position, snapshot, wanted)]
+    seqs = split_planner.Range(first_seq, last_seq)
+    parts: list[Part] = list(split_planner.file_parts(position, snapshot, seqs, ())[0])
+    return [*parts, *split_planner.hot_parts(position, snapshot, seqs)]
 
 
 def _ranges(snapshot: Snapshot, live: Live, rows_max: int) -> Iterator[tuple[int, int]]:
@@ -226,9 +226,9 @@ def _ranges(snapshot: Snapshot, live: Live, rows_max: int) -> Iterator[tuple[int
         edges += [file.first_seq, file.last_seq + 1]
     edges.append(snapshot.head_seq + 1)
     edges = sorted({edge for edge in edges if edge <= snapshot.head_seq + 1})
-    for first, following in pairwise(edges):
-        for start in range(first, following, rows_max):
-            yield start, min(start + rows_max, following) - 1
+    for first, next in pairwise(edges):
+        for start in range(first, next, rows_max):
+            yield start, min(start + rows_max, next) - 1
 
 
 def _part_of(live: Live, first_seq: int, last_seq: int) -> Live:
@@ -244,10 +244,10 @@ def _part_of(live: Live, first_seq: int, last_seq: int) -> Live:
     for stream in live.memory:
         table = pa.ipc.open_stream(stream).read_all()
         seqs = table[SEQ]
-        here = table.filter(
+        in_range = table.filter(
             pc.and_(pc.greater_equal(seqs, first_seq), pc.less_equal(seqs, last_seq))
         )
-        memory += [split_reader.carried(here).stream] if len(here) else []
+        memory += [split_reader.carried(in_range).stream] if len(in_range) else []
     return msgspec.structs.replace(
         live,
         files=tuple(files),
@@ -262,9 +262,9 @@ def _live_rows(lake: Objects, task: RangeTask) -> pa.Table:
     live = task.live
     columns = arrow_schema(live.schema)
     hidden = BitMap64.deserialize(live.hidden) if live.hidden else BitMap64()
-    found = [pa.ipc.open_stream(stream).read_all() for stream in live.memory]
+    tables = [pa.ipc.open_stream(stream).read_all() for stream in live.memory]
     for file, written in live.files:
-        found += visible(
+        tables += visible(
             lake,
             live.table_id,
             file,
@@ -275,20 +275,20 @@ def _live_rows(lake: Objects, task: RangeTask) -> pa.Table:
             last_seq=live.last_seq,
             hidden=hidden,
         )
-    return _in_order(found, columns)
+    return _in_order(tables, columns)
 
 
-def _folded(work: Work, task: RangeTask, stores: Stores) -> tuple[Schema, pa.Table]:
-    """What the log says of the range, and the version of the schema at its end."""
+def _rebuilt(work: Work, task: RangeTask, stores: Stores) -> tuple[Schema, pa.Table]:
+    """The rows of the range according to the log, and the schema at its end."""
     scratch = Reservoir(open_objects("memory://"), start_jobs=False)
     with closing(scratch):
-        fold = TableFold(work.config, _world(task))  # type: ignore[arg-type]  # of its kind
+        fold = TableFold(work.config, _environment(task))  # type: ignore[arg-type]  # of its kind
         fold.load(scratch.session(), SPACES, b"")
-        before = [each for each in task.changes if each.seq < task.first_seq]
+        earlier = [each for each in task.changes if each.seq < task.first_seq]
         for rows in (
-            _changed(before),
+            _rows_of(earlier),
             *_events(work, task, stores),
-            _changed(task.changes[len(before) :]),
+            _rows_of(task.changes[len(earlier) :]),
         ):
             if rows.seqs:
                 fold.apply(0, rows)
@@ -301,7 +301,7 @@ def _events(work: Work, task: RangeTask, stores: Stores) -> Iterator[Rows]:
     for batch in split_reader.read(task.parts, COLUMNS, (), stores=stores):
         for mark in work.strangers[0]:
             others = pc.fill_null(pc.starts_with(batch["meta"], pattern=mark), False)
-            batch = batch.filter(pc.invert(others))  # noqa: PLW2901 - what is left of it
+            batch = batch.filter(pc.invert(others))  # noqa: PLW2901 - narrows the batch
         yield Rows(
             batch["seq"].to_pylist(),
             batch["ts"].cast(pa.int64()).to_pylist(),
@@ -312,7 +312,7 @@ def _events(work: Work, task: RangeTask, stores: Stores) -> Iterator[Rows]:
         )
 
 
-def _changed(changes: Sequence[ChangeRecord]) -> Rows:
+def _rows_of(changes: Sequence[ChangeRecord]) -> Rows:
     nothing = (None,) * len(changes)
     return Rows(
         [each.seq for each in changes],
@@ -324,9 +324,9 @@ def _changed(changes: Sequence[ChangeRecord]) -> Rows:
     )
 
 
-def _world(task: RangeTask) -> World:
-    """What a table's fold may use here: no file that anybody has."""
-    plenty = Share(_PLENTY)
+def _environment(task: RangeTask) -> World:
+    """The environment of a table's fold: no files of any store."""
+    plenty = Share(_UNLIMITED_BYTES)
     depot = Depot(
         name=task.live.name,
         identity=(0, 0),
@@ -340,27 +340,27 @@ def _world(task: RangeTask) -> World:
         confirm=lambda: None,
         cache=plenty,
     )
-    return World(SystemClock(), plenty, lambda _source, _seqs: [], None, _PLENTY, depot)
+    return World(SystemClock(), plenty, lambda _source, _seqs: [], None, _UNLIMITED_BYTES, depot)
 
 
 def _in_order(tables: Sequence[pa.Table], columns: pa.Schema) -> pa.Table:
     plain = pa.schema([pa.field(each.name, each.type) for each in columns])
-    whole = pa.concat_tables([plain.empty_table(), *(_as(each, plain) for each in tables)])
+    whole = pa.concat_tables([plain.empty_table(), *(_cast(each, plain) for each in tables)])
     return whole.take(pc.sort_indices(whole[SEQ])).combine_chunks()
 
 
-def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
 def _differing(one: pa.Table, other: pa.Table, *, same_columns: bool) -> set[int]:
-    """The seqs of rows that are not the same in both."""
+    """The seqs of rows that differ."""
     if same_columns and one.equals(other):
         return set()
-    known, found = _rows(one), _rows(other)
-    return {seq for seq in known.keys() | found.keys() if known.get(seq) != found.get(seq)}
+    rows, other_rows = _rows(one), _rows(other)
+    return {seq for seq in rows.keys() | other_rows.keys() if rows.get(seq) != other_rows.get(seq)}
 
 
 def _rows(table: pa.Table) -> dict[int, bytes]:
-    """Rows as bytes, by their seqs: so that a number that is none is the same as itself."""
+    """Rows as bytes, by seq: so that NaN equals NaN."""
     return {row[SEQ]: msgspec.msgpack.encode(row) for row in table.to_pylist()}

@@ -1,16 +1,16 @@
-"""What finished tasks of a rebuild have left, so that a run that was killed is gone on with.
+"""Checkpoints of finished tasks of a rebuild, so that the next run can continue a killed one.
 
-For each task that has ended the driver puts a note into the lake: what it came to, and which
-objects it left. The note's name is a hash of all that the result is made of: kind and options of
-the view, the part of the log (files by their content, ranges, what is deleted in them), for a fold
-also the runs it reads and what has left the log; and of the version of this package. So the next
-run, at whatever position it is, plans its own tasks and takes over those that are the same: most
-of them, since the log grows at its end. Before a note is believed its objects are asked for; what
-they hold is checked by whoever reads it.
+For each finished task the driver writes a note to the lake: its result, and the objects that it has
+written. The note's name is a hash of everything that the result depends on: kind and options of the
+view, the part of the log (files by their content, ranges, deletes in them), for a fold also the
+runs it reads and the records that have left the log; and the version of this package. So the next
+run, at any position, plans its own tasks and takes over the results of equal ones: most of them,
+since the log grows at its end. Before a note is used its objects must exist; their content is
+checked when it is read.
 
-At the end of a run all notes of the view go, then all that they name. One run of a view keeps notes
-at a time (a lock, which dies with its process); another one beside it works by itself, as if there
-were none. What nobody goes on with is removed by the store after a week, as all that is staged.
+At the end of a run all notes of the view are deleted, then the objects that they name. One run of a
+view keeps notes at a time (a lock, released when its process ends); a concurrent one works without
+notes. The store removes unused notes and objects after a week, like all staged data.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from strandline.platform.disk import Disk, Lock
 from strandline.platform.objectstore.protocol import Objects
 
 FRESH_S = LEFTOVER_S / 2
-"""Older notes are not gone on with: their objects might be removed meanwhile."""
+"""Older notes are not used: their objects might be removed during the run."""
 _CHECKSUM_BYTES = 8
 _VERSION = importlib.metadata.version("strandline")
 
@@ -54,29 +54,29 @@ Result = TypeVar("Result", Gathered, Folded, Changes, Compared)
 class _Note(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     result: bytes
     objects: dict[str, int]
-    """The objects that the task has left, each with the bytes that it must have at least."""
+    """The objects that the task has written, with the minimal size of each."""
 
 
 class Kept:
     """The notes of one view. Owned by one thread."""
 
     def __init__(self, lake: Objects, disk: Disk, clock: Clock, folder: str, view: str) -> None:
-        """``folder`` is of the store, ``view`` names the view for good."""
+        """``folder`` is in the store, ``view`` is a permanent name of the view."""
         self.taken_over = 0
         self._lake = lake
         self._clock = clock
         self._prefix = f"{STAGED}/rebuilt-{view}-"
         self._lock: Lock | None = None
-        self._left: set[str] = set()
-        self._known: set[str] = set()
-        with contextlib.suppress(OSError):  # a folder that may only be read: go without
+        self._objects: set[str] = set()
+        self._fresh_notes: set[str] = set()
+        with contextlib.suppress(OSError):  # a read-only folder: work without notes
             disk.make_dirs(folder)
             self._lock = disk.lock(f"{folder}/{view}.lock", b"")
         if self._lock is not None:
             due_us = clock.now_us() - round(FRESH_S * 1e6)
-            there = [each for each in lake.list(STAGED) if each.key.startswith(self._prefix)]
-            self._known = {each.key for each in there if each.modified_us > due_us}
-            self._left = {each.key for each in there}
+            notes = [each for each in lake.list(STAGED) if each.key.startswith(self._prefix)]
+            self._fresh_notes = {each.key for each in notes if each.modified_us > due_us}
+            self._objects = {each.key for each in notes}
 
     def run(
         self,
@@ -86,27 +86,27 @@ class Kept:
         tasks: Sequence[Task],
         kind: type[Result],
     ) -> Iterator[tuple[int, Result]]:
-        """The place and result of each task: of those that are done already, then of the others."""
+        """Yield the index and result of each task: first of the finished ones, then the others."""
         names = [self._name(work, task) for task in tasks]
-        rest = []
-        for place, name in enumerate(names):
-            found = self._find(name, kind)
-            if found is None:
-                rest.append(place)
+        remaining = []
+        for index, name in enumerate(names):
+            finished = self._load(name, kind)
+            if finished is None:
+                remaining.append(index)
             else:
                 self.taken_over += 1
-                yield place, found
-        for at, result in engine.run(act, [tasks[place] for place in rest]):
-            self._note(names[rest[at]], result)
-            yield rest[at], result
+                yield index, finished
+        for number, result in engine.run(act, [tasks[index] for index in remaining]):
+            self._save(names[remaining[number]], result)
+            yield remaining[number], result
 
     def finish(self, handed_over: set[str]) -> None:
-        """Remove all but what was handed over: there is nothing to go on with."""
-        left = self._left - handed_over
-        notes = {key for key in left if key.startswith(self._prefix)}
-        with contextlib.suppress(OSError):  # then the store removes it
+        """Remove all notes and objects except those that were handed over: the run is complete."""
+        objects = self._objects - handed_over
+        notes = {key for key in objects if key.startswith(self._prefix)}
+        with contextlib.suppress(OSError):  # then the store removes them later
             self._lake.delete(sorted(notes))
-            self._lake.delete(sorted(left - notes))
+            self._lake.delete(sorted(objects - notes))
 
     def close(self) -> None:
         if self._lock is not None:
@@ -120,16 +120,16 @@ class Kept:
                 for part in task.parts
             ]
             task = msgspec.structs.replace(task, parts=tuple(parts))
-        given = (
+        inputs = (
             _VERSION,
             type(task).__name__,
             (work.kind, work.views, work.strangers, work.piece_rows),
             task,
         )
-        return f"{self._prefix}{xxh3_128_hexdigest(msgspec.msgpack.encode(given))}"
+        return f"{self._prefix}{xxh3_128_hexdigest(msgspec.msgpack.encode(inputs))}"
 
-    def _find(self, name: str, kind: type[Result]) -> Result | None:
-        if name not in self._known:
+    def _load(self, name: str, kind: type[Result]) -> Result | None:
+        if name not in self._fresh_notes:
             return None
         with contextlib.suppress(NotFound, msgspec.MsgspecError):
             data = self._lake.get(name)
@@ -138,29 +138,29 @@ class Kept:
                 return None
             note = msgspec.msgpack.decode(body, type=_Note)
             if all(self._lake.head(key).size >= size for key, size in note.objects.items()):
-                self._left.update(note.objects)
+                self._objects.update(note.objects)
                 return msgspec.msgpack.decode(note.result, type=kind)
         return None
 
-    def _note(self, name: str, result: AnyResult) -> None:
+    def _save(self, name: str, result: AnyResult) -> None:
         objects = _objects_of(result)
-        self._left.update(objects)
+        self._objects.update(objects)
         if self._lock is None:
             return
         body = msgspec.msgpack.encode(_Note(result=msgspec.msgpack.encode(result), objects=objects))
         self._lake.put(name, xxh3_64_digest(body) + body)
-        self._left.add(name)
+        self._objects.add(name)
 
 
 def _objects_of(result: AnyResult) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     if isinstance(result, Changes | Compared):
-        return found
+        return sizes
     if isinstance(result, Gathered):
         for piece in result.pieces:
-            found[piece.key] = max(found.get(piece.key, 0), piece.offset + piece.size)
-        return found
-    found = {file.key: file.size for file in result.files}
+            sizes[piece.key] = max(sizes.get(piece.key, 0), piece.offset + piece.size)
+        return sizes
+    sizes = {file.key: file.size for file in result.files}
     if result.marks:
-        found[result.marks] = 1
-    return found
+        sizes[result.marks] = 1
+    return sizes

@@ -1,8 +1,8 @@
-"""An object store as a file system of Arrow, so that its datasets and readers can read from it.
+"""An object store as an Arrow file system, so that Arrow datasets and readers can read from it.
 
-A folder on the real disk is Arrow's own local file system. Everything else (S3, Azure, Google,
-memory, the simulated world) is read through ``Objects``: with the same credentials, patience and
-errors as Strandline itself, whatever stores Arrow was built with. Reading only.
+A folder on the real disk is Arrow's own local file system. Every other store (S3, Azure, Google,
+memory, the simulated one) is read through ``Objects``: with the same credentials, retries and
+errors as Strandline itself, whatever stores Arrow was built with. Read-only.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from strandline.platform.objectstore.protocol import Objects
 
 
 def file_system(objects: Objects) -> tuple[Any, str]:
-    """Arrow's file system for the store, and what goes before a key to make a path there."""
+    """Arrow's file system for the store, and the prefix that makes a path of a key."""
     if isinstance(objects, FolderObjects) and objects.real_folder is not None:
         return fs.LocalFileSystem(), f"{objects.real_folder.rstrip('/')}/"
     return fs.PyFileSystem(_Handler(objects)), ""
 
 
 class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """What Arrow asks of a file system. Safe from many threads, as the store is."""
+    """The file system methods that Arrow calls. Safe from many threads, like the store."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -49,8 +49,8 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
         return [self._info(path) for path in paths]
 
     def get_file_info_selector(self, selector: Any) -> list[Any]:
-        found = self._objects.list(selector.base_dir)
-        return [fs.FileInfo(info.key, fs.FileType.File, size=info.size) for info in found]
+        listing = self._objects.list(selector.base_dir)
+        return [fs.FileInfo(info.key, fs.FileType.File, size=info.size) for info in listing]
 
     def open_input_file(self, path: str) -> Any:
         return pa.PythonFile(_Source(self._objects, path), mode="r")
@@ -130,4 +130,4 @@ class _Source(io.RawIOBase):
 
 
 def _read_only(path: str) -> OSError:
-    return io.UnsupportedOperation(f"the lake is read here, not written: {path!r}")
+    return io.UnsupportedOperation(f"the lake is read-only here: {path!r} is not written")

@@ -1,29 +1,29 @@
-"""Object stores as they are out there, and how one is opened from its url.
+"""Opens object stores by url, and implements the protocol over the obstore library.
 
-    s3://bucket/prefix       Amazon S3 and what speaks like it: Ceph, MinIO, R2
+    s3://bucket/prefix       Amazon S3 and compatible stores: Ceph, MinIO, R2
     az://container/prefix    Azure Blob Storage
     gs://bucket/prefix       Google Cloud Storage
-    memory://                in this process, gone with it
+    memory://                in this process, lost when it ends
     file:///folder, folder   a local folder (``local.py``)
 
 Options are those of the library (obstore), by their short names: ``endpoint``, ``region``,
-``access_key_id``, ``account_name``, ...; what is not given comes from the environment
+``access_key_id``, ``account_name``, ...; options that are not given come from the environment
 (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID``, ``AZURE_STORAGE_ACCOUNT_KEY``,
 ``GOOGLE_APPLICATION_CREDENTIALS``, ...). docs/guide/object-stores.md has the common ones.
 
-What had to be known about the library, all of it seen on real sockets:
+Behaviour of the library that this code depends on, all of it observed on real sockets:
 
-- It tells AlreadyExists for our own object when the reply of the first try was lost, and also for a
-  409 that only means that two requests met. ``create`` reads back, and tries again when there is
-  nothing. So its own repeating is off, but for the parts of a stream.
-- A range that ends behind the object is answered with less, silently; so lengths are checked. One
-  that begins there is an error, or a panic when it was joined with another; so we join them.
-- A HEAD has no body: whether the bucket or the object is missing only a GET can tell.
-- ETags come in quotes, which Ceph does not take back; they are removed.
-- Deleting what is absent is an error at some stores and none at others.
-- It sends no checksum headers of the newer kind unless asked to, which old gateways refuse; the
-  body is signed, so it is checked on its way in all the same.
-- Plain http must be allowed. It is, for addresses of this machine only.
+- It reports AlreadyExists for our own object when the first response was lost, and also for a 409
+  that only signals that two requests collided. ``create`` reads the object back, and tries again
+  when there is none. So the retries of the library are off, except for the parts of a stream.
+- A range beyond the end of the object silently returns fewer bytes; so lengths are checked. One
+  that begins there is an error, or a panic when it was coalesced: so ranges are coalesced here.
+- A HEAD response has no body: only a GET shows whether the bucket or the object is missing.
+- ETags come in quotes, which Ceph does not accept; the quotes are removed.
+- Deleting an absent object is an error at some stores and none at others.
+- It sends no checksum headers of the newer kind unless configured, which old gateways reject; the
+  body is signed, so the store still verifies it.
+- Plain http must be allowed. It is allowed for addresses of this machine only.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from strandline.platform.objectstore.protocol import (
 )
 from strandline.platform.objectstore.retrying import Retrying
 
-PARTS_AT_ONCE = 4  # of CHUNK_SIZE each: what a stream may hold in memory
+PARTS_AT_ONCE = 4  # of CHUNK_SIZE each: the memory limit of a stream
 LISTED_AT_ONCE = 1000
 DELETED_AT_ONCE = 1000
 NEAR = 1024 * 1024  # ranges closer than this share a request
@@ -83,41 +83,43 @@ def open_objects(
     settings: ObjectSettings | None = None,
     disk: Disk | None = None,
 ) -> Objects:
-    """The store at the url. Nothing is asked of it yet: ``probe`` does that."""
-    patience = settings or ObjectSettings()
+    """The store at the url. Sends no request: ``probe`` checks the store."""
+    settings = settings or ObjectSettings()
     scheme, separator, rest = url.partition("://")
     if not separator or scheme == "file":
         folder = rest if separator else url
         if separator and not folder.startswith("/"):
-            raise Invalid(f"{url!r} names no folder: write file:///folder with three slashes")
+            raise Invalid(f"{url!r} does not name a folder: use file:///folder with three slashes")
         return FolderObjects(os.path.abspath(folder), disk or OsDisk())
     if scheme == "memory":
         memory = stores.MemoryStore()
         return StoreObjects(url, memory, memory)
     bucket, _, prefix = rest.partition("/")
-    make = _MAKERS.get(scheme)
-    if make is None or not bucket:
+    constructor = _MAKERS.get(scheme)
+    if constructor is None or not bucket:
         known = ", ".join(f"{name}://bucket/prefix" for name in _MAKERS)
-        raise Invalid(f"{url!r} names no object store: use {known}, memory:// or a folder")
-    inside = check_prefix(prefix.strip("/"))
-    once, again = (
-        _make(make, url, bucket, inside, options or {}, patience, tries=tries)
-        for tries in (1, patience.attempts_max)
+        raise Invalid(f"{url!r} does not name an object store: use {known}, memory:// or a folder")
+    key_prefix = check_prefix(prefix.strip("/"))
+    once, with_retries = (
+        _open_store(
+            constructor, url, bucket, key_prefix, options or {}, settings, attempts=attempts
+        )
+        for attempts in (1, settings.attempts_max)
     )
-    return Retrying(StoreObjects(url, once, again), patience)
+    return Retrying(StoreObjects(url, once, with_retries), settings)
 
 
 def names_at(url: str, folder: str) -> Iterator[str]:
-    """Every name in a folder of a bucket and below, also those that are no keys; of nobody's disk.
+    """Every name in a folder of a bucket and below, also names that are not keys. No local disk.
 
-    ``Objects`` lists what is ours. Whoever reads what others have put there wants to know of all.
+    ``Objects`` lists valid keys only. A reader of files that others wrote needs all names.
     """
     scheme, _, bucket = url.partition("://")
-    make = _MAKERS.get(scheme)
-    if make is None:
+    constructor = _MAKERS.get(scheme)
+    if constructor is None:
         return
-    patience = ObjectSettings()
-    store = _make(make, url, bucket, "", {}, patience, tries=patience.attempts_max)
+    settings = ObjectSettings()
+    store = _open_store(constructor, url, bucket, "", {}, settings, attempts=settings.attempts_max)
     try:
         for page in obstore.list(store, folder or None, chunk_size=LISTED_AT_ONCE):
             yield from (meta["path"] for meta in page)
@@ -126,14 +128,14 @@ def names_at(url: str, folder: str) -> Iterator[str]:
 
 
 class StoreObjects:
-    """A store of the library, each request made once. Safe from many threads."""
+    """A store of the library; each request is sent once. Safe from many threads."""
 
     def __init__(
-        self, name: str, once: stores.ObjectStore, parts_again: stores.ObjectStore
+        self, name: str, once: stores.ObjectStore, multipart_store: stores.ObjectStore
     ) -> None:
         self.name = name
         self._store = once
-        self._parts_again = parts_again
+        self._multipart_store = multipart_store
 
     def create(self, key: str, data: Buffer, writer: str | None = None) -> Created:
         check_key(key)
@@ -143,7 +145,7 @@ class StoreObjects:
                 result = obstore.put(self._store, key, data, mode="create")
         except AlreadyExistsError:
             return recognise(self, key, data)
-        except NotFound as error:  # of nothing that the caller could look for
+        except NotFound as error:  # a create reads no object, so the caller cannot act on it
             raise Unreachable(str(error)) from error
         return Created(_unquoted(result["e_tag"]), recognised=False)
 
@@ -160,11 +162,11 @@ class StoreObjects:
 
     def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
         check_key(key)
-        source = _Counted(chunks)
+        source = _CountedChunks(chunks)
         try:
             with self._failures(key, source):
                 obstore.put(
-                    self._parts_again,
+                    self._multipart_store,
                     key,
                     source,
                     chunk_size=CHUNK_SIZE,
@@ -173,8 +175,8 @@ class StoreObjects:
         except (Denied, NoBucket):
             raise
         except (Unavailable, NotFound):
-            # Perhaps the upload was ended by a request whose reply was lost, and is not known any
-            # more. The name is ours alone, so an object of this size is ours.
+            # A request whose reply was lost may have completed the upload, which the store then
+            # no longer lists. Only this writer uses the name, so an object of this size is ours.
             if not source.ended or not self._has_size(key, source.size):
                 raise
         return source.size
@@ -182,10 +184,10 @@ class StoreObjects:
     def get(self, key: str) -> bytes:
         check_key(key)
         with self._failures(key):
-            answer = obstore.get(self._store, key)
-            data = bytes(answer.bytes())
-        if len(data) != answer.meta["size"]:
-            raise Unreachable(f"{key} in {self.name} came incomplete: try again")
+            response = obstore.get(self._store, key)
+            data = bytes(response.bytes())
+        if len(data) != response.meta["size"]:
+            raise Unreachable(f"{key} in {self.name} was received incompletely: try again")
         return data
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -194,27 +196,27 @@ class StoreObjects:
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         check_key(key)
         check_ranges(key, ranges)
-        joined = _joined(ranges)
-        if not joined:
+        merged = _merged(ranges)
+        if not merged:
             self.head(key)
             return [b""] * len(ranges)
         try:
             with self._failures(key):
-                pieces = obstore.get_ranges(
+                chunks = obstore.get_ranges(
                     self._store,
                     key,
-                    starts=[start for start, _ in joined],
-                    lengths=[length for _, length in joined],
+                    starts=[start for start, _ in merged],
+                    lengths=[length for _, length in merged],
                     coalesce=0,
                 )
         except _OutOfRange:
-            pieces = []
-        if [len(piece) for piece in pieces] != [length for _, length in joined]:
-            self._explain_short(key, joined)
-        found = [
-            (start, memoryview(piece)) for (start, _), piece in zip(joined, pieces, strict=True)
+            chunks = []
+        if [len(chunk) for chunk in chunks] != [length for _, length in merged]:
+            self._explain_short(key, merged)
+        received = [
+            (start, memoryview(chunk)) for (start, _), chunk in zip(merged, chunks, strict=True)
         ]
-        return [_cut(found, start, length) for start, length in ranges]
+        return [_cut(received, start, length) for start, length in ranges]
 
     def head(self, key: str) -> Info:
         check_key(key)
@@ -222,7 +224,7 @@ class StoreObjects:
             with self._failures(key):
                 return _info(obstore.head(self._store, key))
         except NotFound:
-            with self._failures(key):  # tells a missing bucket from a missing object
+            with self._failures(key):  # distinguishes a missing bucket from a missing object
                 return _info(obstore.get(self._store, key).meta)
 
     def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
@@ -230,19 +232,19 @@ class StoreObjects:
         return self._listing(folder, start_after)
 
     def delete(self, keys: Iterable[str]) -> None:
-        doomed = [check_key(key) for key in keys]
-        for first in range(0, len(doomed), DELETED_AT_ONCE):
-            some = doomed[first : first + DELETED_AT_ONCE]
+        keys_to_delete = [check_key(key) for key in keys]
+        for first in range(0, len(keys_to_delete), DELETED_AT_ONCE):
+            batch = keys_to_delete[first : first + DELETED_AT_ONCE]
             try:
-                with self._failures(some[0]):
-                    obstore.delete(self._store, some)
+                with self._failures(batch[0]):
+                    obstore.delete(self._store, batch)
             except NotFound:
-                for key in some:
+                for key in batch:
                     with contextlib.suppress(NotFound), self._failures(key):
                         obstore.delete(self._store, key)
 
     def close(self) -> None:
-        """Connections close with the last reference."""
+        """Connections close when the last reference is dropped."""
 
     def _listing(self, folder: str, after: str | None) -> Iterator[Info]:
         last = ""
@@ -273,10 +275,10 @@ class StoreObjects:
         for start, length in ranges:
             if start + length > size:
                 raise too_short(key, start, length, size)
-        raise Unreachable(f"a range of {key} in {self.name} came incomplete: try again")
+        raise Unreachable(f"a range of {key} in {self.name} was received incompletely: try again")
 
     @contextlib.contextmanager
-    def _failures(self, key: str, source: _Counted | None = None) -> Iterator[None]:
+    def _failures(self, key: str, source: _CountedChunks | None = None) -> Iterator[None]:
         try:
             yield
         except AlreadyExistsError:
@@ -293,8 +295,8 @@ class _OutOfRange(Exception):  # never leaves this module
     pass
 
 
-class _Counted:
-    """Chunks on their way into the library: counted, and their own errors told from its."""
+class _CountedChunks:
+    """Counts chunks that the library reads, and records the errors of their iterator."""
 
     def __init__(self, chunks: Iterable[Buffer]) -> None:
         self._chunks = iter(chunks)
@@ -302,7 +304,7 @@ class _Counted:
         self.ended = False
         self.failure: BaseException | None = None
 
-    def __iter__(self) -> _Counted:
+    def __iter__(self) -> _CountedChunks:
         return self
 
     def __next__(self) -> Buffer:
@@ -318,29 +320,29 @@ class _Counted:
         return chunk
 
 
-def _make(
-    make: Callable[..., stores.ObjectStore],
+def _open_store(
+    constructor: Callable[..., stores.ObjectStore],
     url: str,
     bucket: str,
     prefix: str,
     options: Mapping[str, str],
-    patience: ObjectSettings,
+    settings: ObjectSettings,
     *,
-    tries: int,
+    attempts: int,
 ) -> stores.ObjectStore:
     client: dict[str, Any] = {
-        "timeout": timedelta(seconds=patience.request_s_max),
-        "connect_timeout": timedelta(seconds=patience.connect_s_max),
+        "timeout": timedelta(seconds=settings.request_s_max),
+        "connect_timeout": timedelta(seconds=settings.connect_s_max),
     }
     if _is_plain_http_here(options):
         client["allow_http"] = True
     retries = {
-        "max_retries": tries - 1,
-        "retry_timeout": timedelta(seconds=patience.retry_s_max),
-        "backoff": {"init_backoff": timedelta(seconds=patience.delay_s_first)},
+        "max_retries": attempts - 1,
+        "retry_timeout": timedelta(seconds=settings.retry_s_max),
+        "backoff": {"init_backoff": timedelta(seconds=settings.delay_s_first)},
     }
     try:
-        return make(
+        return constructor(
             bucket,
             prefix=prefix or None,
             config=dict(options),
@@ -371,23 +373,23 @@ def _unquoted(etag: str | None) -> str | None:
     return None if etag is None else etag.strip('"')
 
 
-def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The fewest ranges that hold all of these, but for those of no bytes."""
-    joined: list[tuple[int, int]] = []
+def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The fewest ranges that contain all of these; empty ranges are omitted."""
+    merged: list[tuple[int, int]] = []
     for start, length in sorted(each for each in ranges if each[1]):
-        if joined and start - sum(joined[-1]) <= NEAR:
-            first, _ = joined[-1]
-            joined[-1] = (first, max(sum(joined[-1]), start + length) - first)
+        if merged and start - sum(merged[-1]) <= NEAR:
+            first, _ = merged[-1]
+            merged[-1] = (first, max(sum(merged[-1]), start + length) - first)
         else:
-            joined.append((start, length))
-    return joined
+            merged.append((start, length))
+    return merged
 
 
-def _cut(pieces: Sequence[tuple[int, memoryview]], start: int, length: int) -> bytes:
+def _cut(chunks: Sequence[tuple[int, memoryview]], start: int, length: int) -> bytes:
     if not length:
         return b""
-    first, piece = next(each for each in reversed(pieces) if each[0] <= start)
-    return bytes(piece[start - first : start - first + length])
+    first, chunk = next(each for each in reversed(chunks) if each[0] <= start)
+    return bytes(chunk[start - first : start - first + length])
 
 
 _MAKERS: dict[str, Callable[..., stores.ObjectStore]] = {

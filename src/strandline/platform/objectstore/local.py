@@ -1,24 +1,26 @@
 """A local folder as an object store that survives power losses.
 
     <folder>/<key>               an object
-    <folder>/.aside/<id>/LOCK    held while a writer lives
-    <folder>/.aside/<id>/<n>     its objects that are not there yet
+    <folder>/.aside/<id>/LOCK    locked while a writer runs
+    <folder>/.aside/<id>/<n>     its objects that are not committed yet
 
-An object is written aside, synced, and given its name in one step: by a link, which fails when the
-name is taken (``create``), or by a rename (``put``); then its directory is synced. So a name never
-shows half an object, one of many creators wins, and what was acknowledged is there after a power
-loss. (The local store of the library behind ``cloud.py`` syncs nothing.)
+An object is written to a temporary file, synced, and given its name in one step: by a link, which
+fails when the name is taken (``create``), or by a rename (``put``); then its directory is synced.
+So a name never shows a partial object, exactly one of several creators succeeds, and an
+acknowledged object survives a power loss. (The local store of the library that ``cloud.py`` uses
+syncs nothing.)
 
-Who finds a name taken syncs its directory before saying so: nobody acts on an object that a power
-loss could still take away. A failed sync of bytes costs that file; the next try writes a new one.
+A creator that finds the name taken syncs its directory before it reports that: no caller acts on an
+object that a power loss could still remove. A failed sync of bytes discards that file; the next
+attempt writes a new one.
 
-What a dead writer left aside is removed by the next writer; the lock tells the dead from the
-living. A folder that does not exist is an empty store, and made by the first write.
+The next writer removes temporary files of ended writers; the lock shows which writers still run. A
+folder that does not exist is an empty store, and the first write creates it.
 
 Folders stay when their last object is deleted, until ``remove_folder``. A folder is removed only
-while it is empty, which the file system decides in one step. A writer that finds the folder of its
-object removed makes it again before the object gets its name. A folder that is the store of a
-living writer is not removed, because that writer relies on folders that it has synced.
+while it is empty, which the file system checks in one step. A writer that finds the folder of its
+object removed creates it again before the object gets its name. A folder that is the store of a
+running writer is not removed, because that writer relies on folders that it has synced.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ ASIDE = ".aside"
 LOCK = "LOCK"
 FOLDERS_KNOWN_MAX = 10_000
 FOLDER_TRIES = 16
-"""So often a folder is made again that others remove at the same time."""
+"""How often a folder is created again when other processes remove it at the same time."""
 
 
 class FolderObjects:
@@ -59,15 +61,15 @@ class FolderObjects:
         self.name = folder
         self._folder = folder.rstrip("/") or "/"
         self._disk = disk
-        self._making = threading.Lock()
+        self._lock = threading.Lock()
         self._aside: str | None = None
-        self._alive: Lock | None = None
+        self._own_lock: Lock | None = None
         self._numbers = itertools.count()
         self._synced_folders: set[str] = set()
 
     @property
     def real_folder(self) -> str | None:
-        """Where others can open the files; None on a simulated disk."""
+        """The folder, for programs that open the files; None on a simulated disk."""
         return self._folder if isinstance(self._disk, OsDisk) else None
 
     def create(self, key: str, data: Buffer, writer: str | None = None) -> Created:
@@ -104,7 +106,7 @@ class FolderObjects:
             with self._writing(key):
                 self._commit(key, file.commit)
         finally:
-            with contextlib.suppress(OSError):  # an aside that stays is removed another time
+            with contextlib.suppress(OSError):  # the next writer removes a file that stays
                 file.abandon()
         return size
 
@@ -125,7 +127,7 @@ class FolderObjects:
                 file.close()
 
     def get_range_into(self, key: str, start: int, target: memoryview) -> None:
-        """As ``get_range``, into memory that the caller has: of a folder this saves a copy."""
+        """Like ``get_range``, into the caller's memory: for a folder this saves a copy."""
         check_ranges(key, [(start, len(target))])
         with self._reading(key):
             file = self._disk.open_read(self._path(key))
@@ -143,21 +145,21 @@ class FolderObjects:
         return self._walk(check_prefix(prefix), start_after or "")
 
     def delete(self, keys: Iterable[str]) -> None:
-        touched = set()
+        parents = set()
         for key in keys:
             path = self._path(key)
             with self._writing(key):
                 if not self._disk.is_dir(path) and self._disk.exists(path):
                     self._disk.remove(path)
-                    touched.add(_parent(path))
-        for folder in sorted(touched):
+                    parents.add(_parent(path))
+        for folder in sorted(parents):
             with self._writing(folder):
                 self._disk.sync_dir(folder)
 
     def remove_folder(self, prefix: str) -> bool:
-        """Remove the folder of a prefix and those below it, as far as they hold no object; returns
-        whether all of them are gone. Objects that are created meanwhile stay, and so does a folder
-        that is the store of a living writer."""
+        """Remove the folder of a prefix and those below it that hold no object; returns whether
+        all of them were removed. Objects that are created at the same time stay, and so does a
+        folder that is the store of a running writer."""
         path = f"{self._folder}/{check_prefix(prefix)}"
         with self._writing(prefix):
             if not self._disk.is_dir(path) or not self._remove_empty(path):
@@ -166,13 +168,13 @@ class FolderObjects:
         return True
 
     def close(self) -> None:
-        """Let go of what is aside. A later write begins again."""
-        with self._making:
-            self._synced_folders.clear()  # without our lock others may remove them
-            aside, alive, self._aside, self._alive = self._aside, self._alive, None, None
-            if aside is not None and alive is not None:
+        """Remove temporary files and release the lock. A later write takes a new lock."""
+        with self._lock:
+            self._synced_folders.clear()  # without our lock other processes may remove them
+            aside, own_lock, self._aside, self._own_lock = self._aside, self._own_lock, None, None
+            if aside is not None and own_lock is not None:
                 with contextlib.suppress(OSError):  # the next writer cleans up after us
-                    _remove_aside(self._disk, aside, alive)
+                    _remove_aside(self._disk, aside, own_lock)
 
     def _begin(self, key: str) -> DurableFile:
         path = self._path(key)
@@ -182,19 +184,19 @@ class FolderObjects:
 
     def _make_folder(self, folder: str) -> None:
         if folder not in self._synced_folders:
-            for last in range(FOLDER_TRIES):
+            for attempt in range(FOLDER_TRIES):
                 try:
                     self._disk.make_dirs(folder)
                     break
-                except FileNotFoundError:  # its parent was removed before it was made
-                    if last == FOLDER_TRIES - 1:
+                except FileNotFoundError:  # its parent was removed before it was created
+                    if attempt == FOLDER_TRIES - 1:
                         raise
             if len(self._synced_folders) >= FOLDERS_KNOWN_MAX:
                 self._synced_folders.clear()
             self._synced_folders.add(folder)
 
     def _commit(self, key: str, commit: Callable[[], None]) -> None:
-        """Give an object its name, in a folder that others may have removed."""
+        """Give an object its name; creates its folder again if another process removed it."""
         folder = _parent(self._path(key))
         for _ in range(FOLDER_TRIES - 1):
             try:
@@ -205,47 +207,47 @@ class FolderObjects:
         commit()
 
     def _remove_empty(self, path: str) -> bool:
-        """Whether the folder is gone, with all below it."""
+        """Remove the folder and all below it if they are empty; returns whether they are gone."""
         names = self._disk.list_dir(path)
         if ASIDE in names and not self._clean(f"{path}/{ASIDE}"):
             return False
-        are_gone = [
+        removed = [
             self._disk.is_dir(f"{path}/{name}") and self._remove_empty(f"{path}/{name}")
             for name in names
         ]
-        if not all(are_gone):
+        if not all(removed):
             return False
         try:
             self._disk.remove(path)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            return False  # an object came meanwhile
+            return False  # an object was created at the same time
         self._synced_folders.discard(path)
         return True
 
     def _own_aside(self) -> str:
-        with self._making:
+        with self._lock:
             if self._aside is None:
                 self._clean(f"{self._folder}/{ASIDE}")
-                while self._alive is None:
+                while self._own_lock is None:
                     aside = f"{self._folder}/{ASIDE}/{self._disk.random_id().hex()}"
-                    # None or gone: a cleaner took the new folder for that of a dead writer.
+                    # None or gone: another writer removed the new folder as that of an ended one.
                     with contextlib.suppress(FileNotFoundError):
                         self._disk.make_dirs(aside)
-                        self._alive = self._disk.lock(f"{aside}/{LOCK}", b"")
+                        self._own_lock = self._disk.lock(f"{aside}/{LOCK}", b"")
                     self._aside = aside
             assert self._aside is not None
             return self._aside
 
     def _clean(self, asides: str) -> bool:
-        """Remove what dead writers left; whether there is nothing of a living one."""
+        """Remove files of ended writers; returns whether no running writer has any."""
         for name in self._disk.list_dir(asides):
             aside = f"{asides}/{name}"
-            with contextlib.suppress(OSError):  # another writer cleans as well
-                alone = self._disk.lock(f"{aside}/{LOCK}", b"")
-                if alone is not None:
-                    _remove_aside(self._disk, aside, alone)
+            with contextlib.suppress(OSError):  # another writer cleans at the same time
+                ended_lock = self._disk.lock(f"{aside}/{LOCK}", b"")
+                if ended_lock is not None:
+                    _remove_aside(self._disk, aside, ended_lock)
         return not self._disk.list_dir(asides)
 
     def _walk(self, folder: str, after: str) -> Iterator[Info]:
@@ -256,14 +258,14 @@ class FolderObjects:
             key = f"{folder}/{entry}" if folder else entry
             if key.endswith("/"):
                 if not after.startswith(key) and key < after:
-                    continue  # the whole folder comes before
+                    continue  # every key of this folder sorts before
                 yield from self._walk(key[:-1], after)
             elif key > after:
                 try:
                     with self._reading(key):
                         info = self._info(key)
                 except NotFound:
-                    continue  # deleted meanwhile
+                    continue  # deleted since it was listed
                 yield info
 
     def _entries(self, path: str) -> Iterator[str]:
@@ -294,7 +296,7 @@ class FolderObjects:
         try:
             yield
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise NotFound(f"there is no object {key} in {self.name}") from None
+            raise NotFound(f"object not found: {key} in {self.name}") from None
         except OSError as error:
             raise _failure(error, f"{self.name}/{key}") from error
 
@@ -304,7 +306,7 @@ class FolderObjects:
             yield
         except (FileExistsError, IsADirectoryError, NotADirectoryError):
             raise Invalid(
-                f"{key} in {self.name} cannot be: a key is never a folder of another key"
+                f"{key} in {self.name} is not possible: a key is never a folder of another key"
             ) from None
         except OSError as error:
             raise _failure(error, f"{self.name}/{key}") from error
@@ -317,15 +319,15 @@ def _read(file: ReadFile, key: str, start: int, length: int) -> bytes:
     return data
 
 
-def _remove_aside(disk: Disk, aside: str, held: Lock) -> None:
-    """Remove the folder of a writer whose lock we hold."""
+def _remove_aside(disk: Disk, aside: str, lock: Lock) -> None:
+    """Remove the folder of a writer whose lock this process holds."""
     try:
         for name in disk.list_dir(aside):
             if name != LOCK:
                 disk.remove(f"{aside}/{name}")
         disk.remove(f"{aside}/{LOCK}")
     finally:
-        held.release()
+        lock.release()
     disk.remove(aside)
 
 
@@ -335,8 +337,8 @@ def _parent(path: str) -> str:
 
 def _failure(error: OSError, where: str) -> StrandlineError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"no room for {where}: free space, then try again")
+        return DiskFull(f"no space left for {where}: free space, then try again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Denied(f"{where} may not be used ({error.strerror}): check its rights")
-    then = advice(error, "look at the disk, then try again")
-    return Unavailable(f"{where} cannot be used ({error}): {then}")
+        return Denied(f"{where} is not accessible ({error.strerror}): check its permissions")
+    remedy = advice(error, "check the disk, then try again")
+    return Unavailable(f"{where} cannot be accessed ({error}): {remedy}")

@@ -1,8 +1,9 @@
-"""Is this store safe to build on? Asked once, when a store is opened, before anything rests on it.
+"""Checks that an object store creates objects atomically. Runs once, when a store is opened.
 
-All order in the lake comes from one promise: of many who create one name exactly one succeeds, and
-everybody can then read what the winner wrote. Some stores and gateways take the request and ignore
-the condition, so the promise is tried: first one after another, then all at once.
+The order of versions in the lake relies on one guarantee: of several creators of one name exactly
+one succeeds, and every reader then reads the object of the winner. Some stores and gateways accept
+the request and ignore the condition, so the guarantee is tested: first one after another, then
+concurrently.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ ROUNDS = 3
 
 
 def probe(objects: Objects, *, racers: int = RACERS, rounds: int = ROUNDS) -> None:
-    """Return when the store keeps the promise; ``UnfitStore`` when it does not."""
+    """Return if the store keeps the guarantee; raise ``UnfitStore`` if it does not."""
     name = os.urandom(16).hex()
     keys = [f"{PROBES}/{name}-{number}" for number in range(rounds + 1)]
     try:
-        _one_after_another(objects, keys[0])
+        _create_twice(objects, keys[0])
         for key in keys[1:]:
-            _all_at_once(objects, key, racers)
+            _create_concurrently(objects, key, racers)
         if not {info.key for info in objects.list(PROBES)}.issuperset(keys):
-            raise _unfit(objects, "a listing does not show what was written just before")
+            raise _unfit(objects, "a listing does not show objects that were just written")
     except UnfitStore:
         objects.delete(keys)
         raise
     objects.delete(keys)
 
 
-def _one_after_another(objects: Objects, key: str) -> None:
+def _create_twice(objects: Objects, key: str) -> None:
     first, second = _body(), _body()
     objects.create(key, first)
     try:
@@ -46,10 +47,10 @@ def _one_after_another(objects: Objects, key: str) -> None:
     else:
         raise _unfit(objects, "it created one object twice")
     if objects.get(key) != first:
-        raise _unfit(objects, "a refused creation changed the object")
+        raise _unfit(objects, "a rejected creation changed the object")
 
 
-def _all_at_once(objects: Objects, key: str, racers: int) -> None:
+def _create_concurrently(objects: Objects, key: str, racers: int) -> None:
     start = threading.Barrier(racers)
 
     def race(body: bytes) -> bytes | None:
@@ -61,15 +62,17 @@ def _all_at_once(objects: Objects, key: str, racers: int) -> None:
         return body
 
     with ThreadPool(racers, "strandline-probe") as pool:
-        ended = [pool.try_submit(race, _body()) for _ in range(racers)]
-        if None in ended:
+        futures = [pool.try_submit(race, _body()) for _ in range(racers)]
+        if None in futures:
             start.abort()
-            raise Unavailable(f"{racers} threads to check {objects.name} are refused: {NO_THREADS}")
-        winners = [body for each in ended if each is not None and (body := each.result())]
+            raise Unavailable(
+                f"cannot start {racers} threads to check {objects.name}: {NO_THREADS}"
+            )
+        winners = [body for future in futures if future is not None and (body := future.result())]
     if len(winners) != 1:
-        raise _unfit(objects, f"{len(winners)} of {racers} created one object at the same time")
+        raise _unfit(objects, f"{len(winners)} of {racers} concurrent creators succeeded")
     if objects.get(key) != winners[0]:
-        raise _unfit(objects, "the object is not the one of the creator who was told to have won")
+        raise _unfit(objects, "the object is not the one of the creator that succeeded")
 
 
 def _body() -> bytes:
@@ -79,5 +82,5 @@ def _body() -> bytes:
 def _unfit(objects: Objects, what: str) -> UnfitStore:
     return UnfitStore(
         f"{objects.name} does not create objects safely: {what}. "
-        "Two writers could both believe to have committed; use another store"
+        "Two writers could both commit; use another store"
     )

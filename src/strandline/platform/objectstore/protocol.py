@@ -1,27 +1,27 @@
-"""Objects come in here: what the store asks of S3, Azure, GCS, a local folder or memory.
+"""The protocol of object stores: S3, Azure, GCS, a local folder or memory.
 
-Rules that the rest of the code leans on:
+Rules that the rest of the code relies on:
 
-- **An object never changes.** ``create`` gives a name to the first who asks for it; ``put`` is for
-  names that nobody else can think of (they contain a random id). Nothing is ever overwritten, so
-  nothing that was read goes stale, and no compare-and-swap is needed.
-- **What ``create`` is given contains an id of this attempt.** A reply can be lost after the object
-  was stored, and the second try then meets the object of the first. ``create`` reads it back and
-  takes equal bytes for its own. Two writers who would write the same bytes must therefore not: the
-  body carries a random id, new for every attempt to commit (not for every retry). Name it as
-  ``writer`` and it is checked that it is there.
-- **An object appears whole or not at all**, and is read by everybody once the call has returned.
-- **Bytes are not trusted.** A store or the way to it may flip bits; whoever reads checks its own
-  checksums. What is checked here is the length: an answer is whole, or it raises.
+- **An object never changes.** ``create`` succeeds for the first writer of a name; ``put`` is for
+  names that no other writer can choose (they contain a random id). Nothing is overwritten, so data
+  that was read never becomes stale, and no compare-and-swap is needed.
+- **The body of ``create`` contains an id of this attempt.** A response can be lost after the object
+  was stored; the retry then finds the object of the first try. ``create`` reads it back and treats
+  equal bytes as its own. So two writers must never write the same bytes: the body contains a random
+  id, new for every attempt to commit (not for every retry). If it is passed as ``writer``, its
+  presence is checked.
+- **An object appears whole or not at all**, and every reader sees it once the call has returned.
+- **Bytes are not trusted.** A store or the network may flip bits; readers verify their own
+  checksums. This layer checks the length: a read returns all bytes, or it raises.
 - After ``Unreachable`` a write may or may not have happened, or may happen a little later.
   Repeating it with the same bytes is always safe.
 
-A key is made of segments of ASCII letters, digits and ``-_.=`` with ``/`` between them, none of
-which begins with a dot: what every store and file system takes for the same name, and none for
-another. No key is a folder of another one. Objects with other names are not ours: not listed.
+A key consists of segments of ASCII letters, digits and ``-_.=`` with ``/`` between them, none of
+which begins with a dot: every store and file system treats equal keys, and only these, as the same
+name. No key is a folder of another one. Objects with other names are foreign and not listed.
 
-``cloud.py`` has the real stores, ``local.py`` the local folder, ``retrying.py`` the
-patience; ``strandline.testing.sim_objects.SimObjects`` is the simulated twin.
+``cloud.py`` has the real stores, ``local.py`` the local folder, ``retrying.py`` the retries;
+``strandline.testing.sim_objects.SimObjects`` is the simulated store.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KEY = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9_.
 
 
 class Info(msgspec.Struct, frozen=True):
-    """What a store tells about an object without its bytes."""
+    """The metadata of an object."""
 
     key: str
     size: int
@@ -51,29 +51,29 @@ class Info(msgspec.Struct, frozen=True):
 
 
 class Created(msgspec.Struct, frozen=True):
-    """The object is there and it is ours."""
+    """The object exists, and this writer created it."""
 
     etag: str | None
     recognised: bool
-    """It was there already, with exactly these bytes: an earlier try of ours."""
+    """Whether it existed with exactly these bytes: an earlier try of this writer."""
 
 
 class Objects(Protocol):
     """An object store under a prefix. Blocking; safe from many threads.
 
-    Every failure is a ``StrandlineError``: ``NotFound``, ``AlreadyThere``, ``Invalid`` or one of
-    the kinds of ``Unavailable``.
+    Every failure is a ``StrandlineError``: ``NotFound``, ``AlreadyThere``, ``Invalid`` or
+    ``Unavailable`` and its subclasses.
     """
 
     name: str
     """How messages name the store. No secrets."""
 
     def create(self, key: str, data: Buffer, writer: str | None = None) -> Created:
-        """Store it only where nothing is; ``AlreadyThere`` when the name is another writer's."""
+        """Store a new object; ``AlreadyThere`` if another writer has created one of this name."""
         ...
 
     def put(self, key: str, data: Buffer) -> int:
-        """Store it under a name that is ours alone; returns its size."""
+        """Store an object under a name that only this writer uses; returns its size."""
         ...
 
     def put_file(self, key: str, file: ReadFile) -> int:
@@ -81,40 +81,40 @@ class Objects(Protocol):
         ...
 
     def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
-        """The same for bytes that can be had only once. An error of the iterator leaves nothing."""
+        """The same for chunks that can be read once. If the iterator fails, nothing is stored."""
         ...
 
     def get(self, key: str) -> bytes: ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Exactly so many bytes; ``Invalid`` when the object ends before them."""
+        """Exactly ``length`` bytes; ``Invalid`` when the object ends before that."""
         ...
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Several ``(start, length)`` at once, as ``get_range``; near ones share a request."""
+        """Several ``(start, length)``, as ``get_range``; ranges that are close share a request."""
         ...
 
     def head(self, key: str) -> Info: ...
 
     def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
-        """What lies in the folder ``prefix`` and below, in the order of keys, from behind a key."""
+        """The objects in the folder ``prefix`` and below, in order of keys, after a key."""
         ...
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove them. Absent is fine."""
+        """Delete objects. Absent ones are fine."""
         ...
 
     def close(self) -> None:
-        """Let go of what is held. The store may be used again, and then closed again."""
+        """Release resources. The store may be used again, and then closed again."""
         ...
 
 
 def check_key(key: str) -> str:
-    """The key, when it is one."""
+    """The key itself; Invalid if it is not a valid key."""
     if len(key) > KEY_SIZE_MAX or not _KEY.fullmatch(key):
         raise Invalid(
-            f"{key[:80]!r} is no object key: use segments of letters, digits and -_.= that do not "
-            f"begin with a dot, {KEY_SIZE_MAX} characters at most"
+            f"{key[:80]!r} is not an object key: use segments of letters, digits and -_.= that do "
+            f"not begin with a dot, {KEY_SIZE_MAX} characters at most"
         )
     return key
 
@@ -124,7 +124,7 @@ def is_key(name: str) -> bool:
 
 
 def check_prefix(prefix: str) -> str:
-    """The folder without a slash at its end; the empty one is everything."""
+    """The folder without a slash at its end; the empty one selects all objects."""
     return check_key(prefix.removesuffix("/")) if prefix else ""
 
 
@@ -140,30 +140,30 @@ def check_writer(key: str, data: Buffer, writer: str | None) -> None:
 
 def too_short(key: str, start: int, length: int, size: int) -> Invalid:
     return Invalid(
-        f"bytes {start} to {start + length} of {key} were asked for, but it ends at byte {size}"
+        f"bytes {start} to {start + length} of {key} were requested, but it ends at byte {size}"
     )
 
 
 def recognise(objects: Objects, key: str, data: Buffer) -> Created:
-    """Whose object is it that is there already? ``AlreadyThere`` when it is not ours.
+    """Check whether an existing object is this writer's; ``AlreadyThere`` if it is not.
 
-    A bit that flips on the way back must not turn our object into a stranger's: only two different
-    answers of the right size are believed.
+    A bit that flips in a response must not make an own object look foreign: it is foreign only
+    after two responses of the right size that differ from the data.
     """
-    stranger = AlreadyThere(
-        f"{key} in {objects.name} was written by somebody else: read it, then decide"
+    foreign = AlreadyThere(
+        f"{key} in {objects.name} was written by another writer: read it, then decide"
     )
     try:
         info = objects.head(key)
         if info.size != len(data):
-            raise stranger
+            raise foreign
         if objects.get(key) == data or objects.get(key) == data:
             return Created(info.etag, recognised=True)
     except NotFound:
         raise Unreachable(
-            f"{key} in {objects.name} was there and then was not: try again"
+            f"{key} in {objects.name} existed, and then it did not: try again"
         ) from None
-    raise stranger
+    raise foreign
 
 
 def chunks_of(file: ReadFile) -> Iterator[bytes]:

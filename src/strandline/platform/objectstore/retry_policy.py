@@ -1,13 +1,13 @@
-"""Patience with another machine: when a request is made again, and after which pause.
+"""Repeats a request to another machine, with pauses between the attempts.
 
     for attempt in Attempts(pause_after):        async for, in a coroutine
         with attempt:
-            return ask()
+            return request()
 
-``pause_after`` looks at what was raised and says False (give up: it travels), True (once more,
-after a pause that doubles and is stretched by chance), or for how many seconds to pause.
+``pause_after`` gets the error and returns False (give up: the error is raised), True (try again,
+after a pause that doubles each time and is lengthened at random), or the seconds to pause.
 
-Nothing is logged: whoever asks is told in the end.
+Nothing is logged: the caller gets the last error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PauseAfter = Callable[[Exception], bool | float]
 
 
 class Attempts:
-    """Attempts, one after the other, until one is left without an error. Owned by one request."""
+    """Attempts, one after the other, until one succeeds. Owned by one request."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Attempts:
         longest_s: float = _PAUSE_S_MAX,
     ) -> None:
         self._pause_after = pause_after
-        self._usual_s = first_s
+        self._base_pause_s = first_s
         self._longest_s = longest_s
         self._pause_s = 0.0
 
@@ -57,10 +57,10 @@ class Attempts:
         pause = self._pause_after(error)
         if pause is False:
             return False
-        self._pause_s = self._next_usual_s() if pause is True else pause
+        self._pause_s = self._next_pause_s() if pause is True else pause
         return True
 
-    def _next_usual_s(self) -> float:
-        usual_s = self._usual_s
-        self._usual_s = min(self._longest_s, 2 * usual_s)
-        return usual_s * (1 + random.random())  # noqa: S311 - spreads requests, guards nothing
+    def _next_pause_s(self) -> float:
+        base_s = self._base_pause_s
+        self._base_pause_s = min(self._longest_s, 2 * base_s)
+        return base_s * (1 + random.random())  # noqa: S311 - spreads requests; not for security

@@ -1,10 +1,10 @@
-"""Patience with an object store: the one place where requests are repeated.
+"""Retries requests to an object store: the only place where they are repeated.
 
-Only ``Unreachable`` is answered by another try, a bounded number of times, with pauses that double
-and are stretched by chance. Every request may be repeated, because no object ever changes: reads
-and deletes give the same, a ``put`` stores the same bytes, a ``create`` recognises its own object
-(``protocol.py``). A listing goes on behind the last key it gave. A stream of chunks cannot be had
-twice: the store below repeats its parts, and what is then still unknown the caller is told.
+A request is repeated only after ``Unreachable``, a limited number of times, with pauses that double
+and are lengthened at random. Every request may be repeated, because objects never change: reads and
+deletes have the same result, a ``put`` stores the same bytes, a ``create`` recognises its own
+object (``protocol.py``). A listing continues after the last key that it returned. A stream of
+chunks cannot be read twice: the store below repeats its parts, and other failures are raised.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from strandline.platform.objectstore.protocol import Created, Info, Objects
 from strandline.platform.objectstore.retry_policy import Attempts, PauseAfter
 from strandline.platform.remote_wait import remote_wait
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 DELAY_S_MAX = 10.0
 
 
 class Retrying:
-    """An object store that is asked again when it does not answer. Safe from many threads."""
+    """An object store whose requests are repeated without a response. Safe from many threads."""
 
     def __init__(self, objects: Objects, settings: ObjectSettings) -> None:
         self.name = objects.name
@@ -34,33 +34,33 @@ class Retrying:
         self._settings = settings
 
     def create(self, key: str, data: Buffer, writer: str | None = None) -> Created:
-        return self._patiently(lambda: self._objects.create(key, data, writer))
+        return self._retried(lambda: self._objects.create(key, data, writer))
 
     def put(self, key: str, data: Buffer) -> int:
-        return self._patiently(lambda: self._objects.put(key, data))
+        return self._retried(lambda: self._objects.put(key, data))
 
     def put_file(self, key: str, file: ReadFile) -> int:
-        return self._patiently(lambda: self._objects.put_file(key, file))
+        return self._retried(lambda: self._objects.put_file(key, file))
 
     def put_stream(self, key: str, chunks: Iterable[Buffer]) -> int:
         with remote_wait():
             return self._objects.put_stream(key, chunks)
 
     def get(self, key: str) -> bytes:
-        return self._patiently(lambda: self._objects.get(key))
+        return self._retried(lambda: self._objects.get(key))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        return self._patiently(lambda: self._objects.get_range(key, start, length))
+        return self._retried(lambda: self._objects.get_range(key, start, length))
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self._patiently(lambda: self._objects.get_ranges(key, ranges))
+        return self._retried(lambda: self._objects.get_ranges(key, ranges))
 
     def head(self, key: str) -> Info:
-        return self._patiently(lambda: self._objects.head(key))
+        return self._retried(lambda: self._objects.head(key))
 
     def delete(self, keys: Iterable[str]) -> None:
-        doomed = tuple(keys)
-        self._patiently(lambda: self._objects.delete(doomed))
+        listed = tuple(keys)  # an iterator could not be repeated
+        self._retried(lambda: self._objects.delete(listed))
 
     def close(self) -> None:
         self._objects.close()
@@ -73,38 +73,36 @@ class Retrying:
                 with remote_wait():
                     info = next(listing, None)
             except Unreachable:
-                info, listing = self._patiently(partial(_resumed, self._objects, prefix, after))
+                info, listing = self._retried(partial(_resume, self._objects, prefix, after))
             if info is None:
                 return
             after = info.key
             yield info
 
-    def _patiently(self, request: Callable[[], Answer]) -> Answer:
+    def _retried(self, request: Callable[[], Result]) -> Result:
         settings = self._settings
-        patience = Attempts(
-            _bounded(settings), first_s=settings.delay_s_first, longest_s=DELAY_S_MAX
+        attempts = Attempts(
+            _retry_limit(settings), first_s=settings.delay_s_first, longest_s=DELAY_S_MAX
         )
-        for attempt in patience:
+        for attempt in attempts:
             with attempt, remote_wait():
                 return request()
         raise AssertionError("the last attempt returns or raises")
 
 
-def _bounded(settings: ObjectSettings) -> PauseAfter:
-    """Once more after ``Unreachable``, so many times and for so long."""
+def _retry_limit(settings: ObjectSettings) -> PauseAfter:
+    """Retry after ``Unreachable``, up to the number of attempts and the time in the settings."""
     tries, began_s = 0, time.monotonic()
 
     def pause_after(error: Exception) -> bool:
         nonlocal tries
         tries += 1
-        is_over = time.monotonic() - began_s >= settings.retry_s_max
-        return isinstance(error, Unreachable) and tries < settings.attempts_max and not is_over
+        is_late = time.monotonic() - began_s >= settings.retry_s_max
+        return isinstance(error, Unreachable) and tries < settings.attempts_max and not is_late
 
     return pause_after
 
 
-def _resumed(
-    objects: Objects, prefix: str, after: str | None
-) -> tuple[Info | None, Iterator[Info]]:
+def _resume(objects: Objects, prefix: str, after: str | None) -> tuple[Info | None, Iterator[Info]]:
     listing = objects.list(prefix, after)
     return next(listing, None), listing

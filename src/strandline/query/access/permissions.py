@@ -1,31 +1,31 @@
-"""Who may do which command: roles, and what was granted for single events. Pure.
+"""Permissions of commands: roles, and grants for single events. Pure.
 
     role                    may read    may write    and
-    admin                   all         all          everything else, too
+    admin                   all         all          all other commands
     editor                  all         all
     read-only, viewer       all
     write-only                          all
 
-Several roles add up. What was granted or revoked for one event goes before the role, for that event
-alone:
+Several roles add up. Grants and revocations for one event take precedence over the role, for that
+event alone:
 
     READ and WRITE          both
     READ alone, WRITE alone that one; the role decides about the other
-    neither is left         nothing: what was granted has been revoked, and the role does not help
+    neither is left         nothing: the grants were revoked, and the role does not apply
 
-An admin may do all, whatever was granted. What a command needs:
+Grants do not limit an admin. What a command requires:
 
     STORE                                       WRITE of its event
-    QUERY, REPLAY, EXPLAIN, PLOT                READ of every event it names; of all events for a
-                                                REPLAY that names none
-    SHOW                                        READ of the events of what is remembered
+    QUERY, REPLAY, EXPLAIN, PLOT                READ of every event in it; of all events for a
+                                                REPLAY without an event
+    SHOW                                        READ of the events of the materialized query
     REMEMBER, FORGET                            READ and WRITE of these events
     FLUSH                                       WRITE of all events
-    DEFINE, DELETE and everything about users   admin; a user may see his own permissions
+    DEFINE, DELETE and all commands on users    admin; users may read their own permissions
     PING                                        nothing
-    BATCH                                       what its commands need
+    BATCH                                       what its commands require
 
-A server asks for the same of its users (``server/auth/query_permissions.py``).
+A server requires the same of its users (``server/auth/query_permissions.py``).
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _ROLES: dict[str, frozenset[Permission]] = {
     "write-only": frozenset({"WRITE"}),
 }
 _EVERY_EVENT = "*"
-"""No topic can be called so."""
+"""Not a valid name of a topic."""
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
-    """What one user may do."""
+    """The roles and grants of one user."""
 
     roles: tuple[str, ...] = ()
     events: dict[str, tuple[Permission, ...]] = {}
-    """What is left of what was granted, by event; () when all of it was revoked."""
+    """The current grants by event; () when all of them were revoked."""
 
     @property
     def is_admin(self) -> bool:
@@ -72,32 +72,32 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
         return permission in granted or (bool(granted) and self._by_role(permission))
 
     def may_all(self, permission: Permission) -> bool:
-        """Whether it may be done with every event there is or will be."""
+        """Whether the permission applies to every event, including future ones."""
         every = [_EVERY_EVENT, *self.events]
         return all(self.may(permission, event) for event in every)
 
     def granted(self, permissions: tuple[Permission, ...], events: list[str]) -> Rights:
-        """With these besides what there is."""
-        found = dict(self.events)
+        """These rights with further grants."""
+        grants = dict(self.events)
         for event in events:
-            found[event] = tuple(sorted({*found.get(event, ()), *permissions}))
-        return Rights(roles=self.roles, events=found)
+            grants[event] = tuple(sorted({*grants.get(event, ()), *permissions}))
+        return Rights(roles=self.roles, events=grants)
 
     def revoked(self, permissions: tuple[Permission, ...], events: list[str]) -> Rights:
-        """Without these; no permission is all of them. What was never granted stays as it is."""
-        taken = permissions or ("READ", "WRITE")
-        found = dict(self.events)
+        """These rights without some grants; () revokes all. Events without a grant stay as is."""
+        dropped = permissions or ("READ", "WRITE")
+        grants = dict(self.events)
         for event in events:
-            if event in found:
-                found[event] = tuple(each for each in found[event] if each not in taken)
-        return Rights(roles=self.roles, events=found)
+            if event in grants:
+                grants[event] = tuple(each for each in grants[event] if each not in dropped)
+        return Rights(roles=self.roles, events=grants)
 
     def _by_role(self, permission: Permission) -> bool:
         return any(permission in _ROLES[role] for role in self.roles)
 
 
 class Need(NamedTuple):
-    """What a command needs: a permission for an event, or to be admin."""
+    """A requirement of a command: a permission for an event, or the role admin."""
 
     what: str
     permission: Permission | None = None
@@ -105,13 +105,13 @@ class Need(NamedTuple):
 
 
 def checked_roles(roles: tuple[str, ...]) -> tuple[str, ...]:
-    """Roles in small letters, each once, or a clear error."""
-    found = tuple(dict.fromkeys(role.lower() for role in roles))
-    for role in found:
+    """Roles in lowercase, each once; rejects unknown roles."""
+    known = tuple(dict.fromkeys(role.lower() for role in roles))
+    for role in known:
         if role not in _ROLES:
             hint = did_you_mean(role, list(_ROLES), called="roles are")
-            raise Invalid(f"no role is called {role!r}; {hint}")
-    return found
+            raise Invalid(f"unknown role {role!r}; {hint}")
+    return known
 
 
 def check(
@@ -120,14 +120,16 @@ def check(
     command: Command,
     remembered: Callable[[str], ast.Query | None],
 ) -> None:
-    """Forbidden, unless the user may do this."""
+    """Raise Forbidden unless the user may run a command."""
     for need in _needs(user, command, remembered):
         if need.permission is None:
             if not rights.is_admin:
-                raise Forbidden(f"{need.what} is for admins, and {user!r} is none")
+                raise Forbidden(
+                    f"{need.what} requires the role admin, which {user!r} does not have"
+                )
         elif need.event == _EVERY_EVENT:
             if not rights.may_all(need.permission):
-                raise Forbidden(f"{user!r} may not {need.permission} every event: name one")
+                raise Forbidden(f"{user!r} may not {need.permission} all events: name one event")
         elif not rights.may(need.permission, need.event):
             raise Forbidden(f"{user!r} may not {need.permission} {need.event!r}")
 
@@ -149,30 +151,30 @@ def _needs(
         case ast.Remember(query=query):
             yield from _changes(query)
         case ast.Show(alias=alias):
-            kept = remembered(alias)
-            yield from [Need("SHOW", "READ")] if kept is None else _reads(kept)
+            query_of_alias = remembered(alias)
+            yield from [Need("SHOW", "READ")] if query_of_alias is None else _reads(query_of_alias)
         case ast.Forget(alias=alias):
-            kept = remembered(alias)
+            query_of_alias = remembered(alias)
             every = [Need("FORGET", "READ"), Need("FORGET", "WRITE")]
-            yield from every if kept is None else _changes(kept)
+            yield from every if query_of_alias is None else _changes(query_of_alias)
         case ast.Batch(commands=several):
             for each in several:
                 yield from _needs(user, each, remembered)
-        case ast.ShowPermissions(user=asked) if asked == user:
+        case ast.ShowPermissions(user=shown) if shown == user:
             return
         case _:
-            yield Need(_TOLD.get(type(command), type(command).__name__))
+            yield Need(_COMMAND_NAMES.get(type(command), type(command).__name__))
 
 
 def _changes(query: ast.Query) -> Iterator[Need]:
-    """To keep the result of a query, or to drop it."""
+    """What is required to store the result of a query, or to drop it."""
     for need in _reads(query):
         yield need
         yield Need("REMEMBER", "WRITE", need.event)
 
 
-def _reads(question: ast.Query | ast.Replay | ast.Plot) -> Iterator[Need]:
-    match question:
+def _reads(command: ast.Query | ast.Replay | ast.Plot) -> Iterator[Need]:
+    match command:
         case ast.Query(event=event, steps=steps):
             names = [event, *(step.event for step in steps)]
         case ast.Replay(event=None):
@@ -187,7 +189,7 @@ def _reads(question: ast.Query | ast.Replay | ast.Plot) -> Iterator[Need]:
         yield Need("QUERY", "READ", name.text)
 
 
-_TOLD: Mapping[type, str] = {
+_COMMAND_NAMES: Mapping[type, str] = {
     ast.Define: "DEFINE",
     ast.DeleteEvents: "DELETE",
     ast.CreateUser: "CREATE USER",
@@ -195,5 +197,5 @@ _TOLD: Mapping[type, str] = {
     ast.ListUsers: "LIST USERS",
     ast.Grant: "GRANT",
     ast.Revoke: "REVOKE",
-    ast.ShowPermissions: "SHOW PERMISSIONS of somebody else",
+    ast.ShowPermissions: "SHOW PERMISSIONS of another user",
 }

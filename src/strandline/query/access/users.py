@@ -1,14 +1,14 @@
-"""Users of a store: their keys, and what they may do. Kept in a key-value view.
+"""Users of a store: their keys and permissions, stored in a key-value map.
 
-A key is never kept, only what scrypt makes of it and a salt. One that is not given is made of 32
-random bytes and handed out once. To check a key takes the same time whether the user is there or
-not, and whichever part of it is wrong; that time is long on purpose, so whoever checks often keeps
-a session of his own.
+A key is never stored, only its scrypt digest with a salt. Without a key in CREATE USER, a key of 32
+random bytes is generated and returned once. Checking a key takes the same time whether the user
+exists or not, and whichever part of the key is wrong; it is slow on purpose, so a caller that
+checks often needs a session.
 
-A user is never deleted. REVOKE KEY takes the key and leaves what was granted, and the id cannot be
-created again: what was written under it stays his.
+A user is never deleted. REVOKE KEY removes the key and leaves the grants, and the id cannot be
+created again: data written under an id belongs to one user for ever.
 
-    key of the view      user:<id>
+    key of the map       user:<id>
     value                JSON: roles, events, salt, digest, cost; without digest the key is revoked
 """
 
@@ -29,7 +29,7 @@ from strandline.views.kv.kv import Kv
 
 KEY_CHARACTERS_MIN = 8
 COST = 2**14
-"""How much memory and time scrypt takes: 16 MiB and some ten milliseconds."""
+"""The cost of scrypt: 16 MiB of memory and some ten milliseconds."""
 
 _PREFIX = b"user:"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
@@ -38,18 +38,18 @@ _NO_SALT = bytes(16)
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """A user, as others may see him."""
+    """A user without secrets."""
 
     id: str
     roles: tuple[str, ...]
     events: dict[str, tuple[Permission, ...]]
-    """What was granted for single events."""
+    """The grants for single events."""
     active: bool
-    """Whether there is a key."""
+    """Whether the user has a key."""
 
 
 class NewUser(msgspec.Struct, frozen=True, kw_only=True):
-    """A user who was just created. The key is told here and never again."""
+    """A user that was just created. The key is returned only here."""
 
     id: str
     key: str
@@ -63,7 +63,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     cost: int = COST
 
 
-def _nothing_remembered(_alias: str) -> Query | None:
+def _no_query(_alias: str) -> Query | None:
     return None
 
 
@@ -76,11 +76,11 @@ class Users:
         random_id: Callable[[], bytes],
         *,
         events: Callable[[], list[str]] = list,
-        remembered: Callable[[str], Query | None] = _nothing_remembered,
+        remembered: Callable[[str], Query | None] = _no_query,
         cost: int = COST,
     ) -> None:
-        """``events`` are those that can be granted, ``remembered`` the query of an alias, and
-        ``random_id`` gives sixteen random bytes."""
+        """``events`` returns those that can be granted, ``remembered`` the query of an alias, and
+        ``random_id`` sixteen random bytes."""
         self._kv = kv
         self._random_id = random_id
         self._events = events
@@ -88,21 +88,21 @@ class Users:
         self._cost = cost
 
     def create(self, user: str, *, key: str | None = None, roles: tuple[str, ...] = ()) -> NewUser:
-        """A new user; Conflict when the id is or was somebody's."""
+        """Create a user; Conflict when the id is or was in use."""
         if not _ID.fullmatch(user):
             raise Invalid(
-                f"{user!r} cannot be a user's id: use 1 to 128 of A-Z a-z 0-9 . _ @ : - and begin "
-                "with a letter or digit"
+                f"invalid user id {user!r}: use 1 to 128 of A-Z a-z 0-9 . _ @ : - and start with "
+                "a letter or digit"
             )
         if key is not None and len(key) < KEY_CHARACTERS_MIN:
             raise Invalid(
-                f"a key has at least {KEY_CHARACTERS_MIN} characters; leave it out to be given one"
+                f"a key has at least {KEY_CHARACTERS_MIN} characters; omit it for a random key"
             )
         secret = key if key is not None else (self._random_id() + self._random_id()).hex()
-        known = checked_roles(roles)
+        known_roles = checked_roles(roles)
         salt = self._random_id()
         stored = _Stored(
-            rights=Rights(roles=known),
+            rights=Rights(roles=known_roles),
             salt=salt,
             digest=_digest(secret, salt, self._cost),
             cost=self._cost,
@@ -110,76 +110,82 @@ class Users:
         try:
             self._kv.put(_key(user), msgspec.json.encode(stored), nx=True)
         except Conflict as error:
-            raise Conflict(f"there is or was a user {user!r}: an id is used once") from error
-        return NewUser(id=user, key=secret, roles=known)
+            raise Conflict(
+                f"user {user!r} exists or existed: an id cannot be used again"
+            ) from error
+        return NewUser(id=user, key=secret, roles=known_roles)
 
     def revoke_key(self, user: str) -> None:
-        """Take a user's key for ever; what he was granted stays as it is."""
-        self._change(user, lambda found: msgspec.structs.replace(found, digest=b""))
+        """Remove the key of a user for ever; the grants stay."""
+        self._change(user, lambda stored: msgspec.structs.replace(stored, digest=b""))
 
     def listed(self) -> list[User]:
         """All users, by id."""
         return [
-            _shown(entry.key.removeprefix(_PREFIX).decode(), _decoded(entry.value))
+            _public(entry.key.removeprefix(_PREFIX).decode(), _decoded(entry.value))
             for entry in self._kv.scan(_PREFIX)
         ]
 
     def user(self, user: str) -> User:
-        """Roles and what was granted, event by event."""
-        found, _ = self._stored(user)
-        return _shown(user, found)
+        """The roles and grants of a user."""
+        stored, _ = self._stored(user)
+        return _public(user, stored)
 
     def grant(self, user: str, permissions: tuple[Permission, ...], events: list[str]) -> None:
-        """Besides what there is. The events must be there."""
+        """Add grants. The events must exist."""
         known = self._events()
         for event in events:
             if event not in known:
-                hint = did_you_mean(event, sorted(known), called="there are")
-                raise Invalid(f"no event is called {event!r}" + (f"; {hint}" if hint else ""))
-        self._change(user, lambda found: _with(found, found.rights.granted(permissions, events)))
+                hint = did_you_mean(event, sorted(known), called="events are")
+                raise Invalid(f"unknown event {event!r}" + (f"; {hint}" if hint else ""))
+        self._change(
+            user, lambda stored: _with_rights(stored, stored.rights.granted(permissions, events))
+        )
 
     def revoke(self, user: str, permissions: tuple[Permission, ...], events: list[str]) -> None:
-        """Take back what was granted; what was not is no error."""
-        self._change(user, lambda found: _with(found, found.rights.revoked(permissions, events)))
+        """Remove grants; missing ones are ignored."""
+        self._change(
+            user, lambda stored: _with_rights(stored, stored.rights.revoked(permissions, events))
+        )
 
     def authenticate(self, user: str, key: str) -> User:
-        """The user, when the key is his; Forbidden does not tell which of them is wrong."""
+        """The user of a key; Forbidden, for an unknown user as for a wrong key."""
         try:
-            found, _ = self._stored(user)
+            stored, _ = self._stored(user)
         except Invalid:
-            found = _Stored(rights=Rights(), salt=_NO_SALT, cost=self._cost)
-        given = _digest(key, found.salt, found.cost)
-        # No key is made into zeros, so without a digest nothing fits, and it takes as long.
-        if not hmac.compare_digest(given, found.digest or bytes(len(given))):
-            raise Forbidden("no such user, or another key")
-        return _shown(user, found)
+            stored = _Stored(rights=Rights(), salt=_NO_SALT, cost=self._cost)
+        digest = _digest(key, stored.salt, stored.cost)
+        # No digest is all zeros: without one no key matches, in the same time.
+        if not hmac.compare_digest(digest, stored.digest or bytes(len(digest))):
+            raise Forbidden("unknown user or wrong key")
+        return _public(user, stored)
 
     def allows(self, user: str, command: Command) -> None:
-        """Forbidden, unless the user may do this. His key is not asked for again, but must be."""
-        found, _ = self._stored(user)
-        if not found.digest:
+        """Raise Forbidden unless the user may run a command, and still has a key."""
+        stored, _ = self._stored(user)
+        if not stored.digest:
             raise Forbidden(f"the key of {user!r} was revoked")
-        check(user, found.rights, command, self._remembered)
+        check(user, stored.rights, command, self._remembered)
 
     def _stored(self, user: str) -> tuple[_Stored, int]:
-        """What is kept, and its version."""
+        """The stored user and its version."""
         entry = self._kv.entry(_key(user)) if _ID.fullmatch(user) else None
         if entry is None:
-            raise Invalid(f"there is no user {user!r}")
+            raise Invalid(f"unknown user {user!r}")
         return _decoded(entry.value), entry.version
 
     def _change(self, user: str, change: Callable[[_Stored], _Stored]) -> None:
         for _ in range(_ATTEMPTS_MAX):
-            found, version = self._stored(user)
-            new = change(found)
-            if new == found:
+            old, version = self._stored(user)
+            new = change(old)
+            if new == old:
                 return
             try:
                 self._kv.put(_key(user), msgspec.json.encode(new), version=version)
             except Conflict:
                 continue
             return
-        raise Conflict(f"others keep changing user {user!r}: try again")
+        raise Conflict(f"user {user!r} is changed concurrently: try again")
 
 
 def _digest(key: str, salt: bytes, cost: int) -> bytes:
@@ -195,14 +201,14 @@ def _decoded(value: bytes) -> _Stored:
     return msgspec.json.decode(value, type=_Stored)
 
 
-def _with(found: _Stored, rights: Rights) -> _Stored:
-    return msgspec.structs.replace(found, rights=rights)
+def _with_rights(stored: _Stored, rights: Rights) -> _Stored:
+    return msgspec.structs.replace(stored, rights=rights)
 
 
-def _shown(user: str, found: _Stored) -> User:
+def _public(user: str, stored: _Stored) -> User:
     return User(
         id=user,
-        roles=found.rights.roles,
-        events=found.rights.events,
-        active=bool(found.digest),
+        roles=stored.rights.roles,
+        events=stored.rights.events,
+        active=bool(stored.digest),
     )

@@ -1,9 +1,8 @@
-"""A snapshot made of plain Arrow tables: rows that are in memory anyway.
+"""A snapshot of Arrow tables in memory.
 
-It answers as a table's own snapshot does, without files or indexes: whatever is asked for, all rows
-are handed out, and whoever asked filters them. So ``where`` and ``top`` change nothing but that
-``after`` holds. Remembered rows are asked through it, and so is every test that needs a table but
-no store.
+It has the interface of a table's snapshot, without files or indexes: a read returns all rows after
+``after``, and the caller filters them; ``where`` and ``top`` are ignored. It is used for stored
+results of materialized queries, and for tests that need a table but no store.
 """
 
 from __future__ import annotations
@@ -80,16 +79,16 @@ class ArrowSnapshot:
         after: int = 0,
         top: Top | None = None,
     ) -> ArrowReading:
-        found = [_behind(table, after).select(list(columns)) for table in self._tables]
+        tables = [_rows_after(table, after).select(list(columns)) for table in self._tables]
         empty = pa.schema([self.columns.field(name) for name in columns]).empty_table()
-        return ArrowReading([table for table in found if table.num_rows] or [empty])
+        return ArrowReading([table for table in tables if table.num_rows] or [empty])
 
     def _last_seq(self) -> int:
         lasts = [pc.max(table[SEQ]).as_py() for table in self._tables]
         return max(lasts, default=0)
 
 
-def _behind(table: pa.Table, after: int) -> pa.Table:
+def _rows_after(table: pa.Table, after: int) -> pa.Table:
     if after == 0:
         return table
     return table.filter(pc.greater(table[SEQ], pa.scalar(after, pa.uint64())))

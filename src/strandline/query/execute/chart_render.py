@@ -1,7 +1,7 @@
 """Points as a chart: a Vega-Lite specification, or a PNG drawn by matplotlib. Pure.
 
-With times the chart is lines, a color a group; metrics differ by their dashes when there are groups
-too. Without times it is bars, side by side for several metrics.
+With times the chart has lines, a color for each group; with groups, metrics differ by their dashes.
+Without times it has bars, side by side for several metrics.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 
 VEGA_LITE = "https://vega.github.io/schema/vega-lite/v5.json"
 JOINT = " · "
-"""Between the parts of a name."""
+"""The separator in names of several parts."""
 
 _WIDTH, _HEIGHT, _DPI = 8.0, 4.5, 120
 _BARS_WIDTH = 0.8
-"""Of all bars of a group, which are one apart."""
+"""The width of all bars of a group; groups are 1 apart."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One figure of a chart."""
+    """One value of a chart."""
 
     metric: str
     value: int | float | None
-    """None: there was nothing to make it of."""
+    """None: there were no values to aggregate."""
     time: str | None = None
-    """When its period started, in UTC."""
+    """The start of its period, in UTC."""
     group: str | None = None
     """The values of the breakdown."""
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked, drawn."""
+    """The result of PLOT."""
 
     points: tuple[Point, ...]
     vega: dict[str, Any]
-    """A Vega-Lite specification with the data in it."""
+    """A Vega-Lite specification that includes the data."""
 
     def png(self) -> bytes:
-        """A picture, if matplotlib is installed."""
+        """A PNG image; requires matplotlib."""
         return picture(self.points)
 
 
@@ -81,12 +81,12 @@ def vega(points: Sequence[Point], over: str | None, group_title: str = "") -> di
 
 
 def picture(points: Sequence[Point]) -> bytes:
-    """The same as a PNG."""
+    """The chart as a PNG."""
     try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 -- it is optional, and slow to load
+        from matplotlib.figure import Figure  # noqa: PLC0415 -- optional, and slow to import
     except ImportError as error:
         raise NotInstalled(
-            "there is no matplotlib here: pip install matplotlib, or use the chart's vega"
+            "matplotlib is not installed: pip install matplotlib, or use the chart's vega"
         ) from error
     figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
     axes = figure.subplots()

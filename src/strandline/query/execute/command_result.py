@@ -1,4 +1,4 @@
-"""Answers of commands that ask nothing: a message, and maybe rows with what else is to be told."""
+"""Result of a command that is not a query: a message and optional rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strandline.query.execute.result import Result
 
 
 class Told(Result):
-    """What a command did. Immutable; safe from many threads."""
+    """The result of a command. Immutable; safe from many threads."""
 
     def __init__(
         self,
@@ -25,13 +25,13 @@ class Told(Result):
     ) -> None:
         self.profile = None
         self.chart = chart
-        """What PLOT has drawn."""
+        """The chart of PLOT."""
         self.results = tuple(results)
         self._message = message
         self._rows = rows
 
     @cached_property
-    def _table(self) -> pa.Table:  # made when somebody looks: few do
+    def _table(self) -> pa.Table:  # built on demand: rarely used
         return pa.Table.from_pylist([dict(row) for row in self._rows])
 
     @property

@@ -1,4 +1,4 @@
-"""A DuckDB in memory that has no way to files, to the network or to Python's variables."""
+"""Opens a DuckDB in memory without access to files, the network or Python's variables."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import duckdb
 from strandline.config.settings import MIB
 
 left_to_parents: list[duckdb.DuckDBPyConnection] = []
-"""In a forked child: to close one would wait for threads that are not there, or crash."""
+"""Connections of a forked child. They are never closed: closing one would wait for threads that do
+not exist in the child, or crash."""
 
 
 def closed_off(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
-    """A connection; the caller locks its settings when all are made."""
+    """An isolated connection; the caller locks the configuration after its own settings."""
     settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": threads,
         "memory_limit": f"{memory_max // MIB}MiB",
@@ -21,6 +22,6 @@ def closed_off(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
         "python_enable_replacements": False,
     }
     connection = duckdb.connect(":memory:", config=settings)
-    # Last: from here on the way to files stays closed.
+    # Last: this setting cannot be changed back.
     connection.execute("SET enable_external_access = false")
     return connection

@@ -1,12 +1,12 @@
-"""DuckDB as a calculator: it is handed tables of Arrow, is asked one question, and forgets them.
+"""DuckDB as a compute engine: runs one query over registered tables of Arrow.
 
-There is one in-memory DuckDB for all questions of a store, and a cursor for each question, so that
-many threads can ask at once and share its threads and its memory. It has no way to the disk or the
-network, and does not see Python's variables: a text of SQL can ask for what was registered, nothing
-else. What does not fit in its memory is an error, not a file.
+There is one in-memory DuckDB for all queries of a store, and a cursor for each query, so that many
+threads can run queries at once and share its threads and its memory. It has no access to the disk
+or the network, nor to Python's variables: a SQL text can read registered tables, nothing else. A
+query that does not fit in its memory is an error, and writes no file.
 
-Times are handed over without a zone (they are UTC): with one, DuckDB takes a way through its time
-zone extension that is twelve times slower.
+Times are passed without a zone (they are UTC): with one, DuckDB uses its time zone extension, which
+is twelve times slower.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOMENT = pa.timestamp("us")
 
 
 class Engine:
-    """Where questions are calculated. Safe from many threads."""
+    """Runs queries. Safe from many threads."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class Engine:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
-        """For one question."""
-        cursor = self._opened().cursor()
+        """A session for one query."""
+        cursor = self._open().cursor()
         interrupt = current()
         try:
             with interrupt.attached(cursor.interrupt):
@@ -61,8 +61,8 @@ class Engine:
             raise
         except duckdb.OutOfMemoryException as error:
             raise MemoryPressure(
-                f"the question needs more than the {self.memory_max // MIB} MiB it may have: "
-                "ask for fewer rows or groups, or give it more"
+                f"the query needs more than its limit of {self.memory_max // MIB} MiB of memory: "
+                "select fewer rows or groups, or raise query.memory_bytes"
             ) from error
         finally:
             cursor.close()
@@ -74,31 +74,31 @@ class Engine:
             connection.close()
 
     def forked(self) -> None:
-        """DuckDB's threads are not in the child: it starts with another one."""
+        """DuckDB's threads do not exist in a forked child: it opens a new connection."""
         self._lock = threading.Lock()
         if self._connection is not None:
             left_to_parents.append(self._connection)
         self._connection = None
 
-    def _opened(self) -> duckdb.DuckDBPyConnection:
+    def _open(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
             if self._connection is None:
-                self._connection = _connected(self.threads, self.memory_max)
+                self._connection = _connect(self.threads, self.memory_max)
             return self._connection
 
 
 class Session:
-    """Relations of one question. Owned by one thread."""
+    """The relations of one query. Owned by one thread."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self._cursor = cursor
 
     def register(self, relation: str, tables: Sequence[pa.Table]) -> None:
-        """Rows of all tables, which have the same columns; strings may be dictionaries in some."""
-        alike: dict[str, list[pa.Table]] = {}
+        """Register rows of tables with the same columns; strings may be dictionaries in some."""
+        by_types: dict[str, list[pa.Table]] = {}
         for table in map(without_zones, tables):
-            alike.setdefault(str(table.schema.types), []).append(table)
-        parts = [pa.concat_tables(group) for group in alike.values()]
+            by_types.setdefault(str(table.schema.types), []).append(table)
+        parts = [pa.concat_tables(group) for group in by_types.values()]
         if len(parts) == 1:
             self._cursor.register(relation, parts[0])
             return
@@ -113,21 +113,21 @@ class Session:
     def register_stream(
         self, relation: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
     ) -> None:
-        """Rows that are read while the question is answered. They can be asked once."""
+        """Register rows that are read while the query runs. They can be read once."""
         plain = without_zones(schema.empty_table()).schema
-        alike = (_alike(batch, plain) for batch in batches)
-        self._cursor.register(relation, pa.RecordBatchReader.from_batches(plain, alike))
+        converted = (_convert(batch, plain) for batch in batches)
+        self._cursor.register(relation, pa.RecordBatchReader.from_batches(plain, converted))
 
     def ask(self, sql: str) -> pa.Table:
         return self._cursor.sql(sql).to_arrow_table()
 
     def stream(self, sql: str, rows: int) -> pa.RecordBatchReader:
-        """An answer that is calculated while it is read."""
+        """A result that is computed while it is read."""
         return self._cursor.sql(sql).to_arrow_reader(rows)
 
 
 def without_zones(table: pa.Table) -> pa.Table:
-    """The same moments, and nothing is copied."""
+    """The same times, without a copy."""
     for place, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             chunks = [chunk.view(_MOMENT) for chunk in table.column(place).chunks]
@@ -135,15 +135,15 @@ def without_zones(table: pa.Table) -> pa.Table:
     return table
 
 
-def _alike(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _convert(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     table = without_zones(pa.Table.from_batches([batch])).cast(schema)
-    found: list[pa.RecordBatch] = table.combine_chunks().to_batches()
-    return found[0] if found else pa.RecordBatch.from_pylist([], schema)
+    batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
 
 
-def _connected(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
+def _connect(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
     connection = closed_off(threads, max(memory_max, 64 * MIB))
-    # Every answer says how it is ordered; and last, nothing can be changed back.
+    # Every query has an explicit order. The last statement forbids any further change.
     for setting in ("TimeZone = 'UTC'", "preserve_insertion_order = false"):
         connection.execute(f"SET {setting}")
     connection.execute("SET lock_configuration = true")

@@ -1,22 +1,21 @@
-"""Questions answered: rows are read from snapshots, and DuckDB calculates.
+"""Runs bound queries: reads rows from snapshots, and computes results with DuckDB.
 
-One event: the rows that may fulfil its condition are read, with the columns that are needed, and
-one text of SQL does the rest. Memory and files are no different: a snapshot has both.
+One event: the rows that may fulfil its condition are read, with the needed columns, and one SQL
+text computes the result. Rows in memory and in files are treated alike: a snapshot has both.
 
-The first rows by a column (ORDER BY with LIMIT, or LIMIT alone): whoever reads is told, so that it
-may leave out zones without a chance. If many rows are left, they are read in two turns: first the
-columns that decide which rows come first, then all columns, of the zones with these rows alone.
+The first rows by a column (ORDER BY with LIMIT, or LIMIT alone): the order is passed to the reader,
+which skips zones that cannot have such rows. If many rows are left, they are read in two passes:
+first the columns that determine the first rows, then all columns, of the zones with these rows.
 
 A sequence: rows of each event that fulfil its own condition, then matches (``sequence.py``), then
 SQL over the columns of the matches. Events that are rows of one table share one reading of it.
 
-A sum of doubles that overflows is asked for again, with a figure that is slower and does not depend
-on the order of rows (``query/plan/compile.py``).
+A sum of doubles that overflows is computed again, in a slower way that does not depend on the order
+of rows (``query/plan/compile.py``).
 
-**Order.** An answer has one right order (``query/plan/plan.py``), whatever files rows are in. The
-exception: a
-selection of one event with neither ORDER BY nor LIMIT, for which more than ORDERED_ROWS_MAX rows
-were looked at, is in no order; to sort it would take as long again as to find it.
+**Order.** A result has one right order (``query/plan/plan.py``), whichever files rows are in. The
+exception: a selection of one event with neither ORDER BY nor LIMIT, for which more than
+ORDERED_ROWS_MAX rows were read, has no order; sorting it would take as long again as reading it.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ from strandline.views.table.snapshot import SEQ
 
 ORDERED_ROWS_MAX = 1_000_000
 TWO_TURNS_ROWS_MIN = 100_000
-"""Rows that may be looked at, from which on the first ones are looked for with few columns."""
+"""The number of rows to read from which on the first rows are read in two passes."""
 TWO_TURNS_FIRST_MAX = 100
-"""First rows that are looked up one by one in the second turn."""
+"""The maximum of first rows that the second pass looks up one by one."""
 PARTS_ROWS_MIN = 500_000
 """Rows of a sequence from which on several threads match them."""
 _STREAM_ROWS = 10_000
@@ -59,18 +58,18 @@ _NO_ROW = Compare(SEQ, "<", 0)
 
 
 Answering = Callable[[Bound, Snapshots], Result]
-"""Whatever answers questions over snapshots: ``run`` here, Spark elsewhere."""
+"""Runs a query over snapshots: ``run`` in this process, or Spark."""
 
 
 @functools.cache
 def default_engine() -> Engine:
-    """For callers without a store. A store has its own."""
+    """The engine of callers without a store. A store has its own."""
     return Engine()
 
 
 def run(bound: Bound, snapshots: Snapshots, *, engine: Engine | None = None) -> Result:
-    """The answer to a question. ``snapshots`` gives a table's snapshot by its name; all of one
-    question are asked for once."""
+    """The result of a query. ``snapshots`` returns the snapshot of a table by its name; it is
+    called once for each table of a query."""
     engine = engine or default_engine()
     profile = Profile()
     with engine.session() as session, profile.timed("total", engine.clock):
@@ -78,7 +77,7 @@ def run(bound: Bound, snapshots: Snapshots, *, engine: Engine | None = None) -> 
         if bound.kind == "replay_all":
             table = replayed(bound, sources, session, profile)
         else:
-            table = _Question(engine, session, sources, profile, plan_of(bound)).answer()
+            table = _QueryRun(engine, session, sources, profile, plan_of(bound)).table()
     profile.rows = table.num_rows
     return Result(table, profile=profile)
 
@@ -86,19 +85,19 @@ def run(bound: Bound, snapshots: Snapshots, *, engine: Engine | None = None) -> 
 def stream(
     bound: Bound, snapshots: Snapshots, *, engine: Engine | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a selection of one event as they are found, for more than fits in memory.
+    """The rows of a selection of one event as they are read, for more than fits in memory.
 
-    They are in the order that ORDER BY or LIMIT ask for, else in none."""
+    They are in the order that ORDER BY or LIMIT require, else in none."""
     engine = engine or default_engine()
     profile = Profile()
     plan = plan_of(bound)
     with engine.session() as session:
         sources = Sources(engine, session, snapshots, profile)
-        yield from _Question(engine, session, sources, profile, plan).stream()
+        yield from _QueryRun(engine, session, sources, profile, plan).stream()
 
 
-class _Question:
-    """One question while it is answered. Owned by one thread."""
+class _QueryRun:
+    """One query while it runs. Owned by one thread."""
 
     def __init__(
         self, engine: Engine, session: Session, sources: Sources, profile: Profile, plan: Plan
@@ -109,7 +108,7 @@ class _Question:
         self._profile = profile
         self._plan = plan
 
-    def answer(self) -> pa.Table:
+    def table(self) -> pa.Table:
         plan = self._plan
         shape = shape_of(plan)
         if plan.limit == 0:
@@ -117,38 +116,38 @@ class _Question:
         if _only_counts(plan):
             rows = self._sources.snapshot(plan.scans[0].table).rows
             return pa.table([[rows]] * len(shape), schema=shape)
-        found = shaped(self._ask(self._made()), shape)
-        if _overflows(plan, found):
+        table = shaped(self._query(self._register()), shape)
+        if _overflows(plan, table):
             self._plan = widened(plan)
-            found = shaped(self._ask(self._made()), shape)
-        return found
+            table = shaped(self._query(self._register()), shape)
+        return table
 
-    def _made(self) -> str:
-        """Make the relations of the question; returns the SQL that is to be asked."""
-        return self._matched() if self._plan.steps else self._read()
+    def _register(self) -> str:
+        """Register the relations of the query; returns the SQL to run."""
+        return self._register_matches() if self._plan.steps else self._register_rows()
 
     def stream(self) -> Iterator[pa.RecordBatch]:
         plan = self._plan
         if plan.steps or plan.figures or plan.limit is not None:
-            yield from self.answer().to_batches()
+            yield from self.table().to_batches()
             return
         self._plan = plan if plan.order_asked else msgspec.structs.replace(plan, order=())
-        text, shape = self._read(), shape_of(plan)
+        text, shape = self._register_rows(), shape_of(plan)
         for batch in self._session.stream(text, _STREAM_ROWS):
             yield from shaped(pa.Table.from_batches([batch]), shape).to_batches()
 
-    def _ask(self, text: str) -> pa.Table:
+    def _query(self, text: str) -> pa.Table:
         self._profile.sql.append(text)
         with self._profile.timed("calculate", self._engine.clock):
             return self._session.ask(text)
 
-    def _read(self) -> str:
-        """Make the rows of the one event a relation; returns the SQL that is to be asked."""
+    def _register_rows(self) -> str:
+        """Register the rows of the one event as a relation; returns the SQL to run."""
         plan = self._plan
         scan = plan.scans[0]
         reading = self._sources.reading(scan, top=plan.top)
-        if _pays_in_two_turns(plan, reading.rows_max):
-            self._profile.sources.pop()  # nobody reads it
+        if _pays_in_two_passes(plan, reading.rows_max):
+            self._profile.sources.pop()  # of a reading that is not used
             plan = self._only_first()
             reading = self._sources.reading(plan.scans[0])
         elif not plan.order_asked and not plan.figures and reading.rows_max > ORDERED_ROWS_MAX:
@@ -163,49 +162,52 @@ class _Question:
         return self._sources.years(plan.scans[0])
 
     def _only_first(self) -> Plan:
-        """The plan over nothing but the rows that come first, found by the columns that decide."""
+        """The plan over the first rows alone, which are determined from few columns."""
         few = deciding(self._plan)
         scan = few.scans[0]
         self._sources.register(scan, self._sources.reading(scan, top=few.top), few.numbered)
-        found = self._ask(sql(few, "duckdb", numbered=few.numbered))
-        return among(self._plan, found.rename_columns(few.names))
+        first_rows = self._query(sql(few, "duckdb", numbered=few.numbered))
+        return among(self._plan, first_rows.rename_columns(few.names))
 
-    def _matched(self) -> str:
-        """Make the matches of a sequence a relation; returns the SQL that is to be asked."""
+    def _register_matches(self) -> str:
+        """Register the matches of a sequence as a relation; returns the SQL to run."""
         plan = self._plan
-        chosen = self._chosen()
+        rows_of_events = self._rows_of_events()
         with self._profile.timed("match", self._engine.clock):
-            sides = [side_of(scan, rows) for scan, rows in zip(plan.scans, chosen, strict=True)]
+            sides = [
+                side_of(scan, rows) for scan, rows in zip(plan.scans, rows_of_events, strict=True)
+            ]
             many = sum(len(side.seqs) for side in sides) >= PARTS_ROWS_MIN
             parts = self._engine.threads if many else 1
-            found = sequence.matches(sides, plan.steps, parts=parts)
-            enough = _enough(plan)
+            matched = sequence.matches(sides, plan.steps, parts=parts)
+            enough = _matches_max(plan)
             if enough is not None:
-                found = [rows[:enough] for rows in sequence.in_order(sides[0], found)]
-            joined = _joined(plan, chosen, found)
+                matched = [rows[:enough] for rows in sequence.in_order(sides[0], matched)]
+            joined = _joined(plan, rows_of_events, matched)
         self._session.register(MATCHES, [joined])
         years = None
         if plan.bucket and not plan.bucket.calendar.is_utc:
             years = years_of(joined[plan.bucket.column].chunks)
         return sql_of_matches(plan, "duckdb", years=years)
 
-    def _chosen(self) -> list[_Rows]:
-        """The rows of each event that fulfil its condition, with the columns that are kept."""
+    def _rows_of_events(self) -> list[_Rows]:
+        """The rows of each event that fulfil its condition, with the needed columns."""
         scans = self._plan.scans
         tables = dict.fromkeys(scan.table for scan in scans)
         whole = {
-            name: self._whole([scan for scan in scans if scan.table == name]) for name in tables
+            name: self._rows_of_table([scan for scan in scans if scan.table == name])
+            for name in tables
         }
         return [self._rows(scan, whole[scan.table]) for scan in scans]
 
-    def _whole(self, scans: list[Scan]) -> _Columns | None:
-        """What events that are rows of one table need, read once; None when it is too much."""
+    def _rows_of_table(self, scans: list[Scan]) -> _Columns | None:
+        """The rows for several events of one table, read once; None when they are too many."""
         reading = self._sources.reading_of(scans)
         if self._sources.fits(reading):
             tables = self._sources.tables(reading)
             if len({str(table.schema.types) for table in tables}) == 1:
                 return _Columns(without_zones(pa.concat_tables(tables)))
-        del self._profile.sources[-len(scans) :]  # nobody reads it
+        del self._profile.sources[-len(scans) :]  # of a reading that is not used
         return None
 
     def _rows(self, scan: Scan, whole: _Columns | None) -> _Rows:
@@ -214,31 +216,31 @@ class _Question:
                 kept = None if scan.where is None else mask(scan.where, whole.table)
             return _Rows(whole, kept)
         self._sources.register(scan, self._sources.reading(scan))
-        return _Rows(_Columns(self._ask(sql_of_scan(scan, "duckdb"))), None)
+        return _Rows(_Columns(self._query(sql_of_scan(scan, "duckdb"))), None)
 
 
 def shaped(table: pa.Table, shape: pa.Schema) -> pa.Table:
-    """What an engine returned, with the names and types of the result: columns go by position."""
+    """The table of an engine with the names and types of the result, by position."""
     return table.rename_columns(shape.names).cast(shape)
 
 
-def _overflows(plan: Plan, found: pa.Table) -> bool:
-    """Whether a sum of doubles was larger than any double, maybe only on the way to its end:
-    values of events are finite."""
+def _overflows(plan: Plan, table: pa.Table) -> bool:
+    """Whether a sum of doubles overflowed, possibly in an intermediate sum: values of events are
+    finite."""
     places = enumerate(plan.figures, len(plan.names) - len(plan.figures))
-    columns = [found.column(place) for place, figure in places if figure.is_double]
+    columns = [table.column(place) for place, figure in places if figure.is_double]
     return any(pc.any(pc.invert(pc.is_finite(each))).as_py() for each in columns)
 
 
 def _only_counts(plan: Plan) -> bool:
-    """Whether it is enough to know how many rows there are."""
+    """Whether the result is the number of all rows."""
     figures = bool(plan.figures) and all(figure.column is None for figure in plan.figures)
     grouped = bool(plan.groups) or plan.bucket is not None
     return figures and not grouped and not plan.steps and plan.scans[0].where is None
 
 
-def _enough(plan: Plan) -> int | None:
-    """How many matches are needed of all, in their natural order; None when that is not known."""
+def _matches_max(plan: Plan) -> int | None:
+    """The number of first matches that are needed, in natural order; None when unknown."""
     natural = not plan.figures and plan.cross is None and len(plan.order) == 2
     first = plan.scans[0]
     ours = [f"{first.prefix}{first.time}", f"{first.prefix}{SEQ}"]
@@ -247,14 +249,14 @@ def _enough(plan: Plan) -> int | None:
     return None if plan.limit is None else plan.limit + plan.offset
 
 
-def _pays_in_two_turns(plan: Plan, rows_max: int) -> bool:
+def _pays_in_two_passes(plan: Plan, rows_max: int) -> bool:
     if plan.top is None or plan.top.rows > TWO_TURNS_FIRST_MAX or rows_max < TWO_TURNS_ROWS_MIN:
         return False
     return len(plan.scans[0].columns) > len(deciding(plan).scans[0].columns)
 
 
 def deciding(plan: Plan) -> Plan:
-    """The same question, only for which rows they are: seq, and what they are ordered by."""
+    """The same query for the columns that determine the rows: seq and those of the order."""
     scan = plan.scans[0]
     shown = dict.fromkeys(sort.column for sort in plan.order)
     needed = shown.keys() | fields_of(scan.where)
@@ -265,10 +267,10 @@ def deciding(plan: Plan) -> Plan:
 
 
 def among(plan: Plan, rows: pa.Table) -> Plan:
-    """The same question to no other rows than these, which are those of its page.
+    """The same query over these rows only, which are those of its page.
 
-    Seqs alone would rule out few zones: files are not sorted by them. But only few zones have
-    values as far in front as the last of these rows."""
+    Seqs alone exclude few zones: files are not sorted by them. But few zones have values up to
+    that of the last of these rows."""
     scan, first = plan.scans[0], plan.order[0]
     only: Condition = In(SEQ, tuple(rows[SEQ].to_pylist())) if len(rows) else _NO_ROW
     values = rows[first.column]
@@ -276,13 +278,13 @@ def among(plan: Plan, rows: pa.Table) -> Plan:
     if len(rows) and ordered and not values.null_count:
         last = bound_value(values[-1])
         only = And((Compare(first.column, "<=" if not first.descending else ">=", last), only))
-    # The condition held already.
+    # These rows fulfil the condition of the scan.
     scan = msgspec.structs.replace(scan, where=only)
     return msgspec.structs.replace(plan, scans=(scan,), offset=0)
 
 
 def bound_value(scalar: pa.Scalar) -> Value:
-    """A value as conditions have it."""
+    """A value in the form of conditions."""
     if pa.types.is_timestamp(scalar.type):
         return int(scalar.cast(pa.int64()).as_py())
     if pa.types.is_date(scalar.type):
@@ -292,7 +294,7 @@ def bound_value(scalar: pa.Scalar) -> Value:
 
 
 class _Columns:
-    """Rows of a table, columns of which are made numbers when they are first needed."""
+    """Rows of a table; columns are converted to numbers when they are first needed."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -300,7 +302,7 @@ class _Columns:
         self._times: dict[str, Ints] = {}
 
     def link(self, name: str) -> pa.ChunkedArray:
-        """The same object for the same column."""
+        """The column; the same object for the same name."""
         return self._links.setdefault(name, self.table[name])
 
     @cached_property
@@ -309,21 +311,21 @@ class _Columns:
         return seqs
 
     def times(self, name: str) -> Ints:
-        """In microseconds. A missing one is any other: such rows do not count."""
+        """In microseconds. A missing time is any other: such rows are not in ``kept``."""
         if name not in self._times:
             self._times[name] = _micros(self.table[name])
         return self._times[name]
 
 
 class _Rows(NamedTuple):
-    """Rows of an event, and which of them count: None for all."""
+    """Rows of an event, and a mask of those to use: None for all."""
 
     columns: _Columns
     kept: Mask | None
 
 
 def side_of(scan: Scan, rows: _Rows) -> Side:
-    """Of a sequence, from the rows of an event."""
+    """The side of a sequence for the rows of an event."""
     columns = rows.columns
     return Side(
         table=scan.table,
@@ -343,11 +345,11 @@ def _micros(times: pa.ChunkedArray) -> Ints:
     return plain * DAY_US if days else plain
 
 
-def _joined(plan: Plan, chosen: list[_Rows], found: list[Ints]) -> pa.Table:
-    """The columns of matches that are still needed."""
+def _joined(plan: Plan, rows_of_events: list[_Rows], matched: list[Ints]) -> pa.Table:
+    """The needed columns of the matches."""
     needed = plan.needed or {f"{plan.scans[0].prefix}{SEQ}"}
     columns: dict[str, pa.ChunkedArray] = {}
-    for scan, rows, places in zip(plan.scans, chosen, found, strict=True):
+    for scan, rows, places in zip(plan.scans, rows_of_events, matched, strict=True):
         fields = [field for field in scan.kept if f"{scan.prefix}{field}" in needed]
         few = rows.columns.table.select(fields).take(pa.array(places))
         columns |= {f"{scan.prefix}{field}": few[field] for field in fields}

@@ -1,6 +1,6 @@
-"""EXPLAIN: where an answer comes from and what it has cost, as a dict and as text.
+"""EXPLAIN: what a query read and how long it took, as a dict and as text.
 
-The question is answered, so that everything in here was measured and not guessed.
+The query is run, so all values are measured, not estimated.
 
     QUERY over pay: 3 rows in 1.9 ms
     read pay
@@ -24,7 +24,7 @@ from strandline.query.execute.result import Result
 
 
 def explained(result: Result) -> dict[str, Any]:
-    """What an answer has cost."""
+    """The cost of a query as a dict."""
     profile = _profile(result)
     return {
         "rows": profile.rows,
@@ -35,7 +35,7 @@ def explained(result: Result) -> dict[str, Any]:
 
 
 def explanation(result: Result) -> str:
-    """The same for people."""
+    """The cost of a query as text."""
     profile = _profile(result)
     tables = ", ".join(dict.fromkeys(source.table for source in profile.sources)) or "nothing read"
     total = profile.seconds.get("total", 0.0)
@@ -50,7 +50,7 @@ def explanation(result: Result) -> str:
 
 def _profile(result: Result) -> Profile:
     if result.profile is None:
-        raise Invalid("this answer was not calculated by a question: there is nothing to explain")
+        raise Invalid("this result is not from a query: there is nothing to explain")
     return result.profile
 
 
@@ -86,8 +86,8 @@ def _lines(source: Source) -> list[str]:
         f"  indexes  {', '.join(facts.indexes) or 'none'}",
     ]
     if facts.seconds:
-        told = (f"{step} {_ms(spent)}" for step, spent in facts.seconds.items())
-        lines.append(f"  time     {', '.join(told)}")
+        steps = (f"{step} {_ms(spent)}" for step, spent in facts.seconds.items())
+        lines.append(f"  time     {', '.join(steps)}")
     return lines
 
 

@@ -1,13 +1,13 @@
-"""Ends a query from another thread: at its deadline, or when nobody waits for it any more.
+"""Ends a query from another thread: at its deadline, or when its client is gone.
 
     interrupt = Interrupt()                     one for each query
     with interruptible(interrupt):              in the thread that runs it
         store.sql(...)
     interrupt.stop(Unavailable("too slow"))     in any other thread
 
-Whoever runs something long attaches a way to stop it, and looks at ``check`` between steps. A stop
-may come at any time: before the query begins, it does not begin. DuckDB forgets an interrupt that
-comes between two statements, so ``stop`` may be called again until the query has ended.
+Long operations attach a function that stops them, and call ``check`` between steps. ``stop`` may be
+called at any time: before the query starts, the query does not start. DuckDB ignores an interrupt
+between two statements, so ``stop`` may be called again until the query has ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strandline.errors import StrandlineError
 
 
 class Interrupt:
-    """Whether a query is to end, and with which error. Safe from many threads."""
+    """A request to end a query with an error. Safe from many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,19 +28,19 @@ class Interrupt:
         self._stops: list[Callable[[], object]] = []
 
     def stop(self, error: StrandlineError) -> None:
-        """End the query with an error; the first error counts."""
+        """End the query with an error; of several errors, the first is raised."""
         with self._lock:
             self._error = self._error or error
             for stop in self._stops:
                 stop()
 
     def check(self) -> None:
-        """Raise, when the query is to end."""
+        """Raise the error if ``stop`` was called."""
         if self._error is not None:
             raise self._error
 
     def attach(self, stop: Callable[[], object]) -> None:
-        """Call ``stop``, which must not wait, when the query is to end, until it is detached."""
+        """Call the function, which must not block, at ``stop``, until it is detached."""
         with self._lock:
             self.check()
             self._stops.append(stop)
@@ -51,7 +51,7 @@ class Interrupt:
 
     @contextlib.contextmanager
     def attached(self, stop: Callable[[], object]) -> Iterator[None]:
-        """The same within a block."""
+        """Attach a function within a block."""
         self.attach(stop)
         try:
             yield
@@ -68,14 +68,14 @@ _thread = _Thread()
 
 @contextlib.contextmanager
 def interruptible(interrupt: Interrupt) -> Iterator[None]:
-    """What this thread begins within the block is ended by the interrupt."""
-    before, _thread.interrupt = _thread.interrupt, interrupt
+    """The interrupt ends operations that this thread starts within the block."""
+    previous, _thread.interrupt = _thread.interrupt, interrupt
     try:
         yield
     finally:
-        _thread.interrupt = before
+        _thread.interrupt = previous
 
 
 def current() -> Interrupt:
-    """The interrupt of what this thread runs; one that never stops when there is none."""
+    """The interrupt of this thread; without one, an interrupt that never stops."""
     return _thread.interrupt or Interrupt()

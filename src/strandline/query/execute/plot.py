@@ -1,19 +1,19 @@
-"""PLOT: figures of events as a chart, for browsers (Vega-Lite) or as a picture (PNG).
+"""PLOT: aggregates of events as a chart, for browsers (Vega-Lite) or as an image (PNG).
 
-    PLOT COUNT OF view OVER day(at)                            a line, a point a day
+    PLOT COUNT OF view OVER day(at)                            a line, one point per day
     PLOT COUNT OF view BREAKDOWN BY page TOP 5                 a bar for each of the five pages
     PLOT TOTAL(amount) OF pay VS COUNT OF view OVER week       two lines
-    PLOT COUNT OF view THEN pay FILTER view.page = "/buy"      one bar: views that a pay followed
+    PLOT COUNT OF view THEN pay FILTER view.page = "/buy"      one bar: views followed by a pay
 
-A metric is one question: an aggregate of the event, or of the pairs when THEN names a second one
-(the next of that kind in the same context), with PER from OVER and BY from BREAKDOWN. Values are
+A metric is one query: an aggregate of the event, or of the pairs when THEN names a second one (the
+next of that type in the same context), with PER from OVER and BY from BREAKDOWN. Values are
 numbers; a time or text cannot be drawn.
 
-TOP n keeps the values of the first field of BREAKDOWN, or of the one behind BY, for which the first
-metric is largest over all time. A field that only TOP names is a breakdown, too.
+TOP n selects the values of the first field of BREAKDOWN, or of the field after BY, for which the
+first metric is largest over all time. A field that only TOP names is a breakdown, too.
 
-The data is in the chart, so it shows what was true when it was asked. More than POINTS_MAX points
-are refused: nobody sees them, and a chart that left some out would lie.
+The chart contains its data, as of the time of the query. More than POINTS_MAX points are rejected:
+they are not readable, and a chart without some of them would be wrong.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Ask = Callable[[Bound], pa.Table]
 
 
 class _Line(NamedTuple):
-    """A question and what its answer is called."""
+    """A query and the label of its result."""
 
     label: str
     bound: Bound
@@ -56,16 +56,16 @@ def chart(
     events: Collection[str] = (),
     calendar: Calendar = PLAIN,
 ) -> Chart:
-    """Ask for what a plot shows. ``text`` is what it was parsed from, for errors."""
+    """Run the queries of a plot. ``text`` is what it was parsed from, for errors."""
 
-    def question(metric: Metric, by: tuple[Name, ...], *, over_time: bool) -> Bound:
-        asked = msgspec.structs.replace(
+    def bind_metric(metric: Metric, by: tuple[Name, ...], *, over_time: bool) -> Bound:
+        query = msgspec.structs.replace(
             query_of(metric),
             by=by,
             per=plot.over if over_time else None,
             using=plot.over_field,
         )
-        bound = bind(asked, schemas, text, events=events, calendar=calendar)
+        bound = bind(query, schemas, text, events=events, calendar=calendar)
         _check_number(bound, metric, text)
         return bound
 
@@ -73,22 +73,22 @@ def chart(
     top = plot.top_by or (by[0] if by else None)
     labels = _labels(plot.metrics)
     lines = [
-        _Line(label, question(metric, by, over_time=True))
+        _Line(label, bind_metric(metric, by, over_time=True))
         for label, metric in zip(labels, plot.metrics, strict=True)
     ]
-    kept = None
+    largest = None
     if plot.top is not None and top is not None:
-        kept = _largest(ask(question(plot.metrics[0], (top,), over_time=False)), plot.top)
+        largest = _largest(ask(bind_metric(plot.metrics[0], (top,), over_time=False)), plot.top)
     place = list(map(_column, by)).index(_column(top)) if top else 0
     points: list[Point] = []
     for line in lines:
-        points += _points(line, ask(line.bound), kept, place)
+        points += _points(line, ask(line.bound), largest, place)
         if len(points) > POINTS_MAX:
             raise Mistake(
-                f"a chart has at most {POINTS_MAX} points, and this would have more",
+                f"a chart has at most {POINTS_MAX} points, and this one has more",
                 text,
                 plot.metrics[0].event.at,
-                hint="take a longer period, fewer fields, or add TOP 10",
+                hint="use a longer period or fewer fields, or add TOP 10",
             )
     title = JOINT.join(name.text for name in by)
     return Chart(points=tuple(points), vega=vega(points, plot.over, title))
@@ -100,7 +100,7 @@ def _breakdown(plot: Plot, text: str) -> tuple[Name, ...]:
         by = (plot.top_by, *by)
     if plot.top is not None and not by:
         at = plot.metrics[0].event.at
-        raise Mistake("TOP of what?", text, at, hint="add BY and a field, or BREAKDOWN BY")
+        raise Mistake("TOP requires a field", text, at, hint="add BY and a field, or BREAKDOWN BY")
     return by
 
 
@@ -116,25 +116,25 @@ def _check_number(bound: Bound, metric: Metric, text: str) -> None:
     kind = bound.events[column.event].kinds()[column.field]
     if kind.name not in NUMBERS:
         at = metric.aggregate.field.at if metric.aggregate.field else metric.event.at
-        raise Mistake(f"a chart shows numbers, and {column.name} is {kind}", text, at)
+        raise Mistake(f"a chart shows numbers, but {column.name} is {kind}", text, at)
 
 
 def _labels(metrics: tuple[Metric, ...]) -> list[str]:
-    """What the lines are called, each by another name."""
-    found: list[str] = []
+    """The labels of the lines, all different."""
+    labels: list[str] = []
     for metric in metrics:
         aggregate = metric.aggregate
         name = aggregate.function.replace("count_unique", "unique")
-        what = f"{name}({aggregate.field.text})" if aggregate.field else name
-        told = f"{what} of {metric.event.text}"
-        told += f" then {metric.then.text}" if metric.then else ""
-        count = sum(1 for each in found if each.split(" #")[0] == told)
-        found.append(f"{told} #{count + 1}" if count else told)
-    return found
+        measure = f"{name}({aggregate.field.text})" if aggregate.field else name
+        label = f"{measure} of {metric.event.text}"
+        label += f" then {metric.then.text}" if metric.then else ""
+        count = sum(1 for each in labels if each.split(" #")[0] == label)
+        labels.append(f"{label} #{count + 1}" if count else label)
+    return labels
 
 
 def _largest(table: pa.Table, count: int) -> set[Any]:
-    """The values of a breakdown with the largest figures; of equal ones the first by their text."""
+    """The values of a breakdown with the largest aggregates; of equal ones the first by text."""
     groups, figures = (column.to_pylist() for column in table.columns)
     ranked = sorted(
         zip(groups, figures, strict=True),
@@ -143,8 +143,8 @@ def _largest(table: pa.Table, count: int) -> set[Any]:
     return {group for group, _ in ranked[:count]}
 
 
-def _points(line: _Line, table: pa.Table, kept: set[Any] | None, place: int) -> list[Point]:
-    """The rows of an answer, in order of time and groups."""
+def _points(line: _Line, table: pa.Table, largest: set[Any] | None, place: int) -> list[Point]:
+    """The points of a result, in order of time and groups."""
     bound = line.bound
     if bound.per:
         table = _without_zone(table)
@@ -154,7 +154,7 @@ def _points(line: _Line, table: pa.Table, kept: set[Any] | None, place: int) -> 
     points = []
     for row, figure in enumerate(figures):
         values = [group[row] for group in groups]
-        if kept is not None and values[place] not in kept:
+        if largest is not None and values[place] not in largest:
             continue
         points.append(
             Point(

@@ -1,4 +1,4 @@
-"""What an answer has cost: a profile for EXPLAIN, filled while the answer is made."""
+"""The cost of a query: a profile for EXPLAIN, filled while the query runs."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class Source(msgspec.Struct, kw_only=True):
 
 
 class Profile(msgspec.Struct, kw_only=True):
-    """Owned by the thread that runs a question, until there is an answer."""
+    """The profile of one query. Owned by the thread that runs it, until it has ended."""
 
     sources: list[Source] = []
     sql: list[str] = []
-    """What DuckDB was asked, in that order."""
+    """The SQL that DuckDB ran, in order."""
     seconds: dict[str, float] = {}
-    """Time by step, of the whole question."""
+    """Time by step, and in total."""
     rows: int = 0
-    """Rows of the answer."""
+    """Rows of the result."""
 
     @contextlib.contextmanager
     def timed(self, step: str, clock: Clock) -> Iterator[None]:
-        begun = clock.monotonic()
+        start = clock.monotonic()
         try:
             yield
         finally:
-            spent = clock.monotonic() - begun
+            spent = clock.monotonic() - start
             self.seconds[step] = self.seconds.get(step, 0.0) + spent

@@ -1,12 +1,11 @@
-"""REPLAY: what happened to one context, in the order it happened.
+"""REPLAY: the events of one context, in the order of their appends.
 
-Rows are ordered by (ts, seq), those of the same place in two topics by the event's name. A replay
-of an event that is named has the columns of that event. One without a name is of all events there
-are, whose fields have little in common. Its columns are always the same, also when there is but one
-event:
+Rows are ordered by (ts, seq), and rows with equal ts and seq by the name of the event. A replay of
+one event has the columns of that event. A replay without an event is of all events, which have
+different fields. Its columns are always the same, also when there is only one event:
 
     event    string
-    seq, ts  as everywhere
+    seq, ts  as in other results
     payload  string: the fields as a JSON object; times as RFC 3339, missing values as null
 """
 
@@ -54,22 +53,24 @@ def replayed(bound: Bound, sources: Sources, session: Session, profile: Profile)
 
 
 def scans_of(bound: Bound) -> list[Scan]:
-    """What is read of each event."""
-    return [_scan(event, place, _asked(bound, event)) for place, event in enumerate(bound.events)]
+    """The scan of each event."""
+    return [
+        _scan(event, place, _fields_of(bound, event)) for place, event in enumerate(bound.events)
+    ]
 
 
 def together(bound: Bound, tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all events, in order."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for event, table in zip(bound.events, tables, strict=True):
-        fields = _asked(bound, event)
-        found += [_row(event.name, row, fields) for row in Result(table)]
-    found.sort(key=lambda row: (row[TS], row[SEQ], row[EVENT]))
-    return pa.Table.from_pylist(found, schema=SHAPE)
+        fields = _fields_of(bound, event)
+        rows += [_row(event.name, row, fields) for row in Result(table)]
+    rows.sort(key=lambda row: (row[TS], row[SEQ], row[EVENT]))
+    return pa.Table.from_pylist(rows, schema=SHAPE)
 
 
-def _asked(bound: Bound, event: BoundEvent) -> list[str]:
-    """The fields of an event that are shown: by their names, which another event may have, too."""
+def _fields_of(bound: Bound, event: BoundEvent) -> list[str]:
+    """The fields of an event in the result: by name, as several events may have a field."""
     names = {column.name for column in bound.columns}
     return [field for field in event.schema.fields if field in names]
 

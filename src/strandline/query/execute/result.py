@@ -1,15 +1,15 @@
-"""An answer: columns of rows that can be looked at as often as one likes.
+"""The result of a query: rows with named columns, which can be read any number of times.
 
     rows(), iteration    a dict a row, of plain Python values
     tuples()             the same without names
     arrow()              a pyarrow.Table
-    batches()            the same, bit by bit
+    batches()            the same, in parts
     df(), pl()           a DataFrame of pandas or polars, if they are installed
     results              of a BATCH: the result of each command
-    notes                what is to be known about the rows
+    notes                remarks about the rows
 
 Plain values are str, int, float, bool, None, ``datetime.date``, and ``datetime.datetime`` in UTC. A
-date or time that is infinite or beyond the years of Python is the first or last that Python has.
+date or time that is infinite or beyond the years of Python is the first or last one of Python.
 A total of whole numbers is an int of any size; in Arrow it is decimal128(38, 0).
 """
 
@@ -34,13 +34,13 @@ _UTC = TimeForm(python_day, lambda micros, _: python_moment(micros, "UTC"))
 
 
 class Result:
-    """An answer. Immutable; safe from many threads."""
+    """The result of a query. Immutable; safe from many threads."""
 
     results: tuple[Result, ...] = ()
     """Of a BATCH: the result of each command, in the order of the commands."""
 
     notes: tuple[str, ...] = ()
-    """What is to be known about the rows, such as values of a topic that do not fit its schema."""
+    """Remarks about the rows, for example values of a topic that do not fit its schema."""
 
     def __init__(
         self, table: pa.Table, *, profile: Profile | None = None, notes: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Result:
         self._table = table
         self.notes = notes
         self.profile = profile
-        """What it has cost, for EXPLAIN."""
+        """The cost of the query, for EXPLAIN."""
 
     @property
     def columns(self) -> list[str]:
@@ -57,12 +57,12 @@ class Result:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns with their types, of an empty answer, too."""
+        """The columns with their types, also of an empty result."""
         return self._table.schema
 
     @property
     def message(self) -> str:
-        """For people: how much was found."""
+        """The number of rows as text."""
         return message_of(len(self))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ class Result:
         return self._table
 
     def batches(self, rows_max: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Rows in pieces of at most so many; of an empty answer none."""
+        """Batches of at most ``rows_max`` rows; none when the result is empty."""
         yield from self._table.to_batches(max_chunksize=rows_max)
 
     def df(self) -> Any:
@@ -102,7 +102,7 @@ class Result:
 
 
 def message_of(count: int) -> str:
-    """What was found, for people."""
+    """The number of rows as text."""
     return NOTHING_FOUND if not count else f"{count} row{'s' * (count != 1)}"
 
 
@@ -112,10 +112,10 @@ def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 def _values(column: pa.Array) -> list[Any]:
     kind = column.type
-    found = time_values.values(column, _UTC if pa.types.is_timestamp(kind) else PYTHON)
+    values = time_values.values(column, _UTC if pa.types.is_timestamp(kind) else PYTHON)
     if pa.types.is_decimal(kind) and kind.scale == 0:
-        return [None if value is None else int(value) for value in found]
-    return found
+        return [None if value is None else int(value) for value in values]
+    return values
 
 
 def _library(name: str) -> ModuleType:
@@ -123,5 +123,5 @@ def _library(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         raise NotInstalled(
-            f"there is no {name} here: pip install {name}, or use arrow()"
+            f"{name} is not installed: pip install {name}, or use arrow()"
         ) from error

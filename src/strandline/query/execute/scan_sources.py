@@ -1,7 +1,7 @@
-"""Rows of tables, made relations of one question.
+"""Registers rows of tables as relations of one query.
 
-What is small enough is handed over as tables. What is not is read bit by bit while the question is
-calculated, and only what the answer needs stays.
+Rows that fit in memory are registered as tables. Others are read in batches while the query runs,
+and only what the result needs stays in memory.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Snapshots = Callable[[str], Snapshot]
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 _YEARS_MAX = 100
-"""Of rows that are together; where there are more, it is asked which."""
+"""Chunks that span fewer years report all of them; others only the years of their rows."""
 
 
 class Sources:
-    """The tables of one question, each at one position. Owned by one thread."""
+    """The tables of one query, each at one position. Owned by one thread."""
 
     def __init__(
         self, engine: Engine, session: Session, snapshots: Snapshots, profile: Profile
@@ -37,38 +37,38 @@ class Sources:
         self._session = session
         self._snapshots = snapshots
         self._profile = profile
-        self._held: dict[str, Snapshot] = {}
+        self._by_table: dict[str, Snapshot] = {}
 
     def snapshot(self, table: str) -> Snapshot:
-        if table not in self._held:
-            self._held[table] = self._snapshots(table)
-        return self._held[table]
+        if table not in self._by_table:
+            self._by_table[table] = self._snapshots(table)
+        return self._by_table[table]
 
     def reading(self, scan: Scan, *, top: Top | None = None) -> Reading:
         """Rows that may fulfil the scan's condition."""
         with self._profile.timed("plan", self._engine.clock):
-            found = self.snapshot(scan.table).read(scan.columns, scan.where, top=top)
-        self._tell(scan, found)
-        return found
+            reading = self.snapshot(scan.table).read(scan.columns, scan.where, top=top)
+        self._record(scan, reading)
+        return reading
 
     def reading_of(self, scans: Sequence[Scan]) -> Reading:
         """Rows that may fulfil the condition of any of these scans, which are of one table."""
         columns = dict.fromkeys(name for scan in scans for name in scan.columns)
         with self._profile.timed("plan", self._engine.clock):
             where = either(*(scan.where for scan in scans))
-            found = self.snapshot(scans[0].table).read(list(columns), where)
+            reading = self.snapshot(scans[0].table).read(list(columns), where)
         for scan in scans:
-            self._tell(scan, found)
-        return found
+            self._record(scan, reading)
+        return reading
 
-    def _tell(self, scan: Scan, reading: Reading) -> None:
+    def _record(self, scan: Scan, reading: Reading) -> None:
         condition = told(scan.where) if scan.where else ""
         self._profile.sources.append(
             Source(table=scan.table, columns=scan.columns, condition=condition, facts=reading.facts)
         )
 
     def register(self, scan: Scan, reading: Reading, numbered: Numbered = NOTHING) -> None:
-        """Make the rows the scan's relation, with the places of variants in numbered columns."""
+        """Register the rows of a scan; numbered columns have the indexes of their variants."""
         kinds = self.snapshot(scan.table).columns
         schema = pa.schema([kinds.field(each) for each in scan.columns])
         empty = as_numbers(schema.empty_table(), numbered)
@@ -80,7 +80,7 @@ class Sources:
         self._session.register(scan.relation, tables or [empty])
 
     def fits(self, reading: Reading) -> bool:
-        """Whether the rows may be in memory all at once."""
+        """Whether all rows fit in memory."""
         return reading.bytes_max <= self._engine.memory_max // 2
 
     def tables(self, reading: Reading) -> list[pa.Table]:
@@ -88,26 +88,26 @@ class Sources:
             return reading.tables()
 
     def years(self, scan: Scan) -> list[int]:
-        """The years that rows of a scan may be from."""
+        """The years that rows of a scan may have."""
         reading = self.snapshot(scan.table).read([scan.time], scan.where)
         with self._profile.timed("read", self._engine.clock):
             return years_of(batch.column(0) for batch in reading.batches())
 
 
 def years_of(chunks: Iterable[pa.Array]) -> list[int]:
-    """The years of moments or days; maybe some between that nothing is from."""
-    found: set[int] = set()
+    """The years of times or dates; possibly some between that have no rows."""
+    years: set[int] = set()
     for chunk in chunks:
         ends = [end.year for end in pc.min_max(chunk).as_py().values() if end is not None]
         if ends and ends[1] - ends[0] < _YEARS_MAX:
-            found.update(range(ends[0], ends[1] + 1))
+            years.update(range(ends[0], ends[1] + 1))
         else:
-            found.update(year for year in pc.unique(pc.year(chunk)).to_pylist() if year is not None)
-    return sorted(found)
+            years.update(year for year in pc.unique(pc.year(chunk)).to_pylist() if year is not None)
+    return sorted(years)
 
 
 def as_numbers(rows: Rows, numbered: Numbered) -> Rows:
-    """The same rows, of these columns the places of their values among the variants."""
+    """The same rows; these columns have the indexes of their values among the variants."""
     for name, variants in numbered.items():
         place = rows.schema.get_field_index(name)
         column = rows.column(place)

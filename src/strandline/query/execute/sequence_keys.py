@@ -1,11 +1,11 @@
-"""Links of a sequence as small numbers, the same for the same value, whatever file or event has it.
+"""Links of a sequence as small numbers: equal values have equal numbers in all files and events.
 
-The values that count are those of the event with the fewest rows, numbered in their own order. A
-row of another event whose link is not among them can be in no match, and neither can one without a
-link: both have NO_LINK.
+The numbered values are those of the event with the fewest rows, in their own order. A row of
+another event whose link is not among them is in no match, nor is a row without a link: both have
+NO_LINK.
 
-Text mostly comes with a dictionary for every zone. Values are looked up once for each place in a
-dictionary, not for each row, and dictionaries are not made one: that would move all numbers twice.
+Text mostly has a dictionary for every zone. Values are looked up once for each dictionary entry,
+not for each row, and dictionaries are not unified: that would copy all indexes twice.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ Codes = npt.NDArray[np.int32]
 
 NO_LINK = -1
 _WHOLE = pa.decimal128(20, 0)
-_AT_ONCE = 1 << 16
-"""Rows that are looked up together: numpy makes its own copy of the places, in the cache so."""
+_LOOKUP_ROWS = 1 << 16
+"""Rows that are looked up at once: numpy copies the indexes, and the copy fits the CPU cache."""
 
 
 class Numbered(NamedTuple):
     """Links as numbers."""
 
     codes: list[Codes]
-    """Of each event, for all of its rows: a number from 0 on, or NO_LINK."""
+    """Of each event, for all of its rows: a number from 0, or NO_LINK."""
     different: int
-    """How many numbers there are."""
+    """The count of different numbers."""
 
 
 class _Spread(NamedTuple):
-    """A column as values, and for each row the place of its own."""
+    """A column as values, and for each row the index of its value."""
 
     values: pa.ChunkedArray
     places: Codes | None
@@ -46,10 +46,10 @@ class _Spread(NamedTuple):
 
 
 def numbered(links: Sequence[pa.ChunkedArray], kept: Sequence[Mask | None]) -> Numbered:
-    """The links of each event. ``kept`` are the rows that count, None for all; a column that is
-    there twice, as the same object, is looked at once."""
+    """The links of each event. ``kept`` are the rows to match, None for all; a column that occurs
+    twice, as the same object, is processed once."""
     different = {id(link): link for link in links}
-    spreads = dict(zip(different, map(_spread, _alike([*different.values()])), strict=True))
+    spreads = dict(zip(different, map(_spread, _same_type([*different.values()])), strict=True))
     counts = [
         len(link) if some is None else np.count_nonzero(some)
         for link, some in zip(links, kept, strict=True)
@@ -82,7 +82,7 @@ def _spread(link: pa.ChunkedArray) -> _Spread:
 
 
 def _identity(values: pa.Array) -> tuple[int, ...]:
-    """The same for arrays that are the same piece of memory: zones may share a dictionary."""
+    """Equal for arrays in the same memory: zones may share a dictionary."""
     buffers = [each.address if each else 0 for each in values.buffers()]
     return (values.offset, len(values), *buffers)
 
@@ -95,7 +95,7 @@ def _plain(numbers: pa.Array, missing: int) -> npt.NDArray[Any]:
 
 
 def _used(spread: _Spread, kept: Mask | None) -> pa.ChunkedArray:
-    """The values that rows really have, maybe some of them several times."""
+    """The values that occur in rows, possibly repeated."""
     if spread.places is None:
         return spread.values if kept is None else spread.values.filter(pa.array(kept))
     used = np.zeros(len(spread.values) + 1, np.bool_)
@@ -104,25 +104,25 @@ def _used(spread: _Spread, kept: Mask | None) -> pa.ChunkedArray:
 
 
 def _codes(spread: _Spread, values: pa.Array) -> Codes:
-    # All chunks at once: to look values up they are hashed first, at every call. And a missing link
-    # is the same as one that nobody else has.
-    found = pc.fill_null(pc.index_in(spread.values, value_set=values, skip_nulls=True), NO_LINK)
-    known: Codes = found.to_numpy()
+    # All chunks at once: every call of index_in hashes the value set first. A missing link is the
+    # same as one that occurs in no other event.
+    indexes = pc.fill_null(pc.index_in(spread.values, value_set=values, skip_nulls=True), NO_LINK)
+    known: Codes = indexes.to_numpy()
     if spread.places is None:
         return known
     known = np.append(known, np.int32(NO_LINK))
     codes = np.empty(len(spread.places), np.int32)
-    for row in range(0, len(codes), _AT_ONCE):
-        # A place of -1 is the last one, which is of no link.
-        codes[row : row + _AT_ONCE] = known[spread.places[row : row + _AT_ONCE]]
+    for row in range(0, len(codes), _LOOKUP_ROWS):
+        # Index -1 is the last element, which is NO_LINK.
+        codes[row : row + _LOOKUP_ROWS] = known[spread.places[row : row + _LOOKUP_ROWS]]
     return codes
 
 
-def _alike(links: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
+def _same_type(links: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
     """Values of one type, equal when the values are; zero has no sign."""
     kinds = {_value_type(link) for link in links}
     if len(kinds) > 1:
-        # Numbers of several kinds: those that can be the same are whole.
+        # Numbers of several types: only whole numbers can be equal.
         return [_whole(link) for link in links]
     if kinds == {pa.float64()}:
         return [pc.add(link, 0.0) for link in links]
@@ -136,7 +136,7 @@ def _whole(link: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _whole_part(chunk: pa.Array) -> pa.Array:
-    """Floats without a fraction that fit in 64 bits, as they are; others are null."""
+    """Floats that are whole and fit in 64 bits as decimals; others are null."""
     values = chunk.fill_null(0.5).to_numpy(zero_copy_only=False)
     fits = (values == np.floor(values)) & (values >= -(2.0**63)) & (values < 2.0**64)
     signed = fits & (values < 2.0**63)

@@ -1,9 +1,9 @@
-"""Values of Arrow as Python values, with every date and time that DuckDB has. Pure.
+"""Converts Arrow values to Python values, for all dates and times of DuckDB. Pure.
 
 DuckDB stores infinity as the largest number of a date or timestamp, and its negative; and its years
-go far beyond those of Python. ``to_pylist`` fails for most of them, and makes wrong dates of some
-(infinity in nanoseconds). So dates and times are taken as numbers here, at any depth, and a
-``TimeForm`` says what becomes of them.
+go far beyond those of Python. ``to_pylist`` fails for most of them, and returns wrong dates for
+some (infinity in nanoseconds). So dates and times are read as numbers here, at any depth, and
+converted by a ``TimeForm``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 INFINITE_US = 2**63 - 1
-"""An infinite timestamp, in every unit; negative, the one before all others."""
+"""An infinite timestamp, in every unit; its negative is before all others."""
 INFINITE_DAYS = 2**31 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_ZERO = date(1970, 1, 1)
@@ -25,12 +25,12 @@ _US_OF = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
 class TimeForm(NamedTuple):
-    """What dates and times become."""
+    """The conversion of dates and times."""
 
     day: Callable[[int], Any]
-    """Of days since 1970."""
+    """From days since 1970."""
     moment: Callable[[int, str | None], Any]
-    """Of microseconds since 1970, and the time zone of the column."""
+    """From microseconds since 1970 and the time zone of the column."""
 
 
 def values(column: pa.Array, form: TimeForm) -> list[Any]:
@@ -44,8 +44,8 @@ def values(column: pa.Array, form: TimeForm) -> list[Any]:
         return [None if each is None else form.day(each) for each in days]
     if _has_times(kind):
         return [_value(scalar, form) for scalar in column]
-    found: list[Any] = column.to_pylist()
-    return found
+    plain: list[Any] = column.to_pylist()
+    return plain
 
 
 def microseconds(column: pa.Array | pa.ChunkedArray) -> Any:
@@ -68,7 +68,7 @@ def in_microseconds(table: pa.Table) -> pa.Table:
 
 
 def python_day(days: int) -> date:
-    """A date; the first or last that Python has for those beyond, as DuckDB's own client does."""
+    """A date; out of range, the first or last date of Python, as in DuckDB's own client."""
     try:
         return _DAY_ZERO + timedelta(days=days)
     except OverflowError:

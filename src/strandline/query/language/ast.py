@@ -1,6 +1,6 @@
-"""Commands as values: what ``parser.py`` makes of text. Pure.
+"""The AST of commands, as ``parser.py`` returns it. Pure.
 
-Places (``at``) are offsets in the text, for errors; -1 when a command was not parsed.
+Places (``at``) are offsets in the text, for errors; -1 when a command was not parsed from text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Permission = Literal["READ", "WRITE"]
 
 
 class Name(msgspec.Struct, frozen=True):
-    """A name in a command, and where it stands; in a sequence maybe with its event."""
+    """A name in a command and its place; in a sequence optionally with its event."""
 
     text: str
     at: int = -1
@@ -34,29 +34,29 @@ class StoreEvent(msgspec.Struct, frozen=True, kw_only=True):
     event: Name
     context: str
     payload: bytes
-    """A JSON object, as it was written."""
+    """A JSON object, as in the text."""
     payload_at: int = -1
 
 
 class Aggregate(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure over rows. ``count`` without a field counts rows, with one its values."""
+    """An aggregate over rows. ``count`` without a field counts rows, with a field its values."""
 
     function: Literal["count", "count_unique", "total", "avg", "min", "max"]
     field: Name | None = None
 
     @property
     def column(self) -> str:
-        """What it is called in a result."""
+        """The name in a result."""
         return f"{self.function}_{self.field.text}" if self.field else self.function
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A further event of a sequence, seen from the one before it."""
+    """A further event of a sequence, relative to the one before it."""
 
     direction: Direction
     event: Name
     within_us: int | None = None
-    """How far away at most; both ends included."""
+    """The maximum distance in time; both ends included."""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,9 +68,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     since: str | int | float | None = None
     since_at: int = -1
     using: Name | None = None
-    """The time field that SINCE, PER and sequences go by; the time of the append without one."""
+    """The time field that SINCE, PER and sequences use; without one, the time of the append."""
     returning: tuple[Name, ...] | None = None
-    """None and () are all fields."""
+    """None and () return all fields."""
     linked_by: Name | None = None
     where: Condition | None = None
     aggregates: tuple[Aggregate, ...] = ()
@@ -98,7 +98,7 @@ class Remember(msgspec.Struct, frozen=True, kw_only=True):
     query: Query
     alias: str
     text: str
-    """The query as it was written."""
+    """The text of the query."""
     rows_max: int | None = None
     """KEEP n ROWS."""
     age_max_us: int | None = None
@@ -114,7 +114,7 @@ class Forget(msgspec.Struct, frozen=True):
 
 
 class DeleteEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """DELETE event [FOR context] [WHERE ...]: the rows are gone at once."""
+    """DELETE event [FOR context] [WHERE ...]: the rows are removed at once."""
 
     event: Name
     context: str | None = None
@@ -139,12 +139,12 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a plot."""
+    """One line of a chart."""
 
     aggregate: Aggregate
     event: Name
     then: Name | None = None
-    """Only events of the first kind that one of this kind follows, in the same context."""
+    """If set, only events that an event of this type follows in the same context."""
     where: Condition | None = None
 
 
@@ -179,7 +179,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 class Revoke(msgspec.Struct, frozen=True, kw_only=True):
     permissions: tuple[Permission, ...]
-    """None given: all."""
+    """Empty: all."""
     events: tuple[Name, ...]
     user: str
 

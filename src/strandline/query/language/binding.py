@@ -1,19 +1,19 @@
-"""A command -> a question whose every name and literal is checked against the schemas. Pure.
+"""Binds a command: resolves and checks every name and literal against the schemas. Pure.
 
-What is wrong is a Mistake at its place: an event or a field that is not there, a literal that its
-field cannot have (literals.py), a field of several events (scope.py), a time that cannot be read,
-an aggregate of what it cannot add up, and clauses that do not go together:
+A query error with its place is raised for: an unknown event or field, a literal that does not fit
+its field (literals.py), a field that several events have (scope.py), a time that cannot be parsed,
+an aggregate that does not fit its field, and clauses that cannot be combined:
 
-    OFFSET                 needs LIMIT: without it pages would have no size
-    LINKED BY              needs a sequence; without it the events of a sequence share a context
-    PER, BY                need an aggregate
-    RETURN                 does not go with aggregates: they are the result
-    ORDER BY               with aggregates, a column of the result
+    OFFSET                 requires LIMIT: the size of a page
+    LINKED BY              requires a sequence; without it the events of a sequence share a context
+    PER, BY                require an aggregate
+    RETURN                 is not allowed with aggregates: they are the result
+    ORDER BY               with aggregates, takes a column of the result
 
-USING names a datetime or date field of every event. SINCE goes by it, and by ``ts`` without it, and
-holds for every event of a sequence, as FOR does. Rows where that field is null are left out.
+USING names a datetime or date field of every event. SINCE uses it, or ``ts`` without it, and
+applies to every event of a sequence, as FOR does. Rows where that field is null are left out.
 
-How WHERE of a sequence is split among its events is said in conditions.py.
+conditions.py describes how WHERE of a sequence is split among its events.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ def bind(
     events: Collection[str] = (),
     calendar: Calendar = PLAIN,
 ) -> Bound:
-    """The question that a command asks.
+    """The bound query of a command.
 
-    ``text`` is what the command was parsed from, whole: a BATCH for a command of one. ``events``
-    are those there are, for hints, and for a REPLAY that names none.
+    ``text`` is the whole text that the command was parsed from: for a command of a BATCH, the text
+    of the BATCH. ``events`` are all event types, for hints, and for a REPLAY without an event.
     """
-    known = _Known(schemas, text, events)
+    catalog = _Catalog(schemas, text, events)
     match command:
         case Query():
-            return _query(command, known, calendar)
+            return _query(command, catalog, calendar)
         case Metric():
-            return _query(query_of(command), known, calendar)
+            return _query(query_of(command), catalog, calendar)
         case Replay():
-            return _replay(command, known)
+            return _replay(command, catalog)
         case DeleteEvents():
-            return _delete(command, known)
+            return _delete(command, catalog)
 
 
 def query_of(metric: Metric) -> Query:
-    """What a metric of a plot asks, without its time and groups."""
+    """The query of a metric of a plot, without its time and groups."""
     then = metric.then
     return Query(
         event=metric.event,
@@ -81,8 +81,8 @@ def query_of(metric: Metric) -> Query:
     )
 
 
-class _Known:
-    """The events there are. Owned by one thread."""
+class _Catalog:
+    """The defined events. Owned by one thread."""
 
     def __init__(self, schemas: Schemas, text: str, events: Collection[str]) -> None:
         self._schemas = schemas
@@ -90,38 +90,38 @@ class _Known:
         self.events = events
 
     def schema(self, name: Name) -> Schema:
-        found = self._schemas(name.text)
-        if found is None:
-            hint = did_you_mean(name.text, sorted(self.events), called="there are")
-            raise Mistake(f"no event is called {name.text!r}", self.text, name.at, hint=hint)
-        return found
+        schema = self._schemas(name.text)
+        if schema is None:
+            hint = did_you_mean(name.text, sorted(self.events), called="events are")
+            raise Mistake(f"unknown event {name.text!r}", self.text, name.at, hint=hint)
+        return schema
 
     def scope(self, names: Sequence[Name], linked_by: Name | None = None) -> Scope:
-        self._check_alike(names)
+        self._check_case(names)
         called = called_names([name.text for name in names])
-        found = [
-            event_of(name.text, own, self.schema(name))
-            for name, own in zip(names, called, strict=True)
+        events = [
+            event_of(name.text, event_name, self.schema(name))
+            for name, event_name in zip(names, called, strict=True)
         ]
         link = linked_by.text if linked_by else "__context"
-        return Scope(found, self.text, link if len(names) > 1 else None)
+        return Scope(events, self.text, link if len(names) > 1 else None)
 
-    def _check_alike(self, names: Sequence[Name]) -> None:
-        """Refuse events of a sequence that engines could not tell apart."""
+    def _check_case(self, names: Sequence[Name]) -> None:
+        """Reject events of a sequence whose names differ only in case: engines confuse them."""
         first: dict[str, str] = {}
         for name in names:
-            other = first.setdefault(name.text.lower(), name.text)
-            if other != name.text:
+            first_name = first.setdefault(name.text.lower(), name.text)
+            if first_name != name.text:
                 raise Mistake(
-                    f"{other!r} and {name.text!r} differ by capital letters alone, which columns "
-                    "do not tell apart: ask for them in two questions",
+                    f"{first_name!r} and {name.text!r} differ only in case, and column names "
+                    "are not case-sensitive: use two queries",
                     self.text,
                     name.at,
                 )
 
 
-def _query(query: Query, known: _Known, calendar: Calendar) -> Bound:
-    scope = known.scope([query.event, *(step.event for step in query.steps)], query.linked_by)
+def _query(query: Query, catalog: _Catalog, calendar: Calendar) -> Bound:
+    scope = catalog.scope([query.event, *(step.event for step in query.steps)], query.linked_by)
     _check_clauses(query, scope)
     own, cross = split(query.where, scope)
     events = tuple(
@@ -151,8 +151,8 @@ def _query(query: Query, known: _Known, calendar: Calendar) -> Bound:
     return msgspec.structs.replace(bound, order_by=_order(query.order_by, bound, scope))
 
 
-def _delete(command: DeleteEvents, known: _Known) -> Bound:
-    scope = known.scope([command.event])
+def _delete(command: DeleteEvents, catalog: _Catalog) -> Bound:
+    scope = catalog.scope([command.event])
     (own,), _ = split(command.where, scope)
     (event,) = scope.events
     where = both(_context(command.context), own)
@@ -160,31 +160,31 @@ def _delete(command: DeleteEvents, known: _Known) -> Bound:
     return Bound(kind="delete", events=(bound_event,))
 
 
-def _replay(command: Replay, known: _Known) -> Bound:
-    """Of all events there are when none is named: those that have the field of USING."""
-    names = [command.event] if command.event else [Name(name) for name in sorted(known.events)]
-    scope = known.scope(names)
+def _replay(command: Replay, catalog: _Catalog) -> Bound:
+    """A replay. Without an event, of all events, or of those that have the field of USING."""
+    names = [command.event] if command.event else [Name(name) for name in sorted(catalog.events)]
+    scope = catalog.scope(names)
     using = command.using
-    taken = scope.events
+    events = scope.events
     if using is not None and command.event is None:
-        taken = tuple(event for event in taken if _is_time(event, scope.has(event, using.text)))
-    if not taken:
+        events = tuple(event for event in events if _is_time(event, scope.has(event, using.text)))
+    if not events:
         raise scope.mistake(
-            f"no event has a time {using.text!r}" if using else "there are no events yet",
+            f"no event has a time field {using.text!r}" if using else "no events are defined yet",
             using.at if using else -1,
         )
-    returned = _returned if command.event else _replayed
+    columns_of = _returned if command.event else _replayed
     return Bound(
         kind="replay" if command.event else "replay_all",
-        events=tuple(_event(event, scope, command, None) for event in taken),
-        columns=returned(command.returning, Scope(taken, known.text)),
+        events=tuple(_event(event, scope, command, None) for event in events),
+        columns=columns_of(command.returning, Scope(events, catalog.text)),
     )
 
 
 def _event(
     event: Event, scope: Scope, command: Query | Replay, where: Condition | None
 ) -> BoundEvent:
-    """An event with what FOR, SINCE and USING say about it."""
+    """An event with the conditions of FOR, SINCE and USING."""
     time = _time(event, scope, command.using)
     kind = event.kinds[time]
     since: Condition | None = None
@@ -214,14 +214,14 @@ def _time(event: Event, scope: Scope, using: Name | None) -> str:
         return "ts"
     if using.event and (scope.is_sequence or using.event != event.called):
         raise scope.mistake(
-            f"USING goes for every event, not for {using.event!r} alone",
+            f"USING applies to every event, not to {using.event!r} alone",
             using.at,
             f"write USING {using.text}",
         )
     column = scope.column(event, using.text, using.at)
     if event.kinds[column].name not in _TIMES:
         raise scope.mistake(
-            f"{column} is {event.kinds[column]}, and no time", using.at, _times_told(event)
+            f"{column} is {event.kinds[column]}, not a time", using.at, _time_fields(event)
         )
     return column
 
@@ -230,9 +230,9 @@ def _is_time(event: Event, column: str | None) -> bool:
     return column is not None and event.kinds[column].name in _TIMES
 
 
-def _times_told(event: Event) -> str:
-    found = [event.shown[name] for name, kind in event.kinds.items() if kind.name in _TIMES]
-    return f"times of {event.name} are {told(found, 'and')}"
+def _time_fields(event: Event) -> str:
+    fields = [event.shown[name] for name, kind in event.kinds.items() if kind.name in _TIMES]
+    return f"time fields of {event.name} are {told(fields, 'and')}"
 
 
 def _link(query: Query, scope: Scope) -> str | None:
@@ -242,17 +242,17 @@ def _link(query: Query, scope: Scope) -> str | None:
     if name is None:
         return "context"
     if name.event:
-        raise scope.mistake("LINKED BY names a field that every event has", name.at)
+        raise scope.mistake("LINKED BY requires a field that every event has", name.at)
     columns = [scope.column(event, name.text, name.at) for event in scope.events]
     if len(set(columns)) > 1:
-        told_all = [
+        sources = [
             f"{event.shown[own]} of {event.name}"
             for event, own in zip(scope.events, columns, strict=True)
         ]
         raise scope.mistake(
             f"{name.text} is a field of some events and a system column of others",
             name.at,
-            f"a system column is __seq, __ts or __context; here it is {told(told_all, 'and')}",
+            f"system columns are __seq, __ts and __context; here it is {told(sources, 'and')}",
         )
     kinds = [event.kinds[own] for event, own in zip(scope.events, columns, strict=True)]
     families = {_family(kind.name) for kind in kinds}
@@ -265,7 +265,7 @@ def _link(query: Query, scope: Scope) -> str | None:
 
 
 def _family(kind: str) -> str:
-    """Types whose values can be the same."""
+    """The family of a type: only values of one family can be equal."""
     return "number" if kind in NUMBERS else "string" if kind == "enum" else kind
 
 
@@ -280,19 +280,19 @@ def _returned(names: tuple[Name, ...] | None, scope: Scope) -> tuple[Column, ...
 
 
 def _replayed(names: tuple[Name, ...] | None, scope: Scope) -> tuple[Column, ...]:
-    """Of a replay of all events: columns by name, of the first event that has each."""
-    found: dict[str, Column] = {}
+    """The columns of a replay of all events: each name once, of the first event that has it."""
+    by_name: dict[str, Column] = {}
     for place, event in enumerate(scope.events):
         for column, shown in event.shown.items():
-            found.setdefault(shown, Column(place, column, shown))
+            by_name.setdefault(shown, Column(place, column, shown))
     if not names:
-        return tuple(found.values())
-    found.setdefault("timestamp", Column(0, "ts", "timestamp"))
+        return tuple(by_name.values())
+    by_name.setdefault("timestamp", Column(0, "ts", "timestamp"))
     for name in names:
-        if name.text not in found or name.event:
-            hint = did_you_mean(name.text, list(found), called="there are")
+        if name.text not in by_name or name.event:
+            hint = did_you_mean(name.text, list(by_name), called="fields are")
             raise scope.mistake(f"no event has a field {name.text!r}", name.at, hint)
-    return tuple(found[name.text] for name in names)
+    return tuple(by_name[name.text] for name in names)
 
 
 def _aggregate(aggregate: Aggregate, scope: Scope) -> BoundAggregate:
@@ -303,13 +303,13 @@ def _aggregate(aggregate: Aggregate, scope: Scope) -> BoundAggregate:
     kind = scope.kind(column)
     if function in ("total", "avg") and kind.name not in NUMBERS:
         raise scope.mistake(
-            f"{function.upper()} is of numbers, and {field.text} is {kind}",
+            f"{function.upper()} requires a number, but {field.text} is {kind}",
             field.at,
-            "COUNT and COUNT UNIQUE go with every field",
+            "COUNT and COUNT UNIQUE work with every field",
         )
     if function in ("min", "max") and kind.name not in ORDERED:
         raise scope.mistake(
-            f"{function.upper()} needs an order, and {field.text} is {kind}", field.at
+            f"{function.upper()} requires an order, but {field.text} is {kind}", field.at
         )
     return BoundAggregate(function=function, column=column, name=f"{function}_{column.name}")
 
@@ -322,49 +322,49 @@ def _order(name: Name, bound: Bound, scope: Scope) -> Column:
         each for each in bound.names if each.lower() == full.lower() or each.endswith(f".{full}")
     ]
     if len(fitting) != 1:
-        hint = did_you_mean(full, list(bound.names), called="there are")
+        hint = did_you_mean(full, list(bound.names), called="columns are")
         problem = "no column" if not fitting else "more than one column"
-        raise scope.mistake(f"{problem} of the result is called {full!r}", name.at, hint)
+        raise scope.mistake(f"{problem} of the result has the name {full!r}", name.at, hint)
     return Column(-1, "", fitting[0])
 
 
 def _check_clauses(query: Query, scope: Scope) -> None:
-    """Clauses that do not go together."""
-    for what, number in (("LIMIT", query.limit), ("OFFSET", query.offset)):
+    """Reject clauses that cannot be combined."""
+    for word, number in (("LIMIT", query.limit), ("OFFSET", query.offset)):
         if number is not None and number < 0:
-            raise scope.mistake(f"{what} is a whole number from 0 on, not {number}", -1)
+            raise scope.mistake(f"{word} must be a whole number >= 0, not {number}", -1)
     if query.offset is not None and query.limit is None:
         raise scope.mistake("OFFSET requires LIMIT", query.offset_at, "add LIMIT and a number")
     if query.linked_by is not None and not query.steps:
         raise scope.mistake(
-            "LINKED BY needs a sequence", query.linked_by.at, "add FOLLOWED BY and an event"
+            "LINKED BY requires a sequence", query.linked_by.at, "add FOLLOWED BY and an event"
         )
     if query.aggregates and query.returning is not None:
         at = query.returning[0].at if query.returning else query.event.at
         raise scope.mistake(
-            "RETURN does not go with aggregates", at, "they are the result; group it with BY"
+            "RETURN is not allowed with aggregates", at, "they are the result; group it with BY"
         )
     if not query.aggregates and (query.by or query.per):
         at = query.by[0].at if query.by else query.event.at
         clause = "BY" if query.by else "PER"
-        raise scope.mistake(f"{clause} needs an aggregate", at, "add COUNT, or TOTAL and a field")
+        raise scope.mistake(f"{clause} requires an aggregate", at, "add COUNT or TOTAL field")
 
 
 def _check_names(bound: Bound, query: Query, scope: Scope) -> None:
-    """No two columns of a result are called the same."""
+    """Reject a result with two columns of one name."""
     seen: set[str] = set()
     for name in bound.names:
         if name in seen:
-            hint = f"a group cannot be called {BUCKET!r} with PER" if name == BUCKET else ""
+            hint = f"with PER a group cannot have the name {BUCKET!r}" if name == BUCKET else ""
             raise scope.mistake(
-                f"two columns of the result are called {name!r}", _place(name, query), hint
+                f"two columns of the result have the name {name!r}", _place(name, query), hint
             )
         seen.add(name)
 
 
 def _place(name: str, query: Query) -> int:
-    """Where the last column of this name is asked for."""
+    """The place where the last column of this name is requested."""
     fields = [each.field for each in query.aggregates if each.field]
-    asked = [*(query.returning or ()), *query.by, *fields]
-    places = [each.at for each in asked if name.endswith(each.text)]
+    names = [*(query.returning or ()), *query.by, *fields]
+    places = [each.at for each in names if name.endswith(each.text)]
     return places[-1] if places else query.event.at

@@ -1,8 +1,8 @@
-"""WHERE of a question, bound to its events: names found, literals typed, and split by event. Pure.
+"""Binds WHERE to the events of a query: resolves names, types literals, splits by event. Pure.
 
-A condition is taken apart where all parts must be true: at AND, and at NOT of an OR. Each part that
-is about one event goes to that event, where it can rule out rows before anything is compared. A
-part about the link alone holds for every event. The rest is about several events at once.
+A condition is split where all parts must be true: at AND, and at NOT of an OR. A part about one
+event is assigned to that event, and filters its rows before rows are matched. A part about the link
+alone applies to every event. The other parts are about several events.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from strandline.views.table.condition import And, Condition, Leaf, Not, Or, both
 
 
 def split(where: Condition | None, scope: Scope) -> tuple[list[Condition | None], Condition | None]:
-    """What holds for each event by itself, and what for several."""
+    """The condition of each event, and the condition on several events."""
     own: list[Condition | None] = [None] * len(scope.events)
     cross: Condition | None = None
     for part in _parts(where):
-        places = _places(part, scope)
+        places = _events_of(part, scope)
         if len(places) > 1:
-            cross = both(cross, _bound(part, partial(_of_its_event, scope)))
+            cross = both(cross, _bind(part, partial(_leaf_in_matches, scope)))
             continue
         for place in places or range(len(scope.events)):
-            own[place] = both(own[place], _bound(part, partial(_of, scope, place)))
+            own[place] = both(own[place], _bind(part, partial(_leaf_of_event, scope, place)))
     return own, cross
 
 
 def _parts(condition: Condition | None) -> Iterator[Condition]:
-    """Conditions that must all be true."""
+    """The conditions that must all be true."""
     match condition:
         case None:
             return
@@ -46,26 +46,26 @@ def _parts(condition: Condition | None) -> Iterator[Condition]:
             yield condition
 
 
-def _places(condition: Condition, scope: Scope) -> set[int]:
-    """The events that it is about; none when it is about the link."""
-    found = {scope.find(leaf.field, leaf.event, leaf.at)[0] for leaf in leaves(condition)}
-    return found - {ALL_EVENTS}
+def _events_of(condition: Condition, scope: Scope) -> set[int]:
+    """The events that a condition is about; none when it is about the link."""
+    events = {scope.find(leaf.field, leaf.event, leaf.at)[0] for leaf in leaves(condition)}
+    return events - {ALL_EVENTS}
 
 
-def _bound(condition: Condition, leaf_of: Callable[[Leaf], Condition]) -> Condition:
+def _bind(condition: Condition, leaf_of: Callable[[Leaf], Condition]) -> Condition:
     match condition:
         case Not(of):
-            return Not(_bound(of, leaf_of))
+            return Not(_bind(of, leaf_of))
         case And(of):
-            return And(tuple(_bound(each, leaf_of) for each in of))
+            return And(tuple(_bind(each, leaf_of) for each in of))
         case Or(of):
-            return Or(tuple(_bound(each, leaf_of) for each in of))
+            return Or(tuple(_bind(each, leaf_of) for each in of))
         case leaf:
             return leaf_of(leaf)
 
 
-def _of(scope: Scope, place: int, leaf: Leaf, called: str = "") -> Condition:
-    """A comparison as one of this event."""
+def _leaf_of_event(scope: Scope, place: int, leaf: Leaf, called: str = "") -> Condition:
+    """A comparison with a column of this event."""
     event = scope.events[place]
     field = scope.column(event, leaf.field, leaf.at)
     try:
@@ -74,7 +74,7 @@ def _of(scope: Scope, place: int, leaf: Leaf, called: str = "") -> Condition:
         raise scope.mistake(str(error), leaf.at, error.hint) from error
 
 
-def _of_its_event(scope: Scope, leaf: Leaf) -> Condition:
+def _leaf_in_matches(scope: Scope, leaf: Leaf) -> Condition:
     place, _ = scope.find(leaf.field, leaf.event, leaf.at)
     place = max(place, 0)
-    return _of(scope, place, leaf, scope.events[place].called)
+    return _leaf_of_event(scope, place, leaf, scope.events[place].called)

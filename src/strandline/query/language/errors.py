@@ -1,4 +1,4 @@
-"""Errors in a command: where they are, what was expected, and what may have been meant. Pure.
+"""Query errors: the message, the place in the text, and a hint. Pure.
 
 line 2, column 7: pay has no field 'amuont'
   WHERE amuont > 5
@@ -13,62 +13,62 @@ from collections.abc import Iterable, Sequence
 
 from strandline.errors import Invalid
 
-_SHOWN_BEFORE, _SHOWN_BEHIND = 60, 40
-"""Characters of a long line around the place."""
+_SHOWN_BEFORE, _SHOWN_AFTER = 60, 40
+"""Characters of a long line that are shown around the place."""
 _NEAR = 0.6
-"""How alike two words must be, from 0 to 1, to be taken for each other."""
+"""The similarity, from 0 to 1, from which a word is suggested for another."""
 
 
 class Mistake(Invalid):
-    """A command that is wrong at a place. Fix its text there."""
+    """A query error: a command or SQL text is wrong, mostly at a known place. Fix it there."""
 
     def __init__(self, message: str, text: str, at: int, *, hint: str = "") -> None:
-        """``at`` is an offset in the text; below 0 the place is not known."""
+        """``at`` is an offset in the text; below 0 the place is unknown."""
         self.message = message
         self.text = text
         self.at = at
         self.hint = hint
         self.line, self.column = _place(text, at) if at >= 0 else (0, 0)
-        super().__init__(self._told())
+        super().__init__(self._formatted())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.message, self.text, self.at, self.hint)
+        return _unpickled, (self.message, self.text, self.at, self.hint)
 
-    def _told(self) -> str:
+    def _formatted(self) -> str:
         if self.at < 0:
             return f"{self.message}; {self.hint}" if self.hint else self.message
         shown, mark = _pointer(self.text, self.line, self.column)
-        told = f"line {self.line}, column {self.column}: {self.message}\n  {shown}\n  {mark}"
-        return f"{told}\n  {self.hint}" if self.hint else told
+        text = f"line {self.line}, column {self.column}: {self.message}\n  {shown}\n  {mark}"
+        return f"{text}\n  {self.hint}" if self.hint else text
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant, "" when none is near."""
-    by_small = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(word.lower(), by_small, n=1, cutoff=_NEAR)
-    return by_small[found[0]] if found else ""
+    """The known word most similar to ``word``, "" when none is similar enough."""
+    by_lowercase = {each.lower(): each for each in known}
+    matches = difflib.get_close_matches(word.lower(), by_lowercase, n=1, cutoff=_NEAR)
+    return by_lowercase[matches[0]] if matches else ""
 
 
 def did_you_mean(word: str, known: Sequence[str], *, called: str = "") -> str:
-    """A hint: the word that was probably meant, else the words there are."""
-    meant = near(word, known)
-    if meant:
-        return f"did you mean {meant!r}?"
+    """A hint: the most similar known word, else all known words after ``called``."""
+    nearest = near(word, known)
+    if nearest:
+        return f"did you mean {nearest!r}?"
     if not known or not called:
         return ""
     return f"{called}: {told(known, 'and')}"
 
 
 def told(words: Sequence[str], joint: str = "or", *, count_max: int = 30) -> str:
-    """Words as people list them."""
+    """Words joined with commas, and with ``joint`` before the last."""
     if len(words) > count_max:
         return f"{', '.join(words[:count_max])} {joint} {len(words) - count_max} more"
     *others, last = words
     return f"{', '.join(others)} {joint} {last}" if others else last
 
 
-def _again(message: str, text: str, at: int, hint: str) -> Mistake:
-    """Errors may cross a process."""
+def _unpickled(message: str, text: str, at: int, hint: str) -> Mistake:
+    """Unpickle an error: errors are sent between processes."""
     return Mistake(message, text, at, hint=hint)
 
 
@@ -79,13 +79,13 @@ def _place(text: str, at: int) -> tuple[int, int]:
 
 
 def _pointer(text: str, line: int, column: int) -> tuple[str, str]:
-    """The line, or what is around the place when it is long, and a mark below the place."""
+    """The line, or the part around the place when it is long, and a mark below the place."""
     whole = text.split("\n")[line - 1]
     first = max(0, column - 1 - _SHOWN_BEFORE)
-    shown = whole[first : column + _SHOWN_BEHIND].expandtabs(1).rstrip()
+    shown = whole[first : column + _SHOWN_AFTER].expandtabs(1).rstrip()
     return _visible(shown), " " * (column - 1 - first) + "^"
 
 
 def _visible(line: str) -> str:
-    """A line without what would move the mark or the terminal."""
+    """A line without characters that would move the mark or control the terminal."""
     return "".join(char if char.isprintable() else " " for char in line)

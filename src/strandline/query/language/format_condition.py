@@ -1,4 +1,4 @@
-"""Bound conditions as text for people, as WHERE would say them. Pure."""
+"""Formats bound conditions as the text of a WHERE clause. Pure."""
 
 from __future__ import annotations
 

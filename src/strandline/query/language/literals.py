@@ -1,16 +1,16 @@
 """Literals of a condition -> values of their field's type. Pure.
 
-    string            text, and no other: a number that is meant as text goes in quotes
-    enum              one of the variants as they are written; = != IN alone, an enum has no order
-    bool              true, false; = != IN alone
-    u64, i64          a whole number that fits, 1.0 too. ``n > 1.5`` is ``n >= 2`` and so on;
-                      ``n = 1.5`` can never be, and is refused
+    string            text only: a number that is text is written in quotes
+    enum              one of the variants, in their case; only = != IN, an enum has no order
+    bool              true, false; only = != IN
+    u64, i64          a whole number in the range, 1.0 too. ``n > 1.5`` is ``n >= 2`` and so on;
+                      ``n = 1.5`` is never true, and is rejected
     f64               a number, rounded to the nearest f64
-    datetime          a time, as times.py says
-    date              a time, of which the day in UTC counts, as it does in events
+    datetime          a time in a form of times.py
+    date              the UTC day of a time, as in events
     all               null with = and !=, and in IN
 
-What could never be true is refused, and not quietly false: it is a mistake nearly always.
+A comparison that can never be true is an error, not false: it is almost always an oversight.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ ORDERED = frozenset({"string", "u64", "i64", "f64", "datetime", "date"})
 NUMBERS = frozenset({"u64", "i64", "f64"})
 
 _RANGES = {"u64": (0, 2**64 - 1), "i64": (-(2**63), 2**63 - 1)}
-_BEHIND: dict[str, Operator] = {">": ">=", ">=": ">=", "<": "<=", "<=": "<="}
+_INCLUSIVE: dict[str, Operator] = {">": ">=", ">=": ">=", "<": "<=", "<=": "<="}
 
 
 class Unfit(Exception):
-    """A literal, or an operator, that its field cannot have."""
+    """A literal or an operator does not fit the type of its field."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -49,7 +49,7 @@ class Unfit(Exception):
 
 
 def typed(leaf: Leaf, field: str, kind: Kind, event: str = "") -> Condition:
-    """A comparison with values of the field's type, without its place in the text."""
+    """A comparison with values of the field's type; its place in the text is dropped."""
     match leaf:
         case Truth():
             if kind.name != "bool":
@@ -57,12 +57,12 @@ def typed(leaf: Leaf, field: str, kind: Kind, event: str = "") -> Condition:
             return Truth(field, event)
         case In(values=values):
             known = tuple(_value(each, field, kind) for each in values if each is not None)
-            found = In(field, known, event) if known else None
+            among = In(field, known, event) if known else None
             if None not in values:
-                assert found is not None
-                return found
-            missing = Compare(field, "=", None, event)
-            return missing if found is None else Or((found, missing))
+                assert among is not None
+                return among
+            is_null = Compare(field, "=", None, event)
+            return is_null if among is None else Or((among, is_null))
         case Compare(op=op, value=value):
             return _comparison(op, value, field, kind, event)
         case _:
@@ -75,11 +75,11 @@ def _comparison(op: Operator, value: Value, field: str, kind: Kind, event: str) 
     if kind.name not in ORDERED:
         raise Unfit(f"{field} is {kind}, which has no order", "use =, != or IN")
     if value is None:
-        raise Unfit("null is neither less nor more", "use = null or != null")
+        raise Unfit("null has no order", "use = null or != null")
     if kind.name in _RANGES and type(value) is float and not value.is_integer():
-        # Between two whole numbers: the next of them on that side, and it is included.
+        # Between two whole numbers: compare with the next one on that side, inclusive.
         nearest = math.ceil(value) if op.startswith(">") else math.floor(value)
-        return Compare(field, _BEHIND[op], _whole(nearest, field, kind), event)
+        return Compare(field, _INCLUSIVE[op], _whole(nearest, field, kind), event)
     return Compare(field, op, _value(value, field, kind), event)
 
 
@@ -91,7 +91,7 @@ def _value(value: Value, field: str, kind: Kind) -> Value:
             return _variant(_text(value, field, kind), field, kind)
         case "bool":
             if type(value) is not bool:
-                raise _unlike(value, field, kind, "write true or false")
+                raise _wrong_type(value, field, kind, "write true or false")
             return value
         case "u64" | "i64":
             return _whole(value, field, kind)
@@ -105,58 +105,60 @@ def _value(value: Value, field: str, kind: Kind) -> Value:
 
 def _text(value: Value, field: str, kind: Kind) -> str:
     if not isinstance(value, str):
-        raise _unlike(value, field, kind, f'write "{_written(value)}"')
+        raise _wrong_type(value, field, kind, f'write "{_literal(value)}"')
     return value
 
 
 def _variant(text: str, field: str, kind: Kind) -> str:
     if text in kind.variants:
         return text
-    meant = near(text, kind.variants)
-    hint = f"did you mean {meant!r}? " if meant else ""
-    raise Unfit(f"{field} is never {text!r}", f"{hint}it is {told(kind.variants)}")
+    nearest = near(text, kind.variants)
+    hint = f"did you mean {nearest!r}? " if nearest else ""
+    raise Unfit(f"{text!r} is not a value of {field}", f"{hint}it is {told(kind.variants)}")
 
 
 def _whole(value: Value, field: str, kind: Kind) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is float:
-        raise Unfit(f"{field} is {kind}, and never {value}", "it holds whole numbers")
+        raise Unfit(f"{field} is {kind}, which cannot be {value}", "it holds whole numbers")
     if type(value) is not int:
-        raise _unlike(value, field, kind, _without_quotes(value))
+        raise _wrong_type(value, field, kind, _without_quotes(value))
     least, most = _RANGES[kind.name]
     if not least <= value <= most:
-        raise Unfit(f"{field} is {kind}, and never {value}", f"it goes from {least} to {most}")
+        raise Unfit(
+            f"{field} is {kind}, which cannot be {value}", f"it ranges from {least} to {most}"
+        )
     return value
 
 
 def _number(value: Value, field: str, kind: Kind) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _unlike(value, field, kind, _without_quotes(value))
+        raise _wrong_type(value, field, kind, _without_quotes(value))
     try:
         return float(value)
     except OverflowError as error:
-        raise Unfit(f"{field} is {kind}, and never as large as this") from error
+        raise Unfit(f"{field} is {kind}, and the number is out of its range") from error
 
 
 def _time(value: Value, field: str, kind: Kind) -> int:
     if value is None or isinstance(value, bool):
-        raise _unlike(value, field, kind, "")
+        raise _wrong_type(value, field, kind, "")
     try:
         return times.day(value) if kind.name == "date" else times.moment(value)
     except Invalid as error:
         raise Unfit(f"{field} is {kind}: {error}") from error
 
 
-def _unlike(value: Value, field: str, kind: Kind, hint: str) -> Unfit:
+def _wrong_type(value: Value, field: str, kind: Kind, hint: str) -> Unfit:
     is_text = isinstance(value, str)
-    what = f"text: {value!r}" if is_text else f"a bool: {_written(value)}"
+    found = f"text: {value!r}" if is_text else f"a bool: {_literal(value)}"
     if not is_text and not isinstance(value, bool):
-        what = f"a number: {value}"
-    return Unfit(f"{field} is {kind}, not {what}", hint)
+        found = f"a number: {value}"
+    return Unfit(f"{field} is {kind}, not {found}", hint)
 
 
-def _written(value: Value) -> str:
+def _literal(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""What the grammar expected, in the words of whoever writes commands. Pure."""
+"""Syntax errors of the parser as query errors: what was expected, and what was found. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _THINGS = {
     "OR_NULL": "| null",
     "__ANON_0": "->",
 }
-"""What is not a keyword, in the order in which it is told."""
+"""Terminals that are not keywords, in the order in which they are listed."""
 _KEYWORDS = {
     "QUERY": ("QUERY", "FIND"),
     "FUNCTION": ("TOTAL", "AVG", "MIN", "MAX"),
@@ -48,54 +48,54 @@ _KEYWORDS = {
     "ORDER": ("ORDER BY",),
     "BREAKDOWN": ("BREAKDOWN BY",),
 }
-"""Terminals of several words; the others are their own."""
+"""Terminals with several words; other terminals are named as their keyword."""
 SHOWN_MAX = 8
-"""Words that are told; of the others how many there are."""
+"""Words that are listed; the others are counted."""
 _COMMANDS = ("QUERY", "STORE", "DEFINE", "REPLAY", "SHOW", "PLOT", "REMEMBER", "DELETE")
 _CLAUSES = ("WHERE", "RETURN", "SINCE", "FOR", "COUNT", "BY", "ORDER BY", "LIMIT")
 _USEFUL = (*_COMMANDS, *_CLAUSES)
 _OTHER_NAMES = {"STRING": {"EVENT", "CONTEXT", "USER_NAME", "ROLE", "VALUE", "MOMENT", "SCALAR"}}
-_UNTOLD = {"QUOTED", "SEMICOLON", "$END"}
+_UNLISTED = {"QUOTED", "SEMICOLON", "$END"}
 _SQL = {"SELECT", "INSERT", "UPDATE", "WITH", "ALTER", "DROP"}
 
 
 def mistake_of(error: UnexpectedInput, text: str) -> Mistake:
-    """The error of the parser as one of the user's."""
+    """The query error for an error of the parser."""
     if isinstance(error, UnexpectedCharacters):
-        return _strange(text, error.pos_in_stream or 0)
-    at, found = _found(error, text)
-    forgotten = _forgotten_value(error)
-    if forgotten is not None:
+        return _unexpected_character(text, error.pos_in_stream or 0)
+    at, word = _unexpected_token(error, text)
+    keyword = _keyword_as_value(error)
+    if keyword is not None:
         return Mistake(
-            f"expected {_THINGS[forgotten.type]}, not {forgotten}",
+            f"expected {_THINGS[keyword.type]}, not {keyword}",
             text,
-            at_of(forgotten),
-            hint=f'as text it is written "{forgotten}"',
+            at_of(keyword),
+            hint=f'to use it as text, write "{keyword}"',
         )
     names = _names(error)
     keywords = _keywords(names)
     ends = ["the end"] if "$END" in names else [";"] if "SEMICOLON" in names else []
-    expected = told(_first_the_useful([*_things(names), *keywords, *ends]), count_max=SHOWN_MAX)
-    what = repr(found) if found else "the end"
-    return Mistake(f"expected {expected}, not {what}", text, at, hint=_hint(found, keywords, at))
+    expected = told(_most_useful_first([*_things(names), *keywords, *ends]), count_max=SHOWN_MAX)
+    found = repr(word) if word else "the end"
+    return Mistake(f"expected {expected}, not {found}", text, at, hint=_hint(word, keywords, at))
 
 
-def _strange(text: str, at: int) -> Mistake:
-    """A character that begins nothing."""
+def _unexpected_character(text: str, at: int) -> Mistake:
+    """A character that no word or literal starts with."""
     if text[at] == '"':
-        return Mistake("this text has no end", text, at, hint='it ends with a " on the same line')
+        return Mistake("unterminated text", text, at, hint='close it with " on the same line')
     if text[at] == "`":
-        return Mistake("this name has no end", text, at, hint="it ends with a ` on the same line")
+        return Mistake("unterminated name", text, at, hint="close it with ` on the same line")
     return Mistake(
-        f"{text[at]!r} cannot stand here",
+        f"unexpected character {text[at]!r}",
         text,
         at,
-        hint='text with such characters goes in double quotes: "..."',
+        hint='write text with special characters in double quotes: "..."',
     )
 
 
-def _forgotten_value(error: UnexpectedInput) -> Token | None:
-    """The keyword that was taken for a value, in front of what could not be read."""
+def _keyword_as_value(error: UnexpectedInput) -> Token | None:
+    """The keyword before the unexpected token that was parsed as a value: the value is missing."""
     stack = getattr(error.state, "value_stack", None)
     last = stack[-1] if stack else None
     if isinstance(last, Token) and last.type in ("VALUE", "MOMENT") and last.upper() in RESERVED:
@@ -103,8 +103,8 @@ def _forgotten_value(error: UnexpectedInput) -> Token | None:
     return None
 
 
-def _found(error: UnexpectedInput, text: str) -> tuple[int, str]:
-    """Where it is, and what is there; "" is the end."""
+def _unexpected_token(error: UnexpectedInput, text: str) -> tuple[int, str]:
+    """The place and the text of the unexpected token; "" is the end."""
     token: Token | None = error.token if isinstance(error, UnexpectedToken) else None
     if token is not None and token.type != "$END":
         return at_of(token), token.value
@@ -125,19 +125,19 @@ def _things(names: set[str]) -> list[str]:
 
 
 def _keywords(names: set[str]) -> list[str]:
-    plain = names - _THINGS.keys() - _UNTOLD
+    plain = names - _THINGS.keys() - _UNLISTED
     return sorted(word for name in plain for word in _KEYWORDS.get(name, (name,)))
 
 
-def _first_the_useful(words: list[str]) -> list[str]:
-    """Words that are too many to be shown: those that most people want come first."""
+def _most_useful_first(words: list[str]) -> list[str]:
+    """Commands and common clauses first, when not all words are listed."""
     if len(words) <= SHOWN_MAX:
         return words
     return sorted(words, key=lambda word: _USEFUL.index(word) if word in _USEFUL else len(_USEFUL))
 
 
-def _hint(found: str, keywords: list[str], at: int) -> str:
-    if at == 0 and found.upper() in _SQL:
-        return "SQL goes to store.sql()"
-    meant = near(found, keywords) if found else ""
-    return f"did you mean {meant}?" if meant else ""
+def _hint(word: str, keywords: list[str], at: int) -> str:
+    if at == 0 and word.upper() in _SQL:
+        return "run SQL with store.sql()"
+    nearest = near(word, keywords) if word else ""
+    return f"did you mean {nearest}?" if nearest else ""

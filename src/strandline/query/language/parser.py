@@ -1,4 +1,4 @@
-"""Text of a command -> a value, or a Mistake that shows the place and what was expected there.
+"""Parses the text of a command: returns its AST, or raises a query error with the place.
 
     DEFINE event [AS version] FIELDS { field: type, ... }
     STORE event FOR context PAYLOAD { ... }
@@ -16,15 +16,15 @@
     GRANT READ, WRITE ON event, ... TO id    REVOKE ... ON event, ... FROM id
     SHOW PERMISSIONS FOR id
 
-Small and capital letters are the same in keywords. Clauses come in any order, each once. A word may
-hold letters, digits and ``_ - . : + @ / % ~``; everything else, and text that would be taken for a
-number, goes in double quotes with the escapes of JSON. A field that is called like a keyword goes
-in back quotes. ``#`` behind a space begins a comment that ends with the line. A command may end
-with ``;``. The grammar itself is in ``grammar.lark``.
+Keywords are not case-sensitive. Clauses are in any order, each once. A word may have letters,
+digits and ``_ - . : + @ / % ~``; all other text, and text that looks like a number, is written in
+double quotes with the escapes of JSON. A field with the name of a keyword is written in back
+quotes. ``#`` after a space starts a comment that ends with the line. A command may end with ``;``.
+The grammar is in ``grammar.lark``.
 
-A STORE that is written plainly does not need the grammar: it is found by an expression, which gives
-the same value several times as fast. And questions are asked again and again: the last ones are
-known by their text. Other commands are not, since they may have a key or somebody's data in them.
+A STORE in its plain form is parsed by a regular expression instead of the grammar, with the same
+result several times as fast. Queries are often repeated: the last ones are cached by their text.
+Other commands are not cached, since they may contain a key or data.
 """
 
 from __future__ import annotations
@@ -60,43 +60,43 @@ _PLAIN_STORE = re.compile(
     r"""\s*STORE\s+([\w.:-]+)\s+FOR\s+(?:([\w.:-]+)|("[^"\\\x00-\x1f]+"))\s+PAYLOAD\s*(?={)""",
     re.IGNORECASE,
 )
-_QUESTION = re.compile(r"\s*(?:QUERY|FIND|REPLAY|EXPLAIN|PLOT)\s", re.IGNORECASE)
-_KNOWN_MAX = 256
-_KNOWN_TEXT_MAX = 4096
+_QUERY = re.compile(r"\s*(?:QUERY|FIND|REPLAY|EXPLAIN|PLOT)\s", re.IGNORECASE)
+_CACHED_MAX = 256
+_CACHED_TEXT_MAX = 4096
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def parse(text: str) -> Command:
-    """The command that a text is."""
+    """The AST of a command."""
     if not isinstance(text, str):
         raise Invalid(f"a command is text, not {type(text).__name__}")
     if len(text) > TEXT_MAX:
-        raise Invalid(f"a command has {TEXT_MAX} characters at most, not {len(text)}")
-    if len(text) <= _KNOWN_TEXT_MAX and _QUESTION.match(text):
-        return _known(text)
+        raise Invalid(f"a command has at most {TEXT_MAX} characters, not {len(text)}")
+    if len(text) <= _CACHED_TEXT_MAX and _QUERY.match(text):
+        return _cached(text)
     return _plain_store(text) or _parsed(text)
 
 
-@functools.lru_cache(_KNOWN_MAX)
-def _known(text: str) -> Command:
+@functools.lru_cache(_CACHED_MAX)
+def _cached(text: str) -> Command:
     return _parsed(text)
 
 
 def _plain_store(text: str) -> StoreEvent | None:
-    """STORE as most write it; None when the grammar has to look."""
-    found = _PLAIN_STORE.match(text)
-    if found is None:
+    """A STORE in its plain form; None when the grammar has to parse it."""
+    match = _PLAIN_STORE.match(text)
+    if match is None:
         return None
-    event, word, quoted = found.groups()
-    first = found.end()
+    event, word, quoted = match.groups()
+    first = match.end()
     try:
-        found[0].encode()
+        match[0].encode()
         payload = text[first:].rstrip().encode()
         _OBJECT.decode(payload)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return StoreEvent(
-        event=Name(event, found.start(1)),
+        event=Name(event, match.start(1)),
         context=word or quoted[1:-1],
         payload=payload,
         payload_at=first,
@@ -112,35 +112,35 @@ def _parsed(text: str) -> Command:
     except UnexpectedInput as error:
         raise mistake_of(error, text) from error
     except UnicodeEncodeError as error:
-        raise Mistake("half of a surrogate pair is no character", text, error.start) from error
+        raise Mistake("half of a surrogate pair is not a character", text, error.start) from error
 
 
-def _complete(found: Any, text: str) -> Command:
-    """A command with the pieces of the text that it keeps."""
-    if isinstance(found, queries.Asked):
-        return found.query
-    if isinstance(found, queries.ToRemember):
-        kept = text[found.first : found.next].rstrip()
-        return msgspec.structs.replace(found.command, text=kept)
-    if isinstance(found, events.ToStore):
+def _complete(tree: Any, text: str) -> Command:
+    """A command with the parts of the text that it stores."""
+    if isinstance(tree, queries.Asked):
+        return tree.query
+    if isinstance(tree, queries.ToRemember):
+        query_text = text[tree.first : tree.next].rstrip()
+        return msgspec.structs.replace(tree.command, text=query_text)
+    if isinstance(tree, events.ToStore):
         return StoreEvent(
-            event=found.event,
-            context=found.context,
-            payload=text[found.first : found.next].encode(),
-            payload_at=found.first,
+            event=tree.event,
+            context=tree.context,
+            payload=text[tree.first : tree.next].encode(),
+            payload_at=tree.first,
         )
-    if isinstance(found, events.Together):
+    if isinstance(tree, events.Together):
         return Batch(
-            tuple(_complete(each, text) for each in found.commands),
-            tuple(text[first:next_].strip() for first, next_ in found.spans),
+            tuple(_complete(each, text) for each in tree.commands),
+            tuple(text[first:next_].strip() for first, next_ in tree.spans),
         )
-    command: Command = found
+    command: Command = tree
     return command
 
 
 @functools.cache
 def _parser() -> Lark:
-    """Made when it is first needed: making it takes longer than opening a store."""
+    """Built at the first use: this takes longer than opening a store."""
     rules = SimpleNamespace(
         **{rule.__name__: rule for module in _MODULES for rule in module.RULES},
         start=lambda parts: parts[0],

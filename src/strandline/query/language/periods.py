@@ -1,16 +1,16 @@
-"""Calendar periods: which hour, day, week, month or year a moment is in, where people live. Pure.
+"""Calendar periods: the hour, day, week, month or year of a time in a time zone. Pure.
 
-A moment is microseconds since 1970 in UTC. Its **label** is what clocks on the wall show, cut down
-to the beginning of the period, and written as if it were UTC. Two moments are in the same period
-exactly when their labels are the same: an hour that a clock shows twice is one hour.
+A time is microseconds since 1970 in UTC. Its **label** is the local time, cut to the start of the
+period, and written as if it were UTC. Two times are in the same period exactly when their labels
+are the same: an hour that a clock shows twice is one hour.
 
     HOUR   minutes and less are 0              MONTH  the first day, 00:00
     DAY    00:00                               YEAR   the first of January, 00:00
-    WEEK   00:00 of the last day the week starts with
+    WEEK   00:00 of the last first day of a week
 
-A period **starts** at the first moment that has its label; where a clock jumps over that, with the
-jump. So ``start`` of a moment is what a result shows as ``bucket``, and for UTC it is the label.
-In SQL it is enough to group by labels and to turn the few that are left into moments here.
+A period **starts** at the first time that has its label; where a clock skips that label, at the
+skip. ``start`` of a time is the ``bucket`` of a result, and for UTC it is the label. SQL groups by
+labels; the few labels of the result are converted to times here.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _EPOCH_WEEKDAY = 3
 
 
 class Calendar(msgspec.Struct, frozen=True):
-    """Where the people live whose days are counted, and when their week starts."""
+    """The time zone of calendar periods, and the first day of a week."""
 
     timezone: str = "UTC"
-    """A name of the tz database. Another one moves where every day begins."""
+    """A name of the tz database. Another one moves the start of every day."""
     week_start: WeekDay = "monday"
 
     @property
     def is_utc(self) -> bool:
-        """Whether labels are moments: no clock has to be asked."""
+        """Whether labels are times: no conversion is needed."""
         return self.timezone == "UTC"
 
 
@@ -58,16 +58,16 @@ PLAIN = Calendar()
 
 
 def checked_calendar(timezone: str, week_start: str) -> Calendar:
-    """A calendar of settings, or a clear error."""
+    """A calendar from settings; rejects unknown names."""
     day = week_start.lower()
     if day not in WEEK_DAYS:
-        raise Invalid(f"a week starts with one of {', '.join(WEEK_DAYS)}, not {week_start!r}")
+        raise Invalid(f"week_start must be one of {', '.join(WEEK_DAYS)}, not {week_start!r}")
     _zone(timezone)
     return Calendar(timezone, day)
 
 
 def label(at_us: int, period: Period, calendar: Calendar = PLAIN) -> int:
-    """What clocks show at a moment, cut down to the beginning of the period."""
+    """The local time, cut to the start of the period."""
     local = at_us + _offset(at_us, calendar)
     match period:
         case "HOUR":
@@ -85,7 +85,7 @@ def label(at_us: int, period: Period, calendar: Calendar = PLAIN) -> int:
 
 
 def moment_of(label_us: int, calendar: Calendar = PLAIN) -> int:
-    """The moment a period starts, from its label."""
+    """The time at which a period starts, from its label."""
     if calendar.is_utc:
         return label_us
     zone = _zone(calendar.timezone)
@@ -94,14 +94,14 @@ def moment_of(label_us: int, calendar: Calendar = PLAIN) -> int:
 
 
 def start(at_us: int, period: Period, calendar: Calendar = PLAIN) -> int:
-    """When the period that a moment is in started."""
+    """The start of the period that contains a time."""
     return moment_of(label(at_us, period, calendar), calendar)
 
 
 def _offset(at_us: int, calendar: Calendar) -> int:
     if calendar.is_utc:
         return 0
-    # A day from the ends of the calendar a clock elsewhere would show the year 0 or 10000.
+    # Within a day of the ends of the calendar the local year may be 0 or 10000.
     inside = min(max(at_us, _FIRST_US + DAY_US), _LAST_US - DAY_US)
     moment = _clock(inside).replace(tzinfo=UTC).astimezone(_zone(calendar.timezone))
     return (moment.utcoffset() or timedelta()) // _MICROSECOND
@@ -121,5 +121,5 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise Invalid(
-            f"no time zone is called {name!r}: use a name of the tz database, like Europe/Berlin"
+            f"unknown time zone {name!r}: use a name of the tz database, such as Europe/Berlin"
         ) from error

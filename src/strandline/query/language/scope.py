@@ -1,8 +1,8 @@
-"""The names that a question may use: its events, and their columns. Pure.
+"""The names that a query may use: its events, and their columns. Pure.
 
-In a sequence a field goes with its event, ``view.page``; without one it must be of one event alone.
-The field that links the events is the same in all of them and needs none. When an event comes
-twice, the second is called with a number: ``QUERY a FOLLOWED BY a WHERE a2.x = 1``.
+In a sequence a field is written with its event, ``view.page``; without one, exactly one event must
+have it. The field that links the events is the same in all of them and needs no event. When an
+event occurs twice, the second is named with a number: ``QUERY a FOLLOWED BY a WHERE a2.x = 1``.
 
 ``timestamp`` is ``ts``, unless an event has a field of that name. ``__seq``, ``__ts`` and
 ``__context`` are always the system columns. Where an event has a field ``seq``, that name is the
@@ -24,19 +24,19 @@ _TIMESTAMP, _TS = "timestamp", "ts"
 
 
 class Event(NamedTuple):
-    """An event of the question, and the types of its columns."""
+    """An event of the query, and the types of its columns."""
 
     name: str
     called: str
     schema: Schema
     kinds: dict[str, Kind]
-    """Of columns by their names in files."""
+    """The type of each column by its name in files."""
     shown: dict[str, str]
-    """What these columns are called in results."""
+    """The name of each column in results, by its name in files."""
 
 
 class Scope:
-    """The events of one question. Immutable; safe from many threads."""
+    """The events of one query. Immutable; safe from many threads."""
 
     def __init__(self, events: Sequence[Event], text: str, link: str | None = None) -> None:
         self.events = tuple(events)
@@ -51,45 +51,45 @@ class Scope:
         return Mistake(message, self.text, at, hint=hint)
 
     def find(self, field: str, prefix: str, at: int) -> tuple[int, str]:
-        """The place of the event that a field is of, and the column's own name.
+        """The index of the event that has a field, and the column's name in files.
 
-        ALL_EVENTS is the link without a prefix: it is the same whichever is asked.
+        ALL_EVENTS is the link field without an event: its value is the same in all events.
         """
         if prefix:
             place = self._place(prefix, at)
             return place, self.column(self.events[place], field, at)
-        owners = [place for place, event in enumerate(self.events) if _own(event, field)]
+        owners = [place for place, event in enumerate(self.events) if _column_of(event, field)]
         if not owners:
             raise self._unknown(field, at)
-        own = _own(self.events[owners[0]], field) or field
+        column = _column_of(self.events[owners[0]], field) or field
         if len(owners) == 1:
-            return owners[0], own
+            return owners[0], column
         if self._link is not None and all(
-            _own(self.events[place], field) == _own(self.events[place], self._link)
+            _column_of(self.events[place], field) == _column_of(self.events[place], self._link)
             for place in owners
         ):
-            return ALL_EVENTS, own
+            return ALL_EVENTS, column
         called = [f"{self.events[place].called}.{field}" for place in owners]
-        raise self.mistake(f"{field!r} is in several events", at, f"write {told(called)}")
+        raise self.mistake(f"field {field!r} is in several events", at, f"write {told(called)}")
 
     def named(self, name: Name) -> Column:
-        """A column for a result."""
-        place, own = self.find(name.text, name.event, name.at)
+        """The column of a result for a name."""
+        place, column = self.find(name.text, name.event, name.at)
         place = max(place, 0)
         called = self.events[place].called
-        return Column(place, own, f"{called}.{name.text}" if self.is_sequence else name.text)
+        return Column(place, column, f"{called}.{name.text}" if self.is_sequence else name.text)
 
     def has(self, event: Event, field: str) -> str | None:
-        """The column's own name, None when the event has no such field."""
-        return _own(event, field)
+        """The column's name in files, None when the event does not have the field."""
+        return _column_of(event, field)
 
     def column(self, event: Event, field: str, at: int) -> str:
-        """The column's own name, in one event that must have it."""
-        own = _own(event, field)
-        if own is None:
-            hint = did_you_mean(field, list(event.shown.values()), called="there are")
+        """The column's name in files, or an error when the event does not have the field."""
+        column = _column_of(event, field)
+        if column is None:
+            hint = did_you_mean(field, list(event.shown.values()), called="its fields are")
             raise self.mistake(f"{event.name} has no field {field!r}", at, hint)
-        return own
+        return column
 
     def kind(self, column: Column) -> Kind:
         return self.events[column.event].kinds[column.field]
@@ -98,9 +98,9 @@ class Scope:
         called = [event.called for event in self.events]
         if prefix not in called:
             raise self.mistake(
-                f"no event of this question is called {prefix!r}",
+                f"{prefix!r} is not an event of this query",
                 at,
-                did_you_mean(prefix, called, called="there are"),
+                did_you_mean(prefix, called, called="its events are"),
             )
         return called.index(prefix)
 
@@ -108,8 +108,8 @@ class Scope:
         if not self.is_sequence:
             self.column(self.events[0], field, at)
         known = {name: event for event in reversed(self.events) for name in event.shown.values()}
-        meant = near(field, known)
-        hint = f"did you mean '{known[meant].called}.{meant}'?" if meant else ""
+        nearest = near(field, known)
+        hint = f"did you mean '{known[nearest].called}.{nearest}'?" if nearest else ""
         names = told(list(dict.fromkeys(event.name for event in self.events)), "and")
         return self.mistake(f"{names} have no field {field!r}", at, hint)
 
@@ -119,23 +119,23 @@ def event_of(name: str, called: str, schema: Schema) -> Event:
 
 
 def called_names(names: Sequence[str]) -> list[str]:
-    """What events are called in a question: the first by its name, others of it by a number."""
-    taken = set(names)
-    seen: set[str] = set()
+    """The name of each event in a query: repeated events get a number, ``a``, ``a2``, ``a3``."""
+    event_names = set(names)
+    used: set[str] = set()
     called = []
     for name in names:
-        own = name
+        unique = name
         number = 2
-        while own in seen or (own != name and own in taken):
-            own = f"{name}{number}"
+        while unique in used or (unique != name and unique in event_names):
+            unique = f"{name}{number}"
             number += 1
-        seen.add(own)
-        called.append(own)
+        used.add(unique)
+        called.append(unique)
     return called
 
 
-def _own(event: Event, field: str) -> str | None:
-    """The column of a name, None when there is none."""
+def _column_of(event: Event, field: str) -> str | None:
+    """The column of a name, None when the event does not have it."""
     if field in event.schema.fields:
         return column_of(field)
     plain = field.removeprefix(SYSTEM_PREFIX)

@@ -1,10 +1,10 @@
-"""Moments and durations as people write them. Pure.
+"""Parses times and durations in commands. Pure.
 
-A moment is what ``schema.py`` calls a time, so that a literal means what the same text means in an
-event: RFC 3339 text with an offset; a day, its first moment in UTC; a whole number since 1970 in
-seconds, milliseconds, microseconds or nanoseconds, told apart by its digits; another number, in
-seconds. A number may stand in quotes. It is cut to the microsecond, and another number is rounded
-to it.
+A time has the forms of ``schema.py``, so that a literal has the same value as the same text in an
+event: RFC 3339 text with an offset; a day, which is its first microsecond in UTC; a whole number
+since 1970 in seconds, milliseconds, microseconds or nanoseconds, distinguished by its digits;
+another number, in seconds. A number may be in quotes. Whole numbers and text are cut to the
+microsecond, other numbers are rounded to it.
 
 A duration is a number with a unit: ``5m``, ``5 MINUTES``, ``1.5 hours``. Units are microseconds
 (us), milliseconds (ms), seconds (s, sec), minutes (m, min), hours (h), days (d) and weeks (w).
@@ -48,31 +48,31 @@ DURATION_US_MAX = 10_000 * 366 * DAY_US
 
 def moment(value: str | int | float) -> int:
     """Microseconds since 1970 in UTC."""
-    found = _of_text(value) if isinstance(value, str) else microseconds(value)
-    if found is None:
+    micros = _parse_text(value) if isinstance(value, str) else microseconds(value)
+    if micros is None:
         raise Invalid(f"{value!r} is not a time: {_HINT}")
-    return found
+    return micros
 
 
 def day(value: str | int | float) -> int:
-    """Days since 1970: the day, in UTC, that a moment is in."""
+    """Days since 1970 of the UTC day that contains a time."""
     return moment(value) // DAY_US
 
 
 def duration(text: str) -> int:
     """Microseconds of a duration."""
-    found = _DURATION.fullmatch(text)
-    unit_us = _UNITS_US.get(found[2].lower()) if found else None
-    if found is None or unit_us is None:
+    match = _DURATION.fullmatch(text)
+    unit_us = _UNITS_US.get(match[2].lower()) if match else None
+    if match is None or unit_us is None:
         raise Invalid(f"{text!r} is not a duration: write 30s, 5 MINUTES, 2h or 7 DAYS")
-    whole, _, fraction = found[1].partition(".")
+    whole, _, fraction = match[1].partition(".")
     micros: int = int(whole) * unit_us + int(fraction or 0) * unit_us // 10 ** len(fraction)
     if micros > DURATION_US_MAX:
-        raise Invalid(f"{text!r} is longer than there are years")
+        raise Invalid(f"the duration {text!r} is too long: the maximum is 10000 years")
     return micros
 
 
-def _of_text(text: str) -> int | None:
+def _parse_text(text: str) -> int | None:
     text = text.strip()
     if _WHOLE.fullmatch(text):
         return microseconds(int(text))
@@ -80,16 +80,16 @@ def _of_text(text: str) -> int | None:
         return microseconds(float(text))
     for kind in (_Moment, date):
         try:
-            return _since(msgspec.convert(cut_time(text), kind))
+            return _microseconds_since_1970(msgspec.convert(cut_time(text), kind))
         except (msgspec.ValidationError, OverflowError):
             continue
     return None
 
 
-def _since(found: date) -> int:
-    if not isinstance(found, datetime):
-        found = datetime(found.year, found.month, found.day, tzinfo=UTC)
-    micros = (found - _EPOCH) // _MICROSECOND
+def _microseconds_since_1970(value: date) -> int:
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    micros = (value - _EPOCH) // _MICROSECOND
     if not _FIRST_US <= micros <= _LAST_US:
         raise OverflowError
     return micros

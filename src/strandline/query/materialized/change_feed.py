@@ -1,16 +1,16 @@
-"""What has changed in a remembered query's answer, for whoever follows it.
+"""The changes of the result of a materialized query, for its followers.
 
-A change says which rows came and which went, as SHOW would tell them; their order is not told. A
-group whose figures changed is in both: its old row went, its new one came. Between two changes
-there may have been several commits: what came and went again meanwhile is not told.
+A change has the rows that were added and removed, as SHOW returns them, in no order. A group whose
+aggregates changed is in both: its old row is removed, its new one added. Between two changes there
+may have been several commits: rows that were added and removed meanwhile are not reported.
 
-    a selection without LIMIT and KEEP    only gets more rows: those behind the follower's position
-                                          are told, and nothing has to be held for him
-    every other query                     what he was told last is held, and compared
+    a selection without LIMIT and KEEP    only gets more rows: those after the follower's position
+                                          are returned, and no state is held for the follower
+    every other query                     the last result of the follower is held, and compared
 
-When that is not possible a change is ``anew``: ``added`` is all there is, and what he was told
-before is over. So it is when a selection was remembered anew (rows of the past were deleted, or the
-type of a field has changed), when columns have changed, and when a follower comes back with the
+When that is not possible a change is ``anew``: ``added`` is the whole result, and replaces all
+earlier changes. This happens when a selection was computed again in full (old rows were deleted, or
+the type of a field has changed), when columns have changed, and when a follower resumes with the
 cursor of another state than the stored one, unless the query is of the first kind.
 """
 
@@ -31,42 +31,42 @@ from strandline.views.table.snapshot import SEQ
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that came and went, up to a cursor."""
+    """Rows that were added and removed, up to a cursor."""
 
     cursor: str
-    """To go on from here later: ``follow(alias, after=cursor)``."""
+    """To resume after this change: ``follow(alias, after=cursor)``."""
     added: pa.Table
     removed: pa.Table
     anew: bool = False
-    """``added`` is everything, whatever was told before."""
+    """``added`` is the whole result, and replaces all earlier changes."""
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """Where a follower stands."""
+    """The position of a follower."""
 
     generation: int = 0
     mark: int = 0
-    """Seq of the manifest in the query's topic; 0 when what was told is not stored."""
+    """Seq of the manifest in the query's topic; 0 when the result of the follower is not stored."""
     position: int = 0
-    """Of the first table."""
+    """The position of the first table."""
 
     def __str__(self) -> str:
         return f"{self.generation}.{self.mark}.{self.position}"
 
 
 def read_cursor(text: str) -> Cursor:
-    """A cursor from its text; "" is the beginning."""
+    """A cursor from its text; "" is the start."""
     if not text:
         return Cursor()
     try:
         generation, mark, position = map(int, text.split("."))
     except ValueError as error:
-        raise Invalid(f"{text!r} is no cursor of a remembered query") from error
+        raise Invalid(f"{text!r} is not a cursor of a remembered query") from error
     return Cursor(generation, mark, position)
 
 
 class Seen(NamedTuple):
-    """What a look has shown a follower, before he goes on from there."""
+    """A computed change, before the follower is advanced."""
 
     generation: int
     position: int
@@ -74,60 +74,60 @@ class Seen(NamedTuple):
     removed: pa.Table
     anew: bool
     shown: pa.Table | None
-    """All of it, when it has to be held."""
+    """The whole result, when it has to be held."""
 
 
 class Follower:
-    """What one follower has been told. Owned by one thread."""
+    """The state of one follower. Owned by one thread."""
 
     def __init__(self, after: str = "") -> None:
         self._cursor = read_cursor(after)
-        self._told: pa.Table | None = None
+        self._held: pa.Table | None = None
 
-    def see(self, look: Visit, news: pa.Table | None, answer: Callable[[], Result]) -> Seen:
-        """What a look shows him that he does not know. ``answer`` is what SHOW would say."""
-        if _only_gets_more(look):
-            return self._more_rows(look, news)
-        return self._difference(look, answer().arrow())
+    def see(self, refresh: Visit, new_rows: pa.Table | None, show: Callable[[], Result]) -> Seen:
+        """The change since the last call. ``show`` returns the result of SHOW."""
+        if _is_append_only(refresh):
+            return self._more_rows(refresh, new_rows)
+        return self._difference(refresh, show().arrow())
 
-    def go_on(self, seen: Seen, mark: int) -> Change | None:
-        """He has seen it, and all of it is stored in this manifest; None when nothing is new."""
+    def go_on(self, change: Seen, mark: int) -> Change | None:
+        """Advance to a change that is stored at ``mark``; None when nothing has changed."""
         is_first = self._cursor == Cursor()
-        self._cursor = Cursor(seen.generation, mark, seen.position)
-        self._told = seen.shown
-        if not (seen.added.num_rows or seen.removed.num_rows or (seen.anew and not is_first)):
+        self._cursor = Cursor(change.generation, mark, change.position)
+        self._held = change.shown
+        if not (change.added.num_rows or change.removed.num_rows or (change.anew and not is_first)):
             return None
         return Change(
-            cursor=str(self._cursor), added=seen.added, removed=seen.removed, anew=seen.anew
+            cursor=str(self._cursor), added=change.added, removed=change.removed, anew=change.anew
         )
 
-    def _more_rows(self, look: Visit, news: pa.Table | None) -> Seen:
+    def _more_rows(self, refresh: Visit, new_rows: pa.Table | None) -> Seen:
         known = self._cursor.position
-        anew = self._cursor.generation != look.generation
-        if anew or known < next(iter(look.after.values())):
-            rows = look.whole(0, news)
+        anew = self._cursor.generation != refresh.generation
+        if anew or known < next(iter(refresh.after.values())):
+            rows = refresh.whole(0, new_rows)
         else:
-            rows = look.nothing(0) if news is None else news
+            rows = refresh.nothing(0) if new_rows is None else new_rows
         if not anew:
             rows = rows.filter(pc.greater(rows[SEQ], pa.scalar(known, pa.uint64())))
-        columns = look.shape.bound.columns
+        columns = refresh.shape.bound.columns
         added = rows.select([column.field for column in columns])
         added = added.rename_columns([column.name for column in columns])
-        return Seen(look.generation, look.position, added, added.slice(0, 0), anew, None)
+        return Seen(refresh.generation, refresh.position, added, added.slice(0, 0), anew, None)
 
-    def _difference(self, look: Visit, shown: pa.Table) -> Seen:
-        told = self._told
-        if told is None and not look.has_news and self._cursor.mark == look.base.cursor:
-            told = shown
-        if told is None or told.schema != shown.schema:
+    def _difference(self, refresh: Visit, shown: pa.Table) -> Seen:
+        held = self._held
+        if held is None and not refresh.has_news and self._cursor.mark == refresh.base.cursor:
+            held = shown
+        if held is None or held.schema != shown.schema:
             nothing = shown.slice(0, 0)
-            return Seen(look.generation, look.position, shown, nothing, True, shown)
-        added = look.states.only_in_first(shown, told)
-        removed = look.states.only_in_first(told, shown)
-        return Seen(look.generation, look.position, added, removed, False, shown)
+            return Seen(refresh.generation, refresh.position, shown, nothing, True, shown)
+        added = refresh.states.only_in_first(shown, held)
+        removed = refresh.states.only_in_first(held, shown)
+        return Seen(refresh.generation, refresh.position, added, removed, False, shown)
 
 
-def _only_gets_more(look: Visit) -> bool:
-    bound = look.shape.bound
+def _is_append_only(refresh: Visit) -> bool:
+    bound = refresh.shape.bound
     unlimited = bound.limit is None and not bound.offset
-    return look.shape.kind == "rows" and unlimited and look.definition.keep == NO_KEEP
+    return refresh.shape.kind == "rows" and unlimited and refresh.definition.keep == NO_KEEP

@@ -1,7 +1,7 @@
-"""A table as if it began after a mark: what every engine reads to find out what is new.
+"""A snapshot restricted to the rows after a mark: the new rows that engines read.
 
-Whatever answers a query over a snapshot answers it over news just the same. Reading tells how far
-it is, since the first run of a query over a large table takes a while.
+Engines run queries over it as over any snapshot. Reads report progress, since the first run of a
+query over a large table takes long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strandline.views.table.snapshot import SEQ, Facts, Reading, Snapshot, Top
 
 
 class News:
-    """Rows of a snapshot behind a mark. Immutable; safe from many threads."""
+    """The rows of a snapshot after a mark. Immutable; safe from many threads."""
 
     def __init__(self, whole: Snapshot, after: int, progress: Progress = silent) -> None:
         self._whole = whole
@@ -43,7 +43,7 @@ class News:
 
     @property
     def rows(self) -> int:
-        """How many are new: they have to be read to know it."""
+        """The number of new rows; they are read to count them."""
         if not self._after:
             return self._whole.rows
         return sum(map(len, self._whole.read([SEQ], after=self._after).tables()))
@@ -57,15 +57,15 @@ class News:
         top: Top | None = None,
     ) -> Reading:
         reading = self._whole.read(columns, where, after=max(after, self._after), top=top)
-        return _Told(reading, f"reading {self.name}", self._progress)
+        return _ProgressReading(reading, f"reading {self.name}", self._progress)
 
 
-class _Told:
-    """A reading that tells how far it is. Owned by one thread."""
+class _ProgressReading:
+    """A reading that reports progress. Owned by one thread."""
 
-    def __init__(self, reading: Reading, what: str, progress: Progress) -> None:
+    def __init__(self, reading: Reading, label: str, progress: Progress) -> None:
         self._reading = reading
-        self._what = what
+        self._label = label
         self._progress = progress
         self.facts: Facts = reading.facts
 
@@ -79,17 +79,17 @@ class _Told:
 
     def tables(self) -> list[pa.Table]:
         total = self.rows_max
-        self._progress(self._what, 0, total)
-        found = self._reading.tables()
-        self._progress(self._what, total, total)
-        return found
+        self._progress(self._label, 0, total)
+        tables = self._reading.tables()
+        self._progress(self._label, total, total)
+        return tables
 
     def apart(self) -> Apart:
-        return self._reading.apart()  # who reads the files tells how far he is
+        return self._reading.apart()  # the process that reads the files reports progress
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         total, done = self.rows_max, 0
         for batch in self._reading.batches():
             done += batch.num_rows
-            self._progress(self._what, min(done, total), total)
+            self._progress(self._label, min(done, total), total)
             yield batch

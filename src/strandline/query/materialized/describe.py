@@ -1,4 +1,4 @@
-"""A remembered query for people: what it is, how much is stored, how far it has come. Pure."""
+"""The description of a materialized query: definition, stored size, progress. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from strandline.query.materialized.manifest import Counters, Keep, Kind, Manifes
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """A remembered query, as it stands."""
+    """A materialized query and its present state."""
 
     alias: str
     query: str
     kind: Kind
     keep: Keep
     rows: int
-    """Rows that are stored: of a selection its rows, of aggregates partial states of groups."""
+    """Stored rows: of a selection its rows, of aggregates partial states of groups."""
     bytes: int
     runs: int
     marks: Marks
     behind: int
-    """Records that were appended to its tables since."""
+    """Records that were appended to its tables since the last commit."""
     created_us: int
     refreshed_us: int
     counters: Counters

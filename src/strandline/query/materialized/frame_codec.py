@@ -1,7 +1,7 @@
-"""Tables <-> frames, which are records of a topic. Pure.
+"""Arrow tables <-> frames, which are records of a topic. Pure.
 
-A frame is an Arrow IPC stream of its own, compressed with zstd, so that whoever follows the topic
-can read each by itself. A table is cut between rows, until every frame is small enough.
+A frame is a complete Arrow IPC stream, compressed with zstd, so that a reader of the topic can
+decode each frame alone. A table is split between rows, until every frame is small enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level
 
 
 def pack(table: pa.Table, size_max: int) -> list[bytes]:
-    """The frames of a table, none larger than this. One without rows has its columns to tell."""
+    """The frames of a table, none larger than ``size_max``. An empty table has one frame."""
     if not table.num_rows:
         return [_encode(table)]
     rows = _rows_of_a_frame(table, size_max)
@@ -27,18 +27,18 @@ def pack(table: pa.Table, size_max: int) -> list[bytes]:
 
 
 def unpack(frames: Sequence[bytes]) -> pa.Table:
-    """The table that frames were made of."""
+    """The table of some frames."""
     return pa.concat_tables([pa.ipc.open_stream(frame).read_all() for frame in frames])
 
 
 def _pack(table: pa.Table, size_max: int, frames: list[bytes]) -> None:
-    made = _encode(table)
-    if len(made) <= size_max:
-        frames.append(made)
+    frame = _encode(table)
+    if len(frame) <= size_max:
+        frames.append(frame)
         return
     if table.num_rows == 1:
         raise TooLarge(
-            f"one row of the result takes {len(made)} bytes, and a record may have {size_max}: "
+            f"one row of the result takes {len(frame)} bytes, but a record has at most {size_max}: "
             "RETURN fewer fields"
         )
     half = table.num_rows // 2
@@ -50,11 +50,11 @@ def _encode(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
         writer.write_table(table.combine_chunks())
-    made: bytes = sink.getvalue().to_pybytes()
-    return made
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def _rows_of_a_frame(table: pa.Table, size_max: int) -> int:
-    """A first guess: zstd makes most of it at least half as large."""
-    guess: int = table.num_rows * size_max * 2 // max(table.nbytes, 1)
-    return max(1, guess)
+    """A first estimate: zstd mostly halves the size at least."""
+    estimate: int = table.num_rows * size_max * 2 // max(table.nbytes, 1)
+    return max(1, estimate)

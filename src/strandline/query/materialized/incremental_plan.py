@@ -1,31 +1,30 @@
-"""What is kept for a query, and how it is computed: itself a few questions. Pure.
+"""The state that is stored for a query, and the queries that compute it. Pure.
 
-    query             kind      kept
-    a selection       rows      its rows with seq, ts, context, what is returned and ordered by
+    query             kind      state
+    a selection       rows      its rows with seq, ts, context, returned fields and ORDER BY
     aggregates        groups    partial states by group, see below
     a sequence        whole     its result: a new row anywhere may change any match
 
-Every state is the answer to a question of its own (``Part.bound``), over news alone. So whatever
-can answer questions can make states: DuckDB here, Spark elsewhere, from the same plan.
+Every state is the result of a query (``Part.bound``) over new rows alone. So every engine can
+compute states: DuckDB in this process, or Spark, from the same plan.
 
-Partial states are what can be put together by adding and comparing (``Part.merges``):
+Partial states are merged by adding and comparing (``Part.merges``):
 
     COUNT, COUNT f    int64, added
     TOTAL f, AVG f    of whole numbers decimal(38, 0), which is exact; of f64 a double, added:
                       like every sum of doubles it depends on the order in its last digits.
-                      AVG also keeps COUNT f. Of f64 a second sum of scaled values is kept, after
-                      all others: it counts where the first is larger than any double. States that
-                      were stored without it get it from the first
+                      AVG also stores COUNT f. Of f64 a second sum of scaled values is stored, after
+                      all others: it is used where the first is larger than any double. States
+                      that were stored without it compute it from the first
     MIN f, MAX f      the value
-    COUNT UNIQUE f    a part of its own: one row for each group and value. Exact, whatever there
-                      is; it takes as much room as the values
+    COUNT UNIQUE f    a separate part: one row for each group and value. Always exact; it takes
+                      as much space as the values
 
 Columns of partial states are ``k0``, ``k1``, … (bucket, then BY, then the value of COUNT UNIQUE)
 and ``s0``, ``s1``, …: names of fields may be anything.
 
-ORDER BY, LIMIT and OFFSET are applied when somebody looks. Of a selection with LIMIT and no KEEP
-only rows are kept that could still be among the first: rows that come later can push one out, and
-never bring one back.
+ORDER BY, LIMIT and OFFSET are applied by SHOW. Of a selection with LIMIT and no KEEP only rows are
+stored that can still be among the first: later rows can displace one, and never bring one back.
 """
 
 from __future__ import annotations
@@ -48,39 +47,39 @@ from strandline.views.table.snapshot import CORE
 Merge = Literal["sum", "min", "max"]
 
 _ROWS = BoundAggregate(function="count", column=None, name="count")
-"""How many rows there are."""
+"""The number of rows of a group."""
 
 
 class Part(NamedTuple):
-    """One of the states that are kept."""
+    """One of the stored states."""
 
     bound: Bound
-    """The question over news whose answer it is."""
+    """The query over new rows whose result it is."""
     columns: pa.Schema | None
-    """Of the state. None: as they come."""
+    """The columns of the state. None: those of the result."""
     keys: int = 0
-    """How many columns in front say which group it is."""
+    """The number of leading columns that identify the group."""
     merges: tuple[Merge, ...] = ()
-    """How each column behind them is put together."""
+    """The merge function of each further column."""
 
 
 class Shape(NamedTuple):
-    """All that is kept for a query."""
+    """The states that are stored for a query."""
 
     kind: Kind
     bound: Bound
     """The query itself."""
     parts: tuple[Part, ...]
     places: dict[str, int]
-    """Of aggregates: which column ``s…`` of the first part is what (``_name``)."""
+    """Of aggregates: the number of the column ``s…`` of the first part, by ``_name``."""
     first: int | None
-    """Of a selection: only so many rows in front can ever be shown."""
+    """Of a selection: the number of first rows that can be in the result."""
     digest: str
-    """Two shapes with the same one have states that can be merged."""
+    """States of shapes with equal digests can be merged."""
 
 
 def shape_of(bound: Bound, keep: Keep = NO_KEEP) -> Shape:
-    """What to keep for a query."""
+    """The states to store for a query."""
     first = None
     places: dict[str, int] = {}
     kind: Kind
@@ -99,26 +98,26 @@ def shape_of(bound: Bound, keep: Keep = NO_KEEP) -> Shape:
 
 
 def looking_at_rows(bound: Bound) -> Bound:
-    """The question to rows that were kept: which columns, in which order, how many."""
+    """The query over stored rows: columns, order and limit."""
     event = replace(bound.events[0], time="ts", where=None)
     return replace(bound, events=(event,))
 
 
 def kept_schema(bound: Bound) -> Schema:
-    """The fields that a selection keeps, of those of its event."""
+    """The schema of the stored rows of a selection."""
     schema = bound.events[0].schema
-    wanted = {column.field for column in _kept_columns(bound)}
-    fields = {name: kind for name, kind in schema.fields.items() if column_of(name) in wanted}
+    needed = {column.field for column in _stored_columns(bound)}
+    fields = {name: kind for name, kind in schema.fields.items() if column_of(name) in needed}
     return Schema(schema.version, fields)
 
 
 def unique_columns(bound: Bound) -> list[Column]:
-    """The columns whose different values are counted, each once."""
-    found: dict[str, Column] = {}
+    """The columns of COUNT UNIQUE, each once."""
+    columns: dict[str, Column] = {}
     for aggregate in bound.aggregates:
         if aggregate.function == "count_unique" and aggregate.column is not None:
-            found.setdefault(aggregate.column.field, aggregate.column)
-    return list(found.values())
+            columns.setdefault(aggregate.column.field, aggregate.column)
+    return list(columns.values())
 
 
 def place_of(places: dict[str, int], function: str, column: Column | None) -> str:
@@ -136,23 +135,23 @@ def scaled_places(shape: Shape) -> dict[str, str]:
 
 
 def group_columns(bound: Bound) -> list[str]:
-    """The columns that say which group a row of a state is of."""
+    """The columns that identify the group of a row of a state."""
     return [f"k{place}" for place in range(len(bound.by) + (bound.per is not None))]
 
 
 def columns_of_answer(bound: Bound) -> pa.Schema:
-    """The columns that every engine's answer has, with their types."""
+    """The columns of the result of every engine, with their types."""
     return shape_of_answer(plan_of(bound))
 
 
 def _row_part(bound: Bound, first: int | None) -> Part:
-    asked = replace(bound, columns=_kept_columns(bound), limit=first, offset=0)
+    query = replace(bound, columns=_stored_columns(bound), limit=first, offset=0)
     if first is None:
-        asked = replace(asked, order_by=None, descending=False)
-    return Part(asked, columns_of_answer(asked))
+        query = replace(query, order_by=None, descending=False)
+    return Part(query, columns_of_answer(query))
 
 
-def _kept_columns(bound: Bound) -> tuple[Column, ...]:
+def _stored_columns(bound: Bound) -> tuple[Column, ...]:
     fields = dict.fromkeys([*CORE.names, *(column.field for column in bound.columns)])
     if bound.order_by is not None:
         fields[bound.order_by.field] = None
@@ -160,37 +159,37 @@ def _kept_columns(bound: Bound) -> tuple[Column, ...]:
 
 
 def _group_part(bound: Bound) -> tuple[Part, dict[str, int]]:
-    wanted: dict[str, BoundAggregate] = {}
+    states: dict[str, BoundAggregate] = {}
     for aggregate in bound.aggregates:
         for function in _partial(aggregate):
             name = _name(function, aggregate.column)
-            wanted[name] = replace(aggregate, function=function, name=name)
-    # How many rows a group has is always known: a group is there because it has some.
-    wanted.setdefault(_ROWS.name, _ROWS)
+            states[name] = replace(aggregate, function=function, name=name)
+    # The number of rows is always stored: a group exists because it has rows.
+    states.setdefault(_ROWS.name, _ROWS)
     for aggregate in bound.aggregates:
         if aggregate.function in ("total", "avg") and _is_double(bound, aggregate):
             name = _name("scaled_total", aggregate.column)
-            wanted[name] = replace(aggregate, function="scaled_total", name=name)
-    part = _part(bound, bound.by, tuple(wanted.values()))
-    return part, {name: place for place, name in enumerate(wanted)}
+            states[name] = replace(aggregate, function="scaled_total", name=name)
+    part = _part(bound, bound.by, tuple(states.values()))
+    return part, {name: place for place, name in enumerate(states)}
 
 
 def _unique_part(bound: Bound, column: Column) -> Part:
-    """A row for each value of each group, and how often it is there."""
-    # Behind the groups even if it is one of them: then the same column, twice under two names.
+    """A row for each value of each group, with its frequency."""
+    # After the groups even if it is one of them: then the same column occurs under two names.
     value = Column(column.event, column.field, f"unique {column.name}")
     return _part(bound, (*bound.by, value), (_ROWS,))
 
 
 def _part(bound: Bound, by: tuple[Column, ...], states: tuple[BoundAggregate, ...]) -> Part:
-    asked = replace(
+    query = replace(
         bound, by=by, aggregates=states, order_by=None, limit=None, offset=0, descending=False
     )
-    types = columns_of_answer(asked).types
+    types = columns_of_answer(query).types
     keys = len(types) - len(states)
     names = [f"k{place}" for place in range(keys)] + [f"s{place}" for place in range(len(states))]
     columns = pa.schema(list(zip(names, types, strict=True)))
-    return Part(asked, columns, keys, tuple(_merge(state) for state in states))
+    return Part(query, columns, keys, tuple(_merge(state) for state in states))
 
 
 def _partial(aggregate: BoundAggregate) -> tuple[Function, ...]:
@@ -223,22 +222,22 @@ def _name(function: str, column: Column | None) -> str:
 
 
 def _digest(kind: Kind, parts: tuple[Part, ...]) -> str:
-    bounds = [_told_by_what_it_uses(part.bound) for part in parts]
+    bounds = [_without_unused_fields(part.bound) for part in parts]
     return xxh3_128_hexdigest(msgspec.json.encode((FORMAT, kind, bounds)))
 
 
-def _told_by_what_it_uses(bound: Bound) -> Bound:
-    """Another version of a schema is no other question while the fields that it uses are equal."""
+def _without_unused_fields(bound: Bound) -> Bound:
+    """The query without unused fields: another version of them leaves the digest unchanged."""
     used = {column.field for column in (*bound.columns, *bound.by)}
     used |= {each.column.field for each in bound.aggregates if each.column is not None}
     used |= fields_of(bound.cross) | {bound.link or ""}
     used |= {bound.order_by.field} if bound.order_by else set()
     events = []
     for event in bound.events:
-        named = used | fields_of(event.where) | {event.time}
+        used_here = used | fields_of(event.where) | {event.time}
         fields = {name: event.schema.fields[name] for name in sorted(event.schema.fields)}
-        fields = {name: kind for name, kind in fields.items() if column_of(name) in named}
+        fields = {name: kind for name, kind in fields.items() if column_of(name) in used_here}
         events.append(replace(event, schema=Schema(0, fields)))
-    # What a state has besides, it can be given later.
-    kept = tuple(each for each in bound.aggregates if each.function != "scaled_total")
-    return replace(bound, events=tuple(events), aggregates=kept)
+    # A state without scaled totals can be completed later.
+    aggregates = tuple(each for each in bound.aggregates if each.function != "scaled_total")
+    return replace(bound, events=tuple(events), aggregates=aggregates)

@@ -1,12 +1,11 @@
-"""What is known of a remembered query after each of its commits. Pure.
+"""The manifest of a materialized query, written by each commit. Pure.
 
-A manifest is the closing record of a commit in the query's topic (result_log.py). It tells all
-there
-is to know: which query it is, which frames hold its state, and up to which record of every table
-they reach. Each replaces the one before.
+A manifest is the last record of a commit in the query's topic (result_log.py). It is complete: the
+query, the frames of its state, and the last record of every table that they include. Each replaces
+the one before.
 
-The state is engine-neutral: tables of Arrow whose columns are given by the query alone
-(incremental_plan.py). Whoever computes them may go on from where another engine stopped.
+The state is independent of the engine: tables of Arrow whose columns are determined by the query
+alone (incremental_plan.py). An engine can continue from the state of another one.
 """
 
 from __future__ import annotations
@@ -18,30 +17,30 @@ import msgspec
 from strandline.errors import NewerFormat
 
 FORMAT = 1
-"""Of manifests and frames. A reader that does not know it leaves the topic alone."""
+"""The format of manifests and frames. A reader that does not know it rejects the topic."""
 
 Kind = Literal["rows", "groups", "whole"]
 """``rows``: a selection, whose rows only become more. ``groups``: partial states of aggregates,
-which are merged. ``whole``: a result that is computed anew when a table has news."""
+which are merged. ``whole``: a result that is computed again when a table has new rows."""
 
 
 class TableMark(msgspec.Struct, frozen=True, kw_only=True):
-    """How far into a table a state reaches: the high-water mark."""
+    """The high-water mark of a table: its last record that is in a state."""
 
     position: int
-    """The seq of the last record of the table that was seen."""
+    """The seq of the last record of the table that was read."""
     ts: int = 0
-    """The time of that record, in microseconds; 0 when it is not known."""
+    """The time of that record, in microseconds; 0 when it is unknown."""
     deletions: int = 0
-    """How often the table had hidden rows of its past by then."""
+    """How often the table had removed old rows by then."""
     schema_version: int = 0
     identity: tuple[int, int] = (0, 0)
-    """Which topic it was: a table that was made anew is another one."""
+    """The identity of the topic: a table that was created again has another one."""
     epoch: int = 0
-    """Which lineage of the topic: a tail that was lost may have been seen."""
+    """The epoch of the topic: a tail that was lost may have been read."""
 
     def continues(self, older: TableMark) -> bool:
-        """Whether all that ``older`` has seen is still as it was, so that news can be added."""
+        """Whether all rows up to ``older`` are unchanged, so that new rows can be added."""
         return (
             self.identity == older.identity
             and self.epoch == older.epoch
@@ -54,14 +53,14 @@ class TableMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Marks = dict[str, TableMark]
-"""By event."""
+"""Marks by event."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """Frames that lie side by side in the topic, and are one table when put together."""
+    """Consecutive frames in the topic that are one table together."""
 
     part: int
-    """Which of the query's states it is of (incremental_plan.py)."""
+    """The index of its state (incremental_plan.py)."""
     first: int
     last: int
     """Seqs of its first and last frame, both included."""
@@ -73,45 +72,45 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Keep(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a result is kept: KEEP n ROWS, KEEP 7 DAYS."""
+    """The retention of a result: KEEP n ROWS, KEEP 7 DAYS."""
 
     rows_max: int | None = None
     age_max_us: int | None = None
 
 
 NO_KEEP = Keep()
-"""All of it stays."""
+"""No limit."""
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """What has been done for a query so far."""
+    """Counters of the commits of a query."""
 
     commits: int = 0
     anew: int = 0
     """Commits for which everything was computed again, the first included."""
     rows_taken: int = 0
-    """Rows of results, or groups, that deltas have brought."""
+    """Rows of results, or groups, that commits have added."""
     rows_dropped: int = 0
-    """Rows that retention has let go."""
+    """Rows that retention has removed."""
     rows_rewritten: int = 0
     """Rows that were written again when runs were merged."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A remembered query after one of its commits."""
+    """A materialized query after one of its commits."""
 
     format: int = FORMAT
     alias: str
     text: str
-    """The query, as it was written: the one definition of it."""
+    """The text of the query, which is its only definition."""
     kind: Kind
     shape: str
-    """Digest of what the state is a state of; with another one it is of no use."""
+    """Digest of the shape of the state; a state with another digest is unusable."""
     keep: Keep = NO_KEEP
     marks: Marks
     runs: tuple[Run, ...] = ()
     generation: int = 1
-    """Rises when the state was computed anew: what followers hold is no beginning of it."""
+    """Rises when the state was computed again in full: followers must replace theirs."""
     created_us: int
     refreshed_us: int
     counters: Counters = Counters()
@@ -143,5 +142,5 @@ def encode(manifest: Manifest) -> bytes:
 def decode(data: bytes) -> Manifest:
     """A manifest from its record; NewerFormat when a later version has written it."""
     if _VERSION.decode(data).format > FORMAT:
-        raise NewerFormat("a remembered query was written by a newer version: upgrade to use it")
+        raise NewerFormat("a remembered query was written by a newer version: upgrade to read it")
     return _DECODER.decode(data)

@@ -1,18 +1,17 @@
-"""The remembered queries of a store: REMEMBER, SHOW, FORGET.
+"""The materialized queries of a store: REMEMBER, SHOW, FORGET.
 
-    look = remembered.begin("big")            what is stored, and where the tables stand
-    remembered.commit(look, answers)          what is new, if nobody else was quicker
+    refresh = remembered.begin("big")         the stored state, and the positions of the tables
+    remembered.commit(refresh, results)       stores the new rows, unless another commit came first
 
-These two are the only way in which stored state changes, for SHOW as for engines elsewhere; a
-process that may not append has ``draft``, which is a commit on paper. SHOW
-answers with what it has put together even if another was quicker with storing it: that answer is
-right as of the tables it has read. So two SHOWs at once neither wait for each other nor see a row
-twice, and one on a store that is open read-only works just as well.
+Stored state changes only by these two calls, for SHOW as for engines in other processes; a process
+that may not append uses ``draft``, which returns a commit to be appended later. SHOW returns the
+result that it has merged even if another process has committed first: that result is right as of
+the tables it has read. So two SHOWs at once neither wait for each other nor return a row twice, and
+SHOW also works on a store that is open read-only.
 
 A query is a topic, ``remembered:<alias>`` (result_log.py), as durable as its table. There is no
-list
-of queries besides. A topic without a manifest is what a crash has left of a REMEMBER: it is not
-listed and not shown, the next REMEMBER of the alias uses it, and FORGET deletes it.
+other list of queries. A topic without a manifest is left by a REMEMBER that a crash ended: it is
+not listed and not shown, the next REMEMBER of the alias uses it, and FORGET deletes it.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ from strandline.query.materialized.retention import check_keep
 from strandline.views.table.snapshot import Snapshot
 
 PREFIX = "remembered:"
-_GLANCE_S = 0.05
-"""How long to wait for one of several tables, before looking at the next."""
+_POLL_S = 0.05
+"""The time to wait for one of several tables before the next one is checked."""
 _ALIAS = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -75,11 +74,11 @@ class Topics(Protocol):
 
 
 Bind = Callable[[str], Bound]
-"""Reads the text of a query and checks it against the schemas of now."""
+"""Parses a query and binds it to the current schemas."""
 
 
 class Remembered:
-    """The remembered queries of one store. Safe from many threads."""
+    """The materialized queries of one store. Safe from many threads."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class Remembered:
         answering: Answering | None = None,
         frame_bytes: int = FRAME_BYTES,
     ) -> None:
-        """``answering`` answers questions over news; the engine does, unless told otherwise."""
+        """``answering`` runs queries over new rows; the default is the engine."""
         self._topics = topics
         self._clock = clock
         self._snapshots = snapshots
@@ -102,225 +101,225 @@ class Remembered:
         self._frame_bytes = frame_bytes
 
     def remember(self, command: Remember, *, progress: Progress = silent) -> Description:
-        """Ask a query once and keep what it finds under an alias, from now on."""
+        """Run a query and store its result under an alias."""
         keep = Keep(rows_max=command.rows_max, age_max_us=command.age_max_us)
-        wanted = Definition(alias=_checked(command.alias), text=command.text, keep=keep)
-        bound = self._bind(wanted.text)
+        definition = Definition(alias=_checked_alias(command.alias), text=command.text, keep=keep)
+        bound = self._bind(definition.text)
         check_keep(keep, bound)
         event = self._topics.existing_topic(bound.events[0].name)
-        topic = self._topic_for(wanted.alias, event.config.durability)
+        topic = self._topic_for(definition.alias, event.config.durability)
         try:
             journal = self._journal(topic)
-            look = self._look(wanted, journal, journal.newest())
-            if look.base.manifest is not None:
-                raise _taken(wanted.alias)
-            self.commit(look, self.answers(look, progress))
+            refresh = self._refresh(definition, journal, journal.newest())
+            if refresh.base.manifest is not None:
+                raise _alias_exists(definition.alias)
+            self.commit(refresh, self.answers(refresh, progress))
         except Conflict as error:
-            raise _taken(wanted.alias) from error
+            raise _alias_exists(definition.alias) from error
         except BaseException:
-            with contextlib.suppress(StrandlineError):  # what went wrong before is to be told
+            with contextlib.suppress(StrandlineError):  # the first error is raised
                 self._topics.delete_topic(topic.name, if_empty=True)
             raise
-        return self.describe(wanted.alias)
+        return self.describe(definition.alias)
 
     def show(self, alias: str, *, progress: Progress = silent) -> Result:
-        """What was remembered, and what is new since: the query's answer as of now."""
-        look = self.begin(alias)
+        """The result of the query as of now: the stored result and new rows."""
+        refresh = self.begin(alias)
         while True:
             try:
-                answers = self.answers(look, progress)
-                result = self._result(look, answers)
-                if look.has_news and not self._topics.readonly:
-                    self._try_commit(look, answers)
+                results = self.answers(refresh, progress)
+                result = self._result(refresh, results)
+                if refresh.has_news and not self._topics.readonly:
+                    self._try_commit(refresh, results)
             except FramesGone:
-                look = self.look_without(look)
+                refresh = self.look_without(refresh)
                 continue
             return result
 
     def refresh(
         self, alias: str, *, anew: bool = False, progress: Progress = silent
     ) -> Description:
-        """Store what is new since the last look; with ``anew``, all of it as if it were new."""
-        look = self.begin(alias)
+        """Store the rows that are new since the last commit; with ``anew``, all rows again."""
+        refresh = self.begin(alias)
         while True:
             if anew:
-                look.count_all_as_news()
+                refresh.count_all_as_news()
             try:
-                if look.has_news:
-                    self.commit(look, self.answers(look, progress))
+                if refresh.has_news:
+                    self.commit(refresh, self.answers(refresh, progress))
             except Conflict:
-                look = self.begin(alias)
+                refresh = self.begin(alias)
                 continue
             except FramesGone:
-                look = self.look_without(look)
+                refresh = self.look_without(refresh)
                 continue
             return self.describe(alias)
 
     def forget(self, alias: str) -> None:
-        """Delete a remembered query with all that is stored of it, an unfinished one as well."""
-        if not self._topics.delete_topic(PREFIX + _checked(alias)):
+        """Delete a materialized query with its stored result, also an unfinished one."""
+        if not self._topics.delete_topic(PREFIX + _checked_alias(alias)):
             raise self._unknown(alias)
 
     def begin(self, alias: str) -> Visit:
-        """What is stored of a query, where its tables stand, and what is to be asked of news."""
+        """The stored state of a query, the positions of its tables, and the queries to run."""
         journal, base, manifest = self._find(alias)
-        wanted = Definition(alias=alias, text=manifest.text, keep=manifest.keep)
-        return self._look(wanted, journal, base)
+        definition = Definition(alias=alias, text=manifest.text, keep=manifest.keep)
+        return self._refresh(definition, journal, base)
 
-    def commit(self, look: Visit, answers: Sequence[pa.Table]) -> Base:
-        """Store the answers to a look's questions, in their order, as of its marks.
+    def commit(self, refresh: Visit, results: Sequence[pa.Table]) -> Base:
+        """Store the results of a refresh's queries, in their order, as of its marks.
 
-        Conflict when somebody else has stored news since the look began: nothing is changed then.
+        Conflict when another commit was stored since the refresh began: then nothing is changed.
         """
-        return look.journal.commit(look.base, *_written(look, answers))
+        return refresh.journal.commit(refresh.base, *_commit_of(refresh, results))
 
-    def draft(self, look: Visit, answers: Sequence[pa.Table]) -> Draft:
-        """What ``commit`` would append, for whoever may append it."""
-        return look.journal.draft(look.base, *_written(look, answers))
+    def draft(self, refresh: Visit, results: Sequence[pa.Table]) -> Draft:
+        """The records that ``commit`` would append, for a process that may append."""
+        return refresh.journal.draft(refresh.base, *_commit_of(refresh, results))
 
     def list(self) -> list[Description]:
-        """All remembered queries, by alias."""
+        """All materialized queries, by alias."""
         names = [name[len(PREFIX) :] for name in self._topics.topics(PREFIX)]
-        found = [self._newest(alias) for alias in names]
-        return [self._described(base.manifest) for base in found if base and base.manifest]
+        bases = [self._newest(alias) for alias in names]
+        return [self._description_of(base.manifest) for base in bases if base and base.manifest]
 
     def describe(self, alias: str) -> Description:
-        """A remembered query: what it is, how much is stored, and how far it has come."""
-        return self._described(self._find(alias)[2])
+        """The description of a materialized query: definition, size and progress."""
+        return self._description_of(self._find(alias)[2])
 
     def follow(
         self, alias: str, after: str = "", *, timeout_s: float | None = None
     ) -> Iterator[Change]:
-        """What changes in the answer of a query, from a cursor on, until nothing has been appended
-        to its tables for ``timeout_s``. Without a cursor all rows are told first."""
-        look = self.following(alias, after)
+        """The changes of the result of a query after a cursor, until nothing has been appended to
+        its tables for ``timeout_s``. Without a cursor all rows are returned first."""
+        refresh = self.following(alias, after)
         while True:
             heads = self.heads(alias)
-            change = look()
+            change = refresh()
             if change is not None:
                 yield change
             if not self._wait_for_news(heads, timeout_s):
                 return
 
     def following(self, alias: str, after: str = "") -> Callable[[], Change | None]:
-        """The same for whoever waits elsewhere: each call tells what has changed since the last,
-        None for nothing, and does not wait. Owned by one thread at a time."""
+        """The same without waiting: each call returns the change since the last call, or None.
+        Owned by one thread at a time."""
         return partial(self._change, alias, Follower(after))
 
     def heads(self, alias: str) -> dict[str, int]:
-        """Where the logs of a query's tables end: when one is longer there may be a change."""
+        """The heads of a query's tables: when one has risen there may be a change."""
         events = self._find(alias)[2].marks
         return {event: self._topics.existing_topic(event).head_seq for event in events}
 
     def _change(self, alias: str, follower: Follower) -> Change | None:
-        look = self.begin(alias)
+        refresh = self.begin(alias)
         while True:
             try:
-                answers = self.answers(look, silent)
-                fresh = _states(look, answers)
-                news = fresh[0] if fresh else None
-                seen = follower.see(look, news, partial(self._result, look, answers))
-                mark = 0 if look.has_news else look.base.cursor
-                if look.has_news and not self._topics.readonly:
-                    mark = self.commit(look, answers).cursor
+                results = self.answers(refresh, silent)
+                states = _states(refresh, results)
+                new_rows = states[0] if states else None
+                view = follower.see(refresh, new_rows, partial(self._result, refresh, results))
+                mark = 0 if refresh.has_news else refresh.base.cursor
+                if refresh.has_news and not self._topics.readonly:
+                    mark = self.commit(refresh, results).cursor
             except Conflict:
-                look = self.begin(alias)
+                refresh = self.begin(alias)
                 continue
             except FramesGone:
-                look = self.look_without(look)
+                refresh = self.look_without(refresh)
                 continue
-            return follower.go_on(seen, mark)
+            return follower.go_on(view, mark)
 
     def _wait_for_news(self, heads: dict[str, int], timeout_s: float | None) -> bool:
-        """Wait until one of the logs is longer; False when it takes too long."""
+        """Wait until one of the heads has risen; False after the timeout."""
         if len(heads) == 1:
             ((event, head),) = heads.items()
             return self._topics.existing_topic(event).wait_for(head, timeout_s)
-        begun = self._clock.monotonic()
+        start = self._clock.monotonic()
         while True:
             for event, head in heads.items():
-                glance_s = _GLANCE_S if timeout_s is None else min(_GLANCE_S, timeout_s)
-                if self._topics.existing_topic(event).wait_for(head, glance_s):
+                poll_s = _POLL_S if timeout_s is None else min(_POLL_S, timeout_s)
+                if self._topics.existing_topic(event).wait_for(head, poll_s):
                     return True
-            if timeout_s is not None and self._clock.monotonic() - begun >= timeout_s:
+            if timeout_s is not None and self._clock.monotonic() - start >= timeout_s:
                 return False
 
-    def _described(self, manifest: Manifest) -> Description:
-        behind = sum(self._behind(event, mark) for event, mark in manifest.marks.items())
-        return description_of(manifest, behind)
+    def _description_of(self, manifest: Manifest) -> Description:
+        lag = sum(self._lag_of(event, mark) for event, mark in manifest.marks.items())
+        return description_of(manifest, lag)
 
-    def _behind(self, event: str, mark: TableMark) -> int:
+    def _lag_of(self, event: str, mark: TableMark) -> int:
         try:
             return max(0, self._topics.existing_topic(event).head_seq - mark.position)
         except UnknownTopic:
             return 0
 
-    def answers(self, look: Visit, progress: Progress = silent) -> Sequence[pa.Table]:
-        """The answers to a look's questions, as of its marks."""
-        if not look.has_news:
+    def answers(self, refresh: Visit, progress: Progress = silent) -> Sequence[pa.Table]:
+        """The results of a refresh's queries, as of its marks."""
+        if not refresh.has_news:
             return []
-        if look.is_complete:
-            return [look.nothing(0)]
-        news = look.news(progress)
-        answers = [self._answering(question, news.__getitem__) for question in look.questions]
-        return [answer.arrow() for answer in answers]
+        if refresh.is_complete:
+            return [refresh.nothing(0)]
+        tables = refresh.news(progress)
+        results = [self._answering(query, tables.__getitem__) for query in refresh.questions]
+        return [result.arrow() for result in results]
 
-    def _run(self, question: Bound, tables: Callable[[str], Snapshot]) -> Result:
-        return run(question, tables, engine=self._engine)
+    def _run(self, query: Bound, tables: Callable[[str], Snapshot]) -> Result:
+        return run(query, tables, engine=self._engine)
 
-    def _try_commit(self, look: Visit, answers: Sequence[pa.Table]) -> None:
+    def _try_commit(self, refresh: Visit, results: Sequence[pa.Table]) -> None:
         try:
-            self.commit(look, answers)
+            self.commit(refresh, results)
         except (Conflict, UnknownTopic):
-            pass  # somebody else was quicker, or has forgotten the query meanwhile
+            pass  # another commit came first, or the query was deleted
 
-    def _result(self, look: Visit, answers: Sequence[pa.Table]) -> Result:
-        fresh: Sequence[pa.Table | None] = _states(look, answers)
-        if not fresh:
-            fresh = [None] * len(look.shape.parts)
-        whole = [look.whole(part, state) for part, state in enumerate(fresh)]
-        bound = look.shape.bound
-        match look.shape.kind:
+    def _result(self, refresh: Visit, results: Sequence[pa.Table]) -> Result:
+        states: Sequence[pa.Table | None] = _states(refresh, results)
+        if not states:
+            states = [None] * len(refresh.shape.parts)
+        merged = [refresh.whole(part, state) for part, state in enumerate(states)]
+        bound = refresh.shape.bound
+        match refresh.shape.kind:
             case "whole":
-                return Result(whole[0])
+                return Result(merged[0])
             case "groups":
-                return Result(look.states.finish(look.shape, whole))
+                return Result(refresh.states.finish(refresh.shape, merged))
             case "rows":
                 event = bound.events[0].name
-                position = look.marks[event].position
-                rows = ArrowSnapshot(event, kept_schema(bound), whole, position=position)
+                position = refresh.marks[event].position
+                rows = ArrowSnapshot(event, kept_schema(bound), merged, position=position)
                 return self._run(looking_at_rows(bound), lambda _: rows)
 
-    def _look(self, wanted: Definition, journal: Journal, base: Base) -> Visit:
+    def _refresh(self, query: Definition, journal: Journal, base: Base) -> Visit:
         while True:
-            bound = self._bind(wanted.text)
+            bound = self._bind(query.text)
             names = dict.fromkeys(event.name for event in bound.events)
-            found = {name: self._table(name, base.manifest) for name in names}
-            if all(found[event.name][0].schema == event.schema for event in bound.events):
-                break  # else a new version came between
-        tables = {name: table for name, (table, _) in found.items()}
-        marks = {name: mark for name, (_, mark) in found.items()}
-        shape = shape_of(bound, wanted.keep)
+            snapshots = {name: self._table(name, base.manifest) for name in names}
+            if all(snapshots[event.name][0].schema == event.schema for event in bound.events):
+                break  # else a new version was defined between
+        tables = {name: table for name, (table, _) in snapshots.items()}
+        marks = {name: mark for name, (_, mark) in snapshots.items()}
+        shape = shape_of(bound, query.keep)
         return Visit(
-            wanted, journal, base, shape, tables, marks, States(self._engine), self._clock.now_us()
+            query, journal, base, shape, tables, marks, States(self._engine), self._clock.now_us()
         )
 
     def look_without(self, before: Visit) -> Visit:
-        """Another look, since frames of the one before are gone: a commit came between that has
-        what we want; or there was none, and they are lost (a repair may give some up)."""
-        look = self.begin(before.definition.alias)
-        if look.base.cursor == before.base.cursor:
-            look.count_all_as_news()
-        return look
+        """A new refresh after frames of the previous one were missing: a commit has replaced them;
+        or there was no commit, and they are lost (a repair may give up frames)."""
+        refresh = self.begin(before.definition.alias)
+        if refresh.base.cursor == before.base.cursor:
+            refresh.count_all_as_news()
+        return refresh
 
     def _table(self, name: str, old: Manifest | None) -> tuple[TableSnapshot, TableMark]:
-        """A table, and where it stands."""
+        """A table and its position."""
         while True:
             topic = self._topics.existing_topic(name)
             epoch = topic.epoch
             table = self._snapshots(name)
             if self._topics.existing_topic(name).identity == topic.identity:
-                break  # else it was deleted and made anew between
+                break  # else it was deleted and created again between
         before = old.marks.get(name) if old else None
         ts = before.ts if before else 0
         if before is None or before.position != table.position:
@@ -337,7 +336,7 @@ class Remembered:
 
     def _find(self, alias: str) -> tuple[Journal, Base, Manifest]:
         try:
-            journal = self._journal(self._topics.existing_topic(PREFIX + _checked(alias)))
+            journal = self._journal(self._topics.existing_topic(PREFIX + _checked_alias(alias)))
             base = journal.newest()
         except UnknownTopic:
             base = None
@@ -347,12 +346,12 @@ class Remembered:
 
     def _topic_for(self, alias: str, durability: str) -> Topic:
         """The topic of a new query. A REMEMBER that a crash ended may have left one without a mark:
-        it is used, and the first commit deletes the frames in it."""
+        it is used, and the first commit deletes its frames."""
         base = self._newest(alias)
         if base is None:
             return self._topics.topic(PREFIX + alias, durability=durability)
         if base.manifest is not None:
-            raise _taken(alias)
+            raise _alias_exists(alias)
         topic = self._topics.existing_topic(PREFIX + alias)
         if topic.config.durability != durability:
             topic.alter(durability=durability)
@@ -374,37 +373,37 @@ class Remembered:
         return NotFound(f"there is no remembered query {alias!r}: {hint}")
 
 
-def _states(look: Visit, answers: Sequence[pa.Table]) -> list[pa.Table]:
-    """Answers as states, without what says nothing."""
-    if not answers:
+def _states(refresh: Visit, results: Sequence[pa.Table]) -> list[pa.Table]:
+    """Results as states, without empty groups."""
+    if not results:
         return []
-    parts = look.shape.parts
-    fresh = [state_of(part, each) for part, each in zip(parts, answers, strict=True)]
-    if look.shape.kind == "groups" and not look.is_anew:
-        fresh[0] = without_nothing(look.shape, fresh[0])
-    return fresh
+    parts = refresh.shape.parts
+    states = [state_of(part, each) for part, each in zip(parts, results, strict=True)]
+    if refresh.shape.kind == "groups" and not refresh.is_anew:
+        states[0] = without_nothing(refresh.shape, states[0])
+    return states
 
 
-def _written(
-    look: Visit, answers: Sequence[pa.Table]
+def _commit_of(
+    refresh: Visit, results: Sequence[pa.Table]
 ) -> tuple[list[Piece], Callable[[tuple[Run, ...]], Manifest]]:
-    """What a commit writes, and what closes it."""
-    fresh = _states(look, answers)
+    """The pieces of a commit, and the function that makes its manifest."""
+    states = _states(refresh, results)
     runs: list[Run] = []
     pieces: list[Piece] = []
-    for part, state in enumerate(fresh):
-        staying, written = look.pieces(part, state)
+    for part, state in enumerate(states):
+        staying, written = refresh.pieces(part, state)
         runs += staying
         pieces += written
-    news = fresh[0].num_rows
-    return pieces, lambda added: look.closing((*runs, *added), news)
+    rows_added = states[0].num_rows
+    return pieces, lambda added: refresh.closing((*runs, *added), rows_added)
 
 
-def _checked(alias: str) -> str:
+def _checked_alias(alias: str) -> str:
     if not _ALIAS.fullmatch(alias):
-        raise Invalid(f"{alias!r} is no alias: use letters, digits, _ and -, at most 128")
+        raise Invalid(f"{alias!r} is not an alias: use letters, digits, _ and -, at most 128")
     return alias
 
 
-def _taken(alias: str) -> Conflict:
-    return Conflict(f"there is a remembered query {alias!r} already: SHOW it, or FORGET it first")
+def _alias_exists(alias: str) -> Conflict:
+    return Conflict(f"a remembered query {alias!r} exists already: SHOW it, or FORGET it first")

@@ -1,8 +1,8 @@
-"""Which runs a commit merges with its own rows, so that many small commits stay few runs. Pure.
+"""Selects runs that a commit merges with its rows, so that many small commits are few runs. Pure.
 
-A run belongs to a level by its rows: level n has from 8^n on. When a commit would be the eighth run
-of its level at the end of the list, it takes the seven before it into its own; what comes of that
-may be the eighth of the next level. So a state of n rows has some 8 log n runs, and a row is
+A run has a level by its rows: level n starts at 8^n rows. When a commit would be the eighth run of
+its level at the end of the list, it merges the seven before it; the merged run may be the eighth of
+the next level. So a state of n rows has some 8 log n runs, and a row is
 written again about once per level.
 """
 
@@ -24,15 +24,15 @@ def level_of(rows: int) -> int:
 
 
 def to_merge(runs: Sequence[Run], rows: int) -> int:
-    """How many runs at the end of the list go into one with so many new rows."""
-    taken = 0
+    """The number of runs at the end of the list to merge with ``rows`` new rows."""
+    count = 0
     while True:
         level = level_of(rows)
-        place = len(runs) - taken
+        place = len(runs) - count
         peers = 0
         while place > peers and level_of(runs[place - 1 - peers].rows) <= level:
             peers += 1
         if peers < FAN - 1:
-            return taken
+            return count
         rows += sum(run.rows for run in runs[place - peers : place])
-        taken += peers
+        count += peers

@@ -1,7 +1,7 @@
-"""Puts partial states together, and makes the result of them. DuckDB does the work.
+"""Merges partial states and computes the result from them, in DuckDB.
 
-Names of columns are those of incremental_plan.py, never a user's: what is pasted into SQL here was
-made here.
+Names of columns are those of incremental_plan.py, never a user's: SQL here contains generated names
+only.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from strandline.query.plan.sql_dialect import SCALE
 from strandline.views.table.snapshot import SEQ
 
 
-def state_of(part: Part, answer: pa.Table) -> pa.Table:
-    """What an engine has answered to the part's question, as a state: columns go by their place."""
+def state_of(part: Part, result: pa.Table) -> pa.Table:
+    """The result of a part's query as a state; columns are matched by position."""
     if part.columns is None:
-        return answer
-    state = answer.rename_columns(part.columns.names).cast(part.columns)
+        return result
+    state = result.rename_columns(part.columns.names).cast(part.columns)
     return state if part.merges else state.sort_by(SEQ)
 
 
 def completed(shape: Shape, state: pa.Table) -> pa.Table:
-    """A stored state of the groups with the scaled sums that it may lack."""
+    """A stored state of the groups, with scaled sums added if they are missing."""
     for scaled, plain in scaled_places(shape).items():
         if scaled not in state.column_names:
             state = state.append_column(scaled, pc.divide(state[plain], SCALE))
@@ -43,13 +43,13 @@ def completed(shape: Shape, state: pa.Table) -> pa.Table:
 
 
 def without_nothing(shape: Shape, state: pa.Table) -> pa.Table:
-    """News of the groups without the one row that aggregates over no rows have."""
+    """New groups without the one row that aggregates over no rows return."""
     rows = state[place_of(shape.places, "count", None)]
     return state.filter(pc.greater(rows, 0))
 
 
 def in_front(shape: Shape, rows: pa.Table) -> pa.Table:
-    """Rows of a selection, in the order of appends, without those that can never be shown."""
+    """Rows of a selection, in the order of appends, without those that can never be returned."""
     if shape.first is None or rows.num_rows <= shape.first:
         return rows
     order = {SEQ: "ascending"}
@@ -63,13 +63,13 @@ def in_front(shape: Shape, rows: pa.Table) -> pa.Table:
 
 
 class States:
-    """Calculates with states. Safe from many threads."""
+    """Merges and compares states. Safe from many threads."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def merge(self, part: Part, states: Sequence[pa.Table]) -> pa.Table:
-        """Several states of a part as one."""
+        """Merge several states of a part."""
         assert part.columns is not None
         filled = [state for state in states if state.num_rows]
         if len(filled) < 2:
@@ -81,8 +81,8 @@ class States:
             f"{function}({name}) AS {name}"
             for name, function in zip(part.columns.names[part.keys :], part.merges, strict=True)
         ]
-        text = f"SELECT {', '.join([*keys, *figures])} FROM states{_grouped(keys)}"  # noqa: S608 - our names
-        return self._ask(text, {"states": filled}).cast(part.columns)
+        text = f"SELECT {', '.join([*keys, *figures])} FROM states{_grouped(keys)}"  # noqa: S608 - generated names
+        return self._query(text, {"states": filled}).cast(part.columns)
 
     def finish(self, shape: Shape, merged: Sequence[pa.Table]) -> pa.Table:
         """The result of a query with aggregates, from the whole state of each part."""
@@ -93,31 +93,31 @@ class States:
         for aggregate in shape.bound.aggregates:
             column = aggregate.column
             if aggregate.function == "count_unique" and column is not None:
-                told = f"coalesce(u{uniques.index(column.field) + 1}.different, 0)"
+                expression = f"coalesce(u{uniques.index(column.field) + 1}.different, 0)"
             elif aggregate.function == "avg":
                 count = place_of(shape.places, "count", column)
-                told = f"CAST({_total(shape, column)} AS DOUBLE) / nullif(m.{count}, 0)"
+                expression = f"CAST({_total(shape, column)} AS DOUBLE) / nullif(m.{count}, 0)"
             elif aggregate.function == "total":
-                told = _total(shape, column)
+                expression = _total(shape, column)
             else:
-                told = f"m.{place_of(shape.places, aggregate.function, column)}"
-            figures.append(f"{told} AS c{len(figures)}")
+                expression = f"m.{place_of(shape.places, aggregate.function, column)}"
+            figures.append(f"{expression} AS c{len(figures)}")
         text = (
-            f"SELECT {', '.join(figures)} FROM p0 m {' '.join(joins)} "  # noqa: S608 - our names
+            f"SELECT {', '.join(figures)} FROM p0 m {' '.join(joins)} "  # noqa: S608 - generated names
             f"{_order(shape.bound, len(keys))}"
         )
         tables = {f"p{place}": [table] for place, table in enumerate(merged)}
         columns = columns_of_answer(shape.bound)
-        return self._ask(text, tables).rename_columns(columns.names).cast(columns)
+        return self._query(text, tables).rename_columns(columns.names).cast(columns)
 
     def only_in_first(self, first: pa.Table, second: pa.Table) -> pa.Table:
-        """Rows of one table that another of the same columns does not have, or not as often."""
+        """The rows of one table that another with equal columns lacks, or has less often."""
         names = [f"c{place}" for place in range(first.num_columns)]
         tables = {"a": [first.rename_columns(names)], "b": [second.rename_columns(names)]}
-        found = self._ask("SELECT * FROM a EXCEPT ALL SELECT * FROM b", tables)
-        return found.rename_columns(first.column_names).cast(first.schema)
+        rows = self._query("SELECT * FROM a EXCEPT ALL SELECT * FROM b", tables)
+        return rows.rename_columns(first.column_names).cast(first.schema)
 
-    def _ask(self, text: str, tables: dict[str, list[pa.Table]]) -> pa.Table:
+    def _query(self, text: str, tables: dict[str, list[pa.Table]]) -> pa.Table:
         with self._engine.session() as session:
             for name, parts in tables.items():
                 session.register(name, parts)
@@ -133,22 +133,22 @@ def _total(shape: Shape, column: Column | None) -> str:
 
 
 def _order(bound: Bound, keys: int) -> str:
-    """As plan.py says: what was asked for in front of the groups, missing values last."""
+    """The order as in plan.py: ORDER BY before the groups, missing values last."""
     order = {f"c{place}": "ASC" for place in range(keys)}
     if bound.order_by is not None:
-        asked = f"c{bound.names.index(bound.order_by.name)}"
-        others = {name: "ASC" for name in order if name != asked}
-        order = {asked: "DESC" if bound.descending else "ASC"} | others
+        requested = f"c{bound.names.index(bound.order_by.name)}"
+        others = {name: "ASC" for name in order if name != requested}
+        order = {requested: "DESC" if bound.descending else "ASC"} | others
     sorting = ", ".join(f"{name} {direction} NULLS LAST" for name, direction in order.items())
     limit = "" if bound.limit is None else f"LIMIT {bound.limit:d} "
     return f"{'ORDER BY ' + sorting if order else ''} {limit}OFFSET {bound.offset:d}"
 
 
 def _different(keys: Sequence[str], place: int) -> str:
-    """A join with how many different values each group has, from a part that lists them."""
+    """A join with the number of different values of each group, from a part that lists them."""
     figures = ", ".join([*keys, f"count(k{len(keys)}) AS different"])
     same = " AND ".join(f"m.{key} IS NOT DISTINCT FROM u{place}.{key}" for key in keys)
-    counted = f"SELECT {figures} FROM p{place}{_grouped(keys)}"  # noqa: S608 - our names
+    counted = f"SELECT {figures} FROM p{place}{_grouped(keys)}"  # noqa: S608 - generated names
     return f"LEFT JOIN ({counted}) u{place} ON {same or 'TRUE'}"
 
 

@@ -1,25 +1,25 @@
-"""A remembered query's topic: commits of frames, each closed by a manifest, one after another.
+"""The topic of a materialized query: commits of frames, each closed by a manifest.
 
     tag     data                                    meta
-    frame   a table, an Arrow IPC stream            seq of the manifest that it goes on from
+    frame   a table, an Arrow IPC stream            seq of the manifest that the commit is based on
     mark    a manifest, JSON                        the same
 
-A commit is some frames and then a mark; only the mark makes them count. It names the frames of
-older commits that still do. Nothing else is stored about a query, so there are no two places that
-could disagree: its topic is there with a mark, or there is no such query.
+A commit is some frames and then a mark; frames without a mark are ignored. The mark also lists the
+frames of older commits that are still used. Nothing else is stored about a query, so there are no
+two places that could disagree: a query exists if and only if its topic has a mark.
 
-A commit is appended to the head that was read with the manifest it goes on from. Of two that went
-on from the same one, the second is refused (Conflict). A commit of more bytes than one append may
-have is several, each on top of the one before; if it ends between two, its frames stay without a
-mark and count for nothing. The next commit lets them go, with all that it replaces. Deletes are on
-the log behind their commit: a crash that loses the commit loses them, too.
+A commit is appended to the head that was read with the manifest it is based on. Of two commits
+based on the same manifest, the second is rejected (Conflict). A commit of more bytes than one
+append may have is several appends, each to the head of the one before; if it ends between two, its
+frames have no mark and are ignored. The next commit deletes them, with all frames that it replaces.
+Deletes are in the log after their commit: a crash that loses the commit loses them, too.
 
-Who may not append drafts a commit: the same records, for somebody who may, to be appended to that
-head or not at all. It cannot delete what it replaces, so its manifest lists that (``leaving``), and
-the next commit lets it go.
+A process that may not append drafts a commit: the same records, for the writer, to be appended to
+that head or not at all. A draft cannot delete the frames that it replaces, so its manifest lists
+them (``leaving``), and the next commit deletes them.
 
-How the newest mark is found: the head is a mark; or it is a frame, whose meta tells the mark that
-it went on from, and none came between. Seqs that a power loss has taken are known gaps.
+How the newest mark is found: the head is a mark; or it is a frame, whose meta is the seq of the
+mark that it is based on, with no mark between. Seqs lost in a power loss are known gaps.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _APPEND_FRAMES = 10_000
 
 
 class Base(NamedTuple):
-    """What a commit goes on from."""
+    """The state that a commit is based on."""
 
     head: int
     """The topic's head when it was read."""
@@ -54,7 +54,7 @@ class Base(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Rows to be committed."""
+    """Rows to commit."""
 
     part: int
     table: pa.Table
@@ -66,23 +66,23 @@ class Draft(NamedTuple):
 
     topic: str
     expected_head: int
-    """Where it goes on, or not at all."""
+    """The head it must be appended to."""
     records: list[tuple[str, bytes]]
-    """Tag and data of each, in order; all with the same meta."""
+    """Tag and data of each record, in order; all with the same meta."""
     meta: bytes
 
     @property
     def last_seq(self) -> int:
-        """That of the mark, when it is appended."""
+        """The seq of the mark, when it is appended."""
         return self.expected_head + len(self.records)
 
 
 class FramesGone(NotFound):
-    """Frames were replaced by a later commit: read the newest manifest, and begin again."""
+    """Frames were replaced by a later commit: read the newest manifest, and try again."""
 
 
 class Journal:
-    """The commits of one remembered query. Safe from many threads."""
+    """The commits of one materialized query. Safe from many threads."""
 
     def __init__(self, topic: Topic, *, frame_bytes: int = FRAME_BYTES) -> None:
         self._topic = topic
@@ -93,7 +93,7 @@ class Journal:
         return self._topic
 
     def newest(self) -> Base:
-        """The newest manifest, and what a commit on top of it has to know."""
+        """The newest manifest, as the base of a commit."""
         head = self._topic.head_seq
         record = self.newest_mark(head)
         if record is None:
@@ -109,7 +109,7 @@ class Journal:
             elif record.tag == MARK:
                 return record
             else:
-                seq = _went_on_from(record)
+                seq = _based_on(record)
         return None
 
     def load(self, run: Run) -> pa.Table:
@@ -127,25 +127,25 @@ class Journal:
         pieces: Sequence[Piece],
         close: Callable[[tuple[Run, ...]], Manifest],
     ) -> Base:
-        """Append pieces, and the manifest that ``close`` makes of their runs; what is then newest.
+        """Append pieces, and the manifest that ``close`` makes of their runs; returns the new base.
 
-        Conflict when somebody else has committed since ``base`` was read; nothing counts then.
+        Conflict when another commit was appended since ``base`` was read; nothing is changed then.
         """
-        going_on = str(base.cursor).encode()
+        meta = str(base.cursor).encode()
         head = base.head
         runs: list[Run] = []
         for piece in pieces:
             packed = frame_codec.pack(piece.table, self._frame_bytes)
             first = 0
             for batch in _batches(packed):
-                appended = self._topic.append(batch, tag=FRAME, meta=going_on, expected_head=head)
+                appended = self._topic.append(batch, tag=FRAME, meta=meta, expected_head=head)
                 first, head = first or appended.first_seq, appended.last_seq
             runs.append(_run(piece, first, head, packed))
-        made = close(tuple(runs))
-        closing = manifest.encode(made)
-        done = self._topic.append(closing, tag=MARK, meta=going_on, expected_head=head)
-        self._let_go(base, made, done.first_seq)
-        return Base(done.head_seq, done.first_seq, made)
+        new = close(tuple(runs))
+        data = manifest.encode(new)
+        appended_mark = self._topic.append(data, tag=MARK, meta=meta, expected_head=head)
+        self._delete_replaced(base, new, appended_mark.first_seq)
+        return Base(appended_mark.head_seq, appended_mark.first_seq, new)
 
     def draft(
         self,
@@ -153,7 +153,7 @@ class Journal:
         pieces: Sequence[Piece],
         close: Callable[[tuple[Run, ...]], Manifest],
     ) -> Draft:
-        """What ``commit`` would append, for somebody else to append."""
+        """The records that ``commit`` would append, for another process to append."""
         records: list[tuple[str, bytes]] = []
         runs: list[Run] = []
         for piece in pieces:
@@ -161,28 +161,28 @@ class Journal:
             first = base.head + len(records) + 1
             records += [(FRAME, frame) for frame in packed]
             runs.append(_run(piece, first, base.head + len(records), packed))
-        made = close(tuple(runs))
+        new = close(tuple(runs))
         closed = base.head + len(records) + 1
-        leaving = _ranges(_replaced(base, made, closed))
-        made = msgspec.structs.replace(made, leaving=leaving)
-        records.append((MARK, manifest.encode(made)))
+        leaving = _ranges(_replaced(base, new, closed))
+        new = msgspec.structs.replace(new, leaving=leaving)
+        records.append((MARK, manifest.encode(new)))
         return Draft(self._topic.name, base.head, records, str(base.cursor).encode())
 
     def has(self, draft: Draft) -> bool:
-        """Whether a draft was appended; False also when a later commit has let it go."""
-        found = self._pick(draft.last_seq)
-        return found is not None and found.data == draft.records[-1][1]
+        """Whether a draft was appended; False also when a later commit has deleted it."""
+        record = self._pick(draft.last_seq)
+        return record is not None and record.data == draft.records[-1][1]
 
-    def _let_go(self, base: Base, made: Manifest, closed: int) -> None:
-        """Delete what the new manifest does not name: frames, older marks, commits without end."""
-        self._topic.let_go(_replaced(base, made, closed))
+    def _delete_replaced(self, base: Base, new: Manifest, closed: int) -> None:
+        """Delete what the new manifest does not use: frames, older marks, unfinished commits."""
+        self._topic.let_go(_replaced(base, new, closed))
 
     def _pick(self, seq: int) -> Record | None:
-        found = self._topic.pick([seq]).records
-        return found[0] if found else None
+        records = self._topic.pick([seq]).records
+        return records[0] if records else None
 
     def _before_gap(self, seq: int) -> int:
-        """The seq before the lost ones that this is one of; or, deleted, simply the one before."""
+        """The seq before the gap that contains this seq; or, if it was deleted, the one before."""
         firsts = [first for first, last in self._topic.gaps_below(seq + 1) if seq <= last]
         return min(firsts, default=seq) - 1
 
@@ -198,8 +198,8 @@ def _run(piece: Piece, first: int, last: int, packed: Sequence[bytes]) -> Run:
     )
 
 
-def _replaced(base: Base, made: Manifest, closed: int) -> BitMap64:
-    """Seqs up to the new mark that count for nothing any more."""
+def _replaced(base: Base, new: Manifest, closed: int) -> BitMap64:
+    """Seqs up to the new mark that are no longer used."""
     old = BitMap64()
     if base.manifest is not None:
         for run in base.manifest.runs:
@@ -208,28 +208,28 @@ def _replaced(base: Base, made: Manifest, closed: int) -> BitMap64:
             old.add_range(first, last + 1)
         old.add(base.cursor)
     old.add_range(base.cursor + 1, closed)
-    for run in made.runs:
+    for run in new.runs:
         old.remove_range(run.first, run.last + 1)
     return old
 
 
 def _ranges(seqs: BitMap64) -> tuple[tuple[int, int], ...]:
     """First and last of each run."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for seq in seqs:
-        if found and found[-1][1] + 1 == seq:
-            found[-1] = (found[-1][0], seq)
+        if ranges and ranges[-1][1] + 1 == seq:
+            ranges[-1] = (ranges[-1][0], seq)
         else:
-            found.append((seq, seq))
-    return tuple(found)
+            ranges.append((seq, seq))
+    return tuple(ranges)
 
 
-def _went_on_from(record: Record) -> int:
+def _based_on(record: Record) -> int:
     return int(record.meta or b"0")
 
 
 def _batches(packed: Sequence[bytes]) -> list[list[bytes]]:
-    """Frames in appends of bounded size."""
+    """Split frames into appends of bounded size."""
     batches: list[list[bytes]] = [[]]
     size = 0
     for frame in packed:

@@ -1,11 +1,11 @@
-"""How much of a result stays: KEEP n ROWS, KEEP n DAYS. Pure.
+"""Retention of stored results: KEEP n ROWS, KEEP n DAYS. Pure.
 
 Of a selection the newest rows stay, and those that are not too old by the time of their append. Of
-aggregates PER a period the periods stay that reach into the time that is kept; the count of their
-rows follows from that, so KEEP n ROWS is not for them. Other results have nothing that gets old.
+aggregates PER a period the periods stay that overlap the retained time; this determines the number
+of rows, so KEEP n ROWS does not apply to them. Other results have no rows that become old.
 
-What is over is not shown from that moment on. It leaves the frames when they are written again, or
-when all rows of a run are over.
+Expired rows are not returned from that time on. They are removed from frames when these are written
+again, or when all rows of a run have expired.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ _MOMENT = pa.timestamp("us", tz="UTC")
 
 
 def check_keep(keep: Keep, bound: Bound) -> None:
-    """Raise when what is to be kept of a query says nothing about it."""
+    """Reject a KEEP that does not apply to the query."""
     for name, value in (("ROWS", keep.rows_max), ("an age", keep.age_max_us)):
         if value is not None and value < 1:
-            raise Invalid(f"KEEP {name}: at least 1, not {value}")
+            raise Invalid(f"KEEP {name} must be at least 1, not {value}")
     if keep == Keep():
         return
     if bound.is_sequence:
-        raise Invalid("KEEP is for queries of one event: a sequence is found anew with every news")
+        raise Invalid(
+            "KEEP is for queries of one event: a sequence is computed again with all new rows"
+        )
     if bound.aggregates and keep.rows_max is not None:
-        raise Invalid("KEEP n ROWS is for selections: of aggregates PER a period, KEEP an age")
+        raise Invalid("KEEP n ROWS is for selections: for aggregates PER a period, KEEP an age")
     if bound.aggregates and bound.per is None:
-        raise Invalid("KEEP an age needs aggregates PER a period: others do not get old")
+        raise Invalid("KEEP an age requires aggregates PER a period: others have no age")
 
 
 def still_kept(keep: Keep, shape: Shape, table: pa.Table, now_us: int) -> pa.Table:
@@ -53,27 +55,27 @@ def still_kept(keep: Keep, shape: Shape, table: pa.Table, now_us: int) -> pa.Tab
 
 
 def newest_rows(keep: Keep, tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """The last rows of tables that stand in the order of their appends."""
+    """The last rows of tables that are in the order of their appends."""
     if keep.rows_max is None:
         return list(tables)
-    left = keep.rows_max
-    found: list[pa.Table] = []
+    remaining = keep.rows_max
+    newest: list[pa.Table] = []
     for table in reversed(tables):
-        taken = min(left, table.num_rows)
-        found.append(table.slice(table.num_rows - taken))
-        left -= taken
-    return found[::-1]
+        count = min(remaining, table.num_rows)
+        newest.append(table.slice(table.num_rows - count))
+        remaining -= count
+    return newest[::-1]
 
 
 def runs_over(keep: Keep, runs: Sequence[Run], rows_more: int, now_us: int) -> int:
-    """How many runs of a selection, from the oldest on, have no row that is kept."""
-    over = 0
+    """The number of oldest runs of a selection whose rows have all expired."""
+    expired = 0
     rows = sum(run.rows for run in runs) + rows_more
     for run in runs:
         rows -= run.rows
-        behind = keep.rows_max is not None and rows >= keep.rows_max
-        aged = keep.age_max_us is not None and run.newest_us < now_us - keep.age_max_us
-        if not behind and not aged:
+        is_surplus = keep.rows_max is not None and rows >= keep.rows_max
+        is_old = keep.age_max_us is not None and run.newest_us < now_us - keep.age_max_us
+        if not is_surplus and not is_old:
             break
-        over += 1
-    return over
+        expired += 1
+    return expired

@@ -1,12 +1,12 @@
-"""Calendar periods as SQL: the ``bucket`` of a row, as ``query/language/periods.py`` tells it.
+"""Calendar periods as SQL: the ``bucket`` of a row, as ``query/language/periods.py`` defines it.
 Pure.
 
-For UTC a bucket is a moment cut down. Elsewhere it takes three steps: what a clock on the wall
-shows, that cut down (the label, by which rows are grouped), and the first moment with that label.
-Spark knows time zones. DuckDB does, too, but through an extension that takes twelve times as long
-as cutting down, and that resolves an hour shown twice differently. So there the clock's offsets are
-part of the question: a tree of comparisons over the moments at which the offset changes, as deep as
-the logarithm of their number. They are needed only for the years that rows are from.
+For UTC a bucket is a truncated time. For other zones it takes three steps: the local time, its
+truncation (the label, by which rows are grouped), and the first time with that label. Spark
+supports time zones. DuckDB does, too, but in an extension that is twelve times slower than the
+truncation, and that resolves an hour shown twice differently. So for DuckDB the offsets of the zone
+are in the query: a tree of comparisons over the times at which the offset changes, as deep as the
+logarithm of their number. Only the years of the rows are needed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from strandline.query.plan.sql_dialect import Dialect, call, number
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 _YEAR_FIRST, _YEAR_LAST = 1, 9999
-_TOLD_UNTIL = 2037
+_DAILY_UNTIL = 2037
 """Later changes are by rule in the tz database, at most twice a year."""
 
 
 Years = Sequence[int]
-"""In which there are rows, ascending."""
+"""The years of rows, ascending."""
 
 
 class Change(NamedTuple):
-    """From a moment on, a clock has this offset to UTC."""
+    """A change of the offset to UTC, at a time."""
 
     at_us: int
     before_us: int
@@ -44,28 +44,28 @@ class Change(NamedTuple):
 def label(
     time: exp.Expression, period: Period, calendar: Calendar, years: Years | None, dialect: Dialect
 ) -> exp.Expression:
-    """What to group by: what clocks show, cut down to the beginning of the period."""
+    """The expression to group by: the local time, cut to the start of the period."""
     local = time if calendar.is_utc else _local(time, calendar, years, dialect)
     days = WEEK_DAYS.index(calendar.week_start)
     if period != "WEEK" or not days:
         return _cut(local, period)
-    shifted = _moved(local, exp.Neg(this=number(days * DAY_US)), dialect)
-    return _moved(_cut(shifted, period), number(days * DAY_US), dialect)
+    shifted = _shift(local, exp.Neg(this=number(days * DAY_US)), dialect)
+    return _shift(_cut(shifted, period), number(days * DAY_US), dialect)
 
 
 def moment(
     shown: exp.Expression, calendar: Calendar, years: Years | None, dialect: Dialect
 ) -> exp.Expression:
-    """The first moment that has a label."""
+    """The first time that has a label."""
     if calendar.is_utc:
         return shown
     if dialect == "spark":
         return call("to_utc_timestamp", shown, exp.Literal.string(calendar.timezone))
     changes = _changes(calendar, years)
-    # An hour shown twice is the first of the two; an hour that is jumped over ends with the jump.
+    # An hour shown twice is the first of the two; a skipped hour ends with the skip.
     bounds = [each.at_us + max(each.before_us, each.after_us) for each in changes]
     offset = _tree(_micros(shown), bounds, _offsets(calendar, years, changes))
-    return _moved(shown, exp.Neg(this=exp.paren(offset)), dialect)
+    return _shift(shown, exp.Neg(this=exp.paren(offset)), dialect)
 
 
 def _cut(time: exp.Expression, period: Period) -> exp.Expression:
@@ -80,14 +80,14 @@ def _local(
     changes = _changes(calendar, years)
     bounds = [change.at_us for change in changes]
     offset = _tree(_micros(time), bounds, _offsets(calendar, years, changes))
-    return _moved(time, offset, dialect)
+    return _shift(time, offset, dialect)
 
 
 def _micros(time: exp.Expression) -> exp.Expression:
     return call("epoch_us", time.copy())
 
 
-def _moved(time: exp.Expression, by: exp.Expression, dialect: Dialect) -> exp.Expression:
+def _shift(time: exp.Expression, by: exp.Expression, dialect: Dialect) -> exp.Expression:
     if dialect == "spark":
         micros: exp.Expression = call("unix_micros", time.copy())
         return call("timestamp_micros", exp.Add(this=micros, expression=by))
@@ -95,7 +95,7 @@ def _moved(time: exp.Expression, by: exp.Expression, dialect: Dialect) -> exp.Ex
 
 
 def _tree(at: exp.Expression, bounds: Sequence[int], offsets: Sequence[int]) -> exp.Expression:
-    """The offset of the last bound at or in front of a number."""
+    """The offset of the last bound at or before a number."""
     if not bounds:
         return number(offsets[0])
     middle = len(bounds) // 2
@@ -112,20 +112,20 @@ def _offsets(calendar: Calendar, years: Years | None, changes: Sequence[Change])
 
 
 def _changes(calendar: Calendar, years: Years | None) -> list[Change]:
-    """The changes of a clock that rows of these years can tell apart."""
-    # A row may be in another year where people live, and a week begin in the one before.
-    near = {year + more for year in years or () for more in (-1, 0, 1)}
-    needed = sorted(year for year in near if _YEAR_FIRST <= year <= _YEAR_LAST)
-    found: list[Change] = []
+    """The changes of offset that are relevant for rows of these years."""
+    # The local year of a row may differ, and its week may start in the year before.
+    candidates = {year + more for year in years or () for more in (-1, 0, 1)}
+    needed = sorted(year for year in candidates if _YEAR_FIRST <= year <= _YEAR_LAST)
+    changes: list[Change] = []
     for before, year in zip([None, *needed], needed, strict=False):
         if before is not None and before + 1 != year:
-            found.append(_anew(calendar, before, year))
-        found += _changes_in(calendar.timezone, year)
-    return found
+            changes.append(_change_between(calendar, before, year))
+        changes += _changes_in(calendar.timezone, year)
+    return changes
 
 
-def _anew(calendar: Calendar, before: int, year: int) -> Change:
-    """Between two years about which nothing is known."""
+def _change_between(calendar: Calendar, before: int, year: int) -> Change:
+    """A single change in place of the unknown ones between two years."""
     zone, begin = _zone(calendar.timezone), _begin(year)
     return Change(begin, _offset(_begin(before + 1) - 1, zone), _offset(begin, zone))
 
@@ -143,24 +143,24 @@ def _year(at_us: int) -> int:
 
 @functools.lru_cache(maxsize=16384)
 def _changes_in(timezone: str, year: int) -> tuple[Change, ...]:
-    """Offsets are looked at now and then; between two that differ the moment is searched."""
+    """Samples offsets at intervals; between two that differ, searches the time of the change."""
     zone = _zone(timezone)
-    pace = DAY_US if year <= _TOLD_UNTIL else 20 * DAY_US
+    pace = DAY_US if year <= _DAILY_UNTIL else 20 * DAY_US
     at = _begin(year) - 1
     end = at + 366 * DAY_US
-    found = []
+    changes = []
     before = _offset(at, zone)
     while at < end:
         after = _offset(at + pace, zone)
         if after != before:
-            found.append(Change(_searched(at, at + pace, zone), before, after))
+            changes.append(Change(_search(at, at + pace, zone), before, after))
         at, before = at + pace, after
-    # The last look goes beyond the year.
-    return tuple(change for change in found if _year(change.at_us) == year)
+    # The last sample is beyond the year.
+    return tuple(change for change in changes if _year(change.at_us) == year)
 
 
-def _searched(low_us: int, high_us: int, zone: ZoneInfo) -> int:
-    """The first moment with the offset that the upper end has."""
+def _search(low_us: int, high_us: int, zone: ZoneInfo) -> int:
+    """The first time with the offset of the upper end, by binary search."""
     old = _offset(low_us, zone)
     while high_us - low_us > 1:
         middle = (low_us + high_us) // 2
@@ -174,7 +174,7 @@ def _searched(low_us: int, high_us: int, zone: ZoneInfo) -> int:
 def _offset(at_us: int, zone: ZoneInfo) -> int:
     try:
         local = (_EPOCH + at_us * _MICROSECOND).replace(tzinfo=UTC).astimezone(zone)
-    except OverflowError:  # within a day of the first or last moment there is
+    except OverflowError:  # within a day of the first or last datetime
         return _offset(at_us + (DAY_US if at_us < 0 else -DAY_US), zone)
     return (local.utcoffset() or timedelta()) // _MICROSECOND
 

@@ -1,7 +1,8 @@
 """A plan as SQL, for DuckDB or for Spark. Pure.
 
 The rows of an event are a relation ``rows0``, ``rows1`` and so on, with the columns of the scan.
-They may be more than fulfil its condition: the SQL asks again. Whoever runs it makes the relations.
+They may be more than fulfil its condition: the SQL applies it again. The caller creates the
+relations.
 
 Results have the same columns in both, and these types:
 
@@ -16,11 +17,11 @@ be inf, -inf, nan or 0. A wide figure (``plan.widened``) is the plain sum if tha
 the sum of scaled values, scaled back: inf only where the whole sum is larger than any double.
 
 In the SQL the columns of a result are ``__c0``, ``__c1`` and so on, in the order of ``Plan.names``.
-No field can have such a name, and engines do not distinguish names that differ by capital letters
-alone. The engine's result is renamed by position.
+No field can have such a name, and names in engines are not case-sensitive. The engine's result is
+renamed by position.
 
-Of a sequence the matches may be a relation, too, when somebody else has found them
-(``query/execute/sequence.py``). If not, they are found by windows: see ``sequence_sql.py``.
+The matches of a sequence may be a relation, too, when they are computed elsewhere
+(``query/execute/sequence.py``). Otherwise windows compute them: see ``sequence_sql.py``.
 """
 
 from __future__ import annotations
@@ -66,48 +67,48 @@ _DIGIT_BITS = 21
 def sql(
     plan: Plan, dialect: Dialect, *, years: Years | None = None, numbered: Numbered = NOTHING
 ) -> str:
-    """The whole plan. Buckets of a time zone in DuckDB need to know when the rows are from, and
-    columns of enums may have come as numbers."""
-    return _sql(_Asked(plan, dialect, years, numbered))
+    """The SQL of the whole plan. Buckets of a time zone in DuckDB need the years of the rows;
+    ``numbered`` enum columns are numbers."""
+    return _sql(_SqlInput(plan, dialect, years, numbered))
 
 
-class _Asked:
-    """What is to be told as SQL, known by what it says: plans hold dicts, which have no hash."""
+class _SqlInput:
+    """The input of ``sql``, hashed by its text: plans contain dicts, which have no hash."""
 
     def __init__(
         self, plan: Plan, dialect: Dialect, years: Years | None, numbered: Numbered
     ) -> None:
         self.all = (plan, dialect, years, numbered)
-        self._said = repr(self.all)
+        self._text = repr(self.all)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Asked) and self._said == other._said
+        return isinstance(other, _SqlInput) and self._text == other._text
 
     def __hash__(self) -> int:
-        return hash(self._said)
+        return hash(self._text)
 
 
 @functools.lru_cache(256)
-def _sql(asked: _Asked) -> str:
-    """Questions are asked again and again, and to write one as SQL takes a millisecond."""
-    plan, dialect, years, numbered = asked.all
+def _sql(input_: _SqlInput) -> str:
+    """Cached: queries are often repeated, and generating SQL takes a millisecond."""
+    plan, dialect, years, numbered = input_.all
     if plan.steps:
-        found = matches(plan, dialect, [selected(scan, dialect) for scan in plan.scans])
-        return _told(_answer(plan, found, dialect, years), dialect)
+        matched = matches(plan, dialect, [selected(scan, dialect) for scan in plan.scans])
+        return _text_of(_result(plan, matched, dialect, years), dialect)
     scan = plan.scans[0]
     rows = _where(exp.Select().from_(_table(scan.relation)), scan, dialect, numbered)
-    return _told(_answer(plan, rows, dialect, years, numbered), dialect)
+    return _text_of(_result(plan, rows, dialect, years, numbered), dialect)
 
 
 def sql_of_matches(plan: Plan, dialect: Dialect, *, years: Years | None = None) -> str:
-    """What is left of a sequence's plan when its matches are a relation."""
+    """The SQL of a sequence's plan when its matches are a relation."""
     rows = exp.Select().from_(_table(MATCHES))
-    return _told(_answer(plan, rows, dialect, years), dialect)
+    return _text_of(_result(plan, rows, dialect, years), dialect)
 
 
 def sql_of_scan(scan: Scan, dialect: Dialect) -> str:
-    """The rows of one event that fulfil its condition, with the columns that are kept."""
-    return _told(selected(scan, dialect), dialect)
+    """The rows of one event that fulfil its condition, with the needed columns."""
+    return _text_of(selected(scan, dialect), dialect)
 
 
 def selected(scan: Scan, dialect: Dialect) -> exp.Select:
@@ -115,7 +116,7 @@ def selected(scan: Scan, dialect: Dialect) -> exp.Select:
     return _where(exp.Select(expressions=columns).from_(_table(scan.relation)), scan, dialect)
 
 
-def _told(tree: exp.Expression, dialect: Dialect) -> str:
+def _text_of(tree: exp.Expression, dialect: Dialect) -> str:
     return tree.sql(dialect=dialect, copy=False)
 
 
@@ -144,29 +145,29 @@ def _cross(plan: Plan, condition: Condition, dialect: Dialect) -> exp.Expression
     return predicate(condition, find, dialect)
 
 
-def _answer(
+def _result(
     plan: Plan,
     rows: exp.Select,
     dialect: Dialect,
     years: Years | None,
     numbered: Numbered = NOTHING,
 ) -> exp.Select:
-    """Rows without columns yet, made the answer."""
+    """The SELECT of the result over rows without columns."""
     if plan.cross is not None:
         rows = rows.where(_cross(plan, plan.cross, dialect), copy=False)
     if plan.figures:
-        answer = _grouped(plan, rows, dialect, years, numbered)
+        result = _grouped(plan, rows, dialect, years, numbered)
     else:
         shown = [_as(column(output.column), at) for at, output in enumerate(plan.outputs)]
-        answer = rows.select(*shown, copy=False)
-    answer = _ordered(answer, _sorts(plan))
+        result = rows.select(*shown, copy=False)
+    result = _ordered(result, _sorts(plan))
     if plan.limit is not None:
-        answer = answer.limit(plan.limit, copy=False)
-    return answer.offset(plan.offset, copy=False) if plan.offset else answer
+        result = result.limit(plan.limit, copy=False)
+    return result.offset(plan.offset, copy=False) if plan.offset else result
 
 
 def _sorts(plan: Plan) -> list[Sort]:
-    """By columns of the rows, or of groups by columns of the result."""
+    """The order by columns of the rows, or of groups by columns of the result."""
     if not plan.figures:
         return list(plan.order)
     places = plan.order_places
@@ -196,25 +197,26 @@ def _grouped(
     if keys:
         grouped = grouped.group_by(*(key.copy() for key in keys), copy=False)
     first = len(keys) - len(plan.groups)
-    meant = {
+    converted = {
         place: _variant(column(result_column(place)), numbered[group.column])
         for place, group in enumerate(plan.groups, first)
         if group.column in numbered
     }
     if plan.bucket is not None and not plan.bucket.calendar.is_utc:
         label = column(result_column(0))
-        meant[0] = buckets.moment(label, plan.bucket.calendar, years, dialect)
-    if not meant:
+        converted[0] = buckets.moment(label, plan.bucket.calendar, years, dialect)
+    if not converted:
         return grouped
     subquery = exp.Subquery(this=grouped, alias=exp.TableAlias(this=name("labelled")))
-    told_all = [
-        _as(meant.get(place, column(result_column(place))), place) for place in range(len(shown))
+    columns = [
+        _as(converted.get(place, column(result_column(place))), place)
+        for place in range(len(shown))
     ]
-    return exp.Select(expressions=told_all).from_(subquery, copy=False)
+    return exp.Select(expressions=columns).from_(subquery, copy=False)
 
 
 def _variant(number: exp.Expression, variants: Iterable[str]) -> exp.Expression:
-    """The text that a number stands for."""
+    """The text of a variant from its number."""
     cases = [
         exp.If(this=exp.Literal.number(place), true=exp.Literal.string(variant))
         for place, variant in enumerate(variants)
@@ -226,7 +228,7 @@ def _label(bucket: Bucket, years: Years | None, dialect: Dialect) -> exp.Express
     time: exp.Expression = column(bucket.column)
     if bucket.kind.name != "date":
         return buckets.label(time, bucket.period, bucket.calendar, years, dialect)
-    # A day is the same day wherever people live: it is what their clocks show.
+    # A date is a local date already: it has no time zone.
     shown = exp.cast(time, exp.DataType(this=exp.DType.TIMESTAMP))
     anywhere = Calendar(week_start=bucket.calendar.week_start)
     return buckets.label(shown, bucket.period, anywhere, years, dialect)
@@ -260,7 +262,7 @@ def _figure(figure: Figure, dialect: Dialect) -> exp.Expression:
 
 
 def _exact_average(values: exp.Expression, kind: Kind) -> exp.Expression:
-    """Of whole numbers, in Spark, which would add them up as floats or not have all digits."""
+    """The average of whole numbers in Spark, which adds them as floats or loses digits."""
     total = exp.cast(_total(values, kind, "spark"), exp.DataType(this=exp.DType.DOUBLE))
     return _average(total, values)
 
@@ -290,8 +292,8 @@ def _total(values: exp.Expression, kind: Kind, dialect: Dialect) -> exp.Expressi
 
 
 def _total_by_digits(values: exp.Expression) -> exp.Expression:
-    """Of i64 in Spark: three sums of 21 bits each, since a sum of decimals takes several times as
-    long. They do not overflow before 2^41 rows; only the first has a sign."""
+    """The total of i64 in Spark: three sums of 21 bits each, since a sum of decimals takes several
+    times as long. They do not overflow before 2^41 rows; only the first has a sign."""
     mask = exp.Literal.number((1 << _DIGIT_BITS) - 1)
     total: exp.Expression | None = None
     for place in (2, 1, 0):

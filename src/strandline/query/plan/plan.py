@@ -1,19 +1,19 @@
-"""A bound question as a logical plan: what is to be done, before anybody says how. Pure.
+"""The logical plan of a bound query, independent of the engine. Pure.
 
-A plan is a list of rows that are read (``Scan``, one for each event), and what is done with them:
+A plan is a list of scans (``Scan``, one for each event), and the operations on their rows:
 
     one event   rows that fulfil ``where``
     a sequence  matches of rows, then those that fulfil ``cross``
-    grouped     by bucket and columns, with figures; or not at all
-    ordered     by all of ``order``, so that there is but one right order; then LIMIT and OFFSET
+    grouped     by bucket and columns, with aggregates; or not at all
+    ordered     by all of ``order``, so that there is only one right order; then LIMIT and OFFSET
 
 Without ORDER BY a selection is in the order of appends (seq; not if it is large and has no LIMIT,
-see ``query/execute/executor.py``), a sequence in the order of its first
-event (time, then seq), and groups in the order of bucket and group columns. ORDER BY comes in front
-of that. Missing values are last, in both directions.
+see ``query/execute/executor.py``), a sequence in the order of its first event (time, then seq), and
+groups in the order of bucket and group columns. ORDER BY takes precedence over that. Missing values
+are last, in both directions.
 
-Inside a plan a column of a single event has its own name; in a sequence the event's is in front of
-it, ``pay.amount``. Only columns that are needed are read.
+In a plan a column of a single event has its own name; in a sequence the name has the event as a
+prefix, ``pay.amount``. Only needed columns are read.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one event."""
 
     table: str
-    """Whose rows."""
+    """The table of the event."""
     relation: str
-    """What the rows are called in SQL, as they are read: maybe more than fulfil ``where``."""
+    """The relation in SQL with the rows that are read, possibly more than fulfil ``where``."""
     prefix: str
-    """In front of its columns, in the rows of the plan."""
+    """The prefix of its columns in the plan."""
     kinds: dict[str, Kind]
-    """Of the columns that are needed, in the order of the table."""
+    """The types of the needed columns, in the order of the table."""
     kept: tuple[str, ...]
-    """Columns that are needed once ``where`` holds."""
+    """Columns that are needed after ``where`` was applied."""
     time: str
     where: Condition | None
     link: str = ""
-    """In a sequence, the column that rows of a match share."""
+    """In a sequence, the column whose value is equal in all rows of a match."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -75,58 +75,58 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind | None
     name: str
     is_wide: bool = False
-    """Of f64: whether the sum may be larger than any double on the way to its end."""
+    """Of f64: whether an intermediate sum may be larger than any double."""
 
     @property
     def is_double(self) -> bool:
-        """Whether it is made of a sum of doubles."""
+        """Whether it is computed from a sum of doubles."""
         return (
             self.function in ("total", "avg") and self.kind is not None and self.kind.name == "f64"
         )
 
 
 class Output(msgspec.Struct, frozen=True):
-    """A column as it is called inside, and in the result."""
+    """The name of a column in the plan, and in the result."""
 
     column: str
     name: str
 
 
 class Sort(msgspec.Struct, frozen=True):
-    """Of groups by a column of the result, else by one of the plan."""
+    """An order: of groups by a column of the result, else by a column of the plan."""
 
     column: str
     descending: bool = False
 
 
 Numbered = Mapping[str, tuple[str, ...]]
-"""Columns of enums that come as numbers, the places of their values among these variants."""
+"""Enum columns that are numbers: the indexes of their values among these variants."""
 
 NOTHING: Numbered = {}
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A question, logically."""
+    """The logical plan of a query."""
 
     scans: tuple[Scan, ...]
     steps: tuple[BoundStep, ...] = ()
     cross: Condition | None = None
     outputs: tuple[Output, ...] = ()
-    """Of a selection."""
+    """The columns of a selection."""
     bucket: Bucket | None = None
     groups: tuple[Output, ...] = ()
     figures: tuple[Figure, ...] = ()
     order: tuple[Sort, ...] = ()
     order_asked: bool = False
-    """By ORDER BY, or because LIMIT needs one."""
+    """Whether ORDER BY or LIMIT requires the order."""
     limit: int | None = None
     offset: int = 0
     top: Top | None = None
-    """What may be told to whoever reads the rows."""
+    """The first rows that are needed, which a reader may use to skip zones."""
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """Of all columns of the plan."""
+        """The types of all columns of the plan."""
         return {
             f"{scan.prefix}{field}": kind
             for scan in self.scans
@@ -135,7 +135,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needed(self) -> set[str]:
-        """Columns of the plan that are needed once rows are selected, or matches found."""
+        """Columns of the plan that are needed after rows were selected or matched."""
         needed = {output.column for output in (*self.outputs, *self.groups)}
         needed |= {figure.column for figure in self.figures if figure.column}
         needed |= {operand_of(self, leaf)[0] for leaf in leaves(self.cross)}
@@ -147,8 +147,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def numbered(self) -> Numbered:
-        """Columns of enums of which nobody sees the text before the end: engines group and compare
-        numbers several times faster."""
+        """Enum columns whose text is needed only in the result: engines group and compare numbers
+        several times faster."""
         if self.steps:
             return NOTHING
         shown = {output.column for output in self.outputs}
@@ -158,7 +158,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """Of the result."""
+        """The names of the columns of the result."""
         if not self.figures:
             return [output.name for output in self.outputs]
         bucket = [BUCKET] if self.bucket else []
@@ -167,7 +167,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def order_places(self) -> list[int]:
-        """Of groups: the places in the result of the columns that they are ordered by."""
+        """Of groups: the indexes in the result of the columns of the order."""
         names = self.names
         return [names.index(sort.column) for sort in self.order]
 
@@ -179,10 +179,10 @@ def numbered_enums(scan: Scan, among: Collection[str]) -> Numbered:
 
 
 def plan_of(bound: Bound) -> Plan:
-    """The plan of a question. Replays of all events have their own way:
+    """The plan of a query. Replays of all events have no plan:
     ``query/execute/replay.py``.
     """
-    assert bound.steps or len(bound.events) == 1, "several events that are no sequence"
+    assert bound.steps or len(bound.events) == 1, "several events that are not a sequence"
     grouped = bool(bound.aggregates)
     return Plan(
         scans=tuple(_scan(bound, place) for place in range(len(bound.events))),
@@ -201,7 +201,7 @@ def plan_of(bound: Bound) -> Plan:
 
 
 def widened(plan: Plan) -> Plan:
-    """The same question, its sums of doubles without an overflow on the way to their ends."""
+    """The same query with sums of doubles that do not overflow in intermediate sums."""
     figures = tuple(
         msgspec.structs.replace(figure, is_wide=figure.is_double) for figure in plan.figures
     )
@@ -210,9 +210,9 @@ def widened(plan: Plan) -> Plan:
 
 def _scan(bound: Bound, place: int) -> Scan:
     event = bound.events[place]
-    kept = _kept(bound, event, place)
-    # If nothing but how many there are is asked, a column is needed all the same.
-    needed = kept | fields_of(event.where) or {SEQ}
+    after_where = _needed_after_where(bound, event, place)
+    # A query that only counts rows needs a column all the same.
+    needed = after_where | fields_of(event.where) or {SEQ}
     kinds = {name: kind for name, kind in event.kinds().items() if name in needed}
     missing = needed - kinds.keys()
     assert not missing, f"{event.name} has no {sorted(missing)}"
@@ -221,32 +221,32 @@ def _scan(bound: Bound, place: int) -> Scan:
         relation=f"rows{place}",
         prefix=f"{event.called}." if bound.is_sequence else "",
         kinds=kinds,
-        kept=tuple(name for name in kinds if name in kept),
+        kept=tuple(name for name in kinds if name in after_where),
         time=event.time,
         where=event.where,
         link=_link(bound, event),
     )
 
 
-def _kept(bound: Bound, event: BoundEvent, place: int) -> set[str]:
-    """The columns of an event that are needed once its own condition holds."""
-    asked = [*bound.columns, *bound.by]
-    asked += [figure.column for figure in bound.aggregates if figure.column]
+def _needed_after_where(bound: Bound, event: BoundEvent, place: int) -> set[str]:
+    """The columns of an event that are needed after its own condition was applied."""
+    columns = [*bound.columns, *bound.by]
+    columns += [figure.column for figure in bound.aggregates if figure.column]
     if bound.order_by and not bound.aggregates:
-        asked.append(bound.order_by)
-    kept = {column.field for column in asked if column.event == place}
-    kept |= {leaf.field for leaf in leaves(bound.cross) if leaf.event == event.called}
+        columns.append(bound.order_by)
+    needed = {column.field for column in columns if column.event == place}
+    needed |= {leaf.field for leaf in leaves(bound.cross) if leaf.event == event.called}
     if bound.per and place == 0:
-        kept.add(event.time)
+        needed.add(event.time)
     if bound.is_sequence:
-        kept |= {_link(bound, event), event.time}
+        needed |= {_link(bound, event), event.time}
     if bound.is_sequence or not bound.aggregates:
-        kept.add(SEQ)  # the order of rows
-    return kept
+        needed.add(SEQ)  # the order of rows
+    return needed
 
 
 def _link(bound: Bound, event: BoundEvent) -> str:
-    """The column as this event spells it."""
+    """The link column in the spelling of this event."""
     if bound.link is None:
         return ""
     spelled = {name.lower(): name for name in event.kinds()}
@@ -268,14 +268,14 @@ def _row_order(bound: Bound) -> tuple[Sort, ...]:
     natural = [SEQ]
     if bound.is_sequence:
         natural = [f"{first.called}.{first.time}", f"{first.called}.{SEQ}"]
-    asked = [Sort(_inner(bound, bound.order_by), bound.descending)] if bound.order_by else []
-    return (*asked, *_further(natural, asked))
+    requested = [Sort(_inner(bound, bound.order_by), bound.descending)] if bound.order_by else []
+    return (*requested, *_further(natural, requested))
 
 
 def _group_order(bound: Bound) -> tuple[Sort, ...]:
     natural = [BUCKET] * (bound.per is not None) + [column.name for column in bound.by]
-    asked = [Sort(bound.order_by.name, bound.descending)] if bound.order_by else []
-    return (*asked, *_further(natural, asked))
+    requested = [Sort(bound.order_by.name, bound.descending)] if bound.order_by else []
+    return (*requested, *_further(natural, requested))
 
 
 def _bucket(bound: Bound) -> Bucket | None:
@@ -299,13 +299,13 @@ def _figure(bound: Bound, aggregate: BoundAggregate) -> Figure:
     )
 
 
-def _further(natural: Iterable[str], asked: list[Sort]) -> list[Sort]:
-    taken = {sort.column for sort in asked}
-    return [Sort(column) for column in natural if column not in taken]
+def _further(natural: Iterable[str], requested: list[Sort]) -> list[Sort]:
+    used = {sort.column for sort in requested}
+    return [Sort(column) for column in natural if column not in used]
 
 
 def _top(bound: Bound) -> Top | None:
-    """Only the first rows by a column are wanted, and no other rows can take their place."""
+    """The limit of rows for a reader, when only the first rows by a column are needed."""
     if bound.limit is None or bound.is_sequence:
         return None
     field = bound.order_by.field if bound.order_by else SEQ
@@ -314,6 +314,6 @@ def _top(bound: Bound) -> Top | None:
 
 
 def operand_of(plan: Plan, leaf: Leaf) -> tuple[str, Kind]:
-    """The column of the plan that a part of ``cross`` asks."""
+    """The column of the plan in a comparison of ``cross``."""
     name = f"{leaf.event}.{leaf.field}"
     return name, plan.kinds[name]

@@ -1,10 +1,10 @@
 """Conditions as SQL with two truth values. Pure.
 
-SQL has three: a comparison with NULL is neither true nor false, and NOT leaves it so. Here NOT is
-pushed down to the comparisons first. What is left are comparisons joined by AND and OR alone, where
-"unknown" at a comparison and "false" select the same rows; only a comparison that must hold for
-missing values has to say so. Columns that are never missing get plain comparisons throughout, which
-engines can answer from statistics.
+SQL has three: a comparison with NULL is neither true nor false, and so is its NOT. Here NOT is
+pushed down to the comparisons first. The result are comparisons joined by AND and OR alone, where
+"unknown" and "false" of a comparison select the same rows; only a comparison that must hold for
+missing values includes them explicitly. Columns that are never null get plain comparisons, which
+engines can evaluate from statistics.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from strandline.views.table.condition import (
 
 
 class Operand(NamedTuple):
-    """A column that a comparison is about."""
+    """The column of a comparison."""
 
     column: exp.Expression
     kind: Kind
     is_number: bool = False
-    """Whether it has the places of an enum's variants instead of their text."""
+    """Whether it has the indexes of an enum's variants instead of their text."""
 
 
 Find = Callable[[Leaf], Operand]
@@ -61,37 +61,37 @@ _OPPOSITE: dict[Operator, Operator] = {
 
 def predicate(condition: Condition, find: Find, dialect: Dialect) -> exp.Expression:
     """A condition for WHERE: it selects the rows that fulfil it, and no others."""
-    return _Writer(find, dialect).write(condition, wanted=True)
+    return _Writer(find, dialect).write(condition, truth=True)
 
 
 class _Writer(NamedTuple):
     find: Find
     dialect: Dialect
 
-    def write(self, condition: Condition, *, wanted: bool) -> exp.Expression:
+    def write(self, condition: Condition, *, truth: bool) -> exp.Expression:
         match condition:
             case Not(of):
-                return self.write(of, wanted=not wanted)
+                return self.write(of, truth=not truth)
             case And(of) | Or(of):
-                parts = [self.write(part, wanted=wanted) for part in of]
-                together = isinstance(condition, And) is wanted
+                parts = [self.write(part, truth=truth) for part in of]
+                together = isinstance(condition, And) is truth
                 return _joined(parts, together=together)
             case Compare():
-                return self._compare(condition, wanted=wanted)
+                return self._compare(condition, truth=truth)
             case In():
-                return self._among(condition, wanted=wanted)
+                return self._among(condition, truth=truth)
             case Truth():
-                return self._truth(condition, wanted=wanted)
+                return self._truth(condition, truth=truth)
 
-    def _compare(self, leaf: Compare, *, wanted: bool) -> exp.Expression:
+    def _compare(self, leaf: Compare, *, truth: bool) -> exp.Expression:
         operand = self.find(leaf)
-        op = leaf.op if wanted else _OPPOSITE[leaf.op]
+        op = leaf.op if truth else _OPPOSITE[leaf.op]
         if leaf.value is None:
             return _missing(operand) if op == "=" else _present(operand)
-        told = self._compared(operand, op, leaf.value)
-        # != holds for missing values, and so does everything that is turned around but !=.
-        missing_too = (leaf.op == "!=") is wanted
-        return _or_missing(told, operand) if missing_too else told
+        test = self._compared(operand, op, leaf.value)
+        # != holds for missing values, and so does every negated comparison except !=.
+        missing_too = (leaf.op == "!=") is truth
+        return _or_missing(test, operand) if missing_too else test
 
     def _compared(self, operand: Operand, op: Operator, value: Value) -> exp.Expression:
         if not operand.is_number:
@@ -101,37 +101,37 @@ class _Writer(NamedTuple):
         variants = enumerate(operand.kind.variants)
         return _one_of(operand, [at for at, each in variants if (each == value) is same])
 
-    def _among(self, leaf: In, *, wanted: bool) -> exp.Expression:
+    def _among(self, leaf: In, *, truth: bool) -> exp.Expression:
         operand = self.find(leaf)
         if operand.is_number:
-            return self._numbers_among(leaf, operand, wanted=wanted)
+            return self._numbers_among(leaf, operand, truth=truth)
         values = [self._literal(value, operand) for value in leaf.values if value is not None]
         with_missing = None in leaf.values
         if not values:
-            told = _missing(operand) if with_missing else exp.false()
-            return told if wanted else exp.not_(told)
-        told = exp.In(this=operand.column, expressions=values)
-        if not wanted:
-            told = exp.not_(told)
-            return told if with_missing else _or_missing(told, operand)
-        return _or_missing(told, operand) if with_missing else told
+            test = _missing(operand) if with_missing else exp.false()
+            return test if truth else exp.not_(test)
+        test = exp.In(this=operand.column, expressions=values)
+        if not truth:
+            test = exp.not_(test)
+            return test if with_missing else _or_missing(test, operand)
+        return _or_missing(test, operand) if with_missing else test
 
-    def _numbers_among(self, leaf: In, operand: Operand, *, wanted: bool) -> exp.Expression:
+    def _numbers_among(self, leaf: In, operand: Operand, *, truth: bool) -> exp.Expression:
         variants = enumerate(operand.kind.variants)
-        told = _one_of(operand, [at for at, each in variants if (each in leaf.values) is wanted])
-        with_missing = (None in leaf.values) is wanted
-        return _or_missing(told, operand) if with_missing else told
+        test = _one_of(operand, [at for at, each in variants if (each in leaf.values) is truth])
+        with_missing = (None in leaf.values) is truth
+        return _or_missing(test, operand) if with_missing else test
 
-    def _truth(self, leaf: Truth, *, wanted: bool) -> exp.Expression:
+    def _truth(self, leaf: Truth, *, truth: bool) -> exp.Expression:
         operand = self.find(leaf)
-        return operand.column if wanted else _or_missing(exp.not_(operand.column), operand)
+        return operand.column if truth else _or_missing(exp.not_(operand.column), operand)
 
     def _literal(self, value: Value, operand: Operand) -> exp.Expression:
         return literal(value, operand.kind, self.dialect)
 
 
 def _one_of(operand: Operand, places: list[int]) -> exp.Expression:
-    """Of an enum: its number is one of these."""
+    """Whether the number of an enum is one of these."""
     numbers: list[exp.Expression] = [exp.Literal.number(place) for place in places]
     if len(numbers) < 2:
         return exp.EQ(this=operand.column, expression=numbers[0]) if numbers else exp.false()
@@ -139,7 +139,7 @@ def _one_of(operand: Operand, places: list[int]) -> exp.Expression:
 
 
 def _joined(parts: list[exp.Expression], *, together: bool) -> exp.Expression:
-    """Halves of halves: engines have a bound for how deep an expression may be."""
+    """A balanced tree: engines limit the depth of an expression."""
     if not parts:
         return exp.true() if together else exp.false()
     if len(parts) == 1:
@@ -150,10 +150,10 @@ def _joined(parts: list[exp.Expression], *, together: bool) -> exp.Expression:
     return exp.paren(joined, copy=False)
 
 
-def _or_missing(told: exp.Expression, operand: Operand) -> exp.Expression:
+def _or_missing(test: exp.Expression, operand: Operand) -> exp.Expression:
     if not operand.kind.optional:
-        return told
-    return exp.paren(exp.or_(told, _missing(operand), copy=False), copy=False)
+        return test
+    return exp.paren(exp.or_(test, _missing(operand), copy=False), copy=False)
 
 
 def _missing(operand: Operand) -> exp.Expression:

@@ -1,4 +1,4 @@
-"""The columns of an answer with their Arrow types, known before it is calculated. Pure."""
+"""The columns of a result with their Arrow types, known before the query runs. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def arrow_type(kind: Kind) -> pa.DataType:
 
 
 def shape_of(plan: Plan) -> pa.Schema:
-    """Of a plan's answer."""
+    """The schema of a plan's result."""
     kinds = plan.kinds
     if not plan.figures:
         return pa.schema([(out.name, arrow_type(kinds[out.column])) for out in plan.outputs])

@@ -1,16 +1,16 @@
-"""Matches of a sequence as SQL, with nothing but windows and joins. Pure.
+"""Matches of a sequence as SQL, with windows and joins only. Pure.
 
-For every step the matches so far and the rows of the next event are put together in one list,
-sorted so that the row to be picked for a match is the last row in front of it:
+For every step the matches so far and the rows of the next event are combined in one list, sorted so
+that the row to select for a match is the last row before it:
 
-    followed   latest first; of the same time rows of the next event are in front, the one with the
-               smallest seq last
-    preceded   earliest first; of the same time rows of the next event are behind
+    followed   latest first; of equal times rows of the next event are before others, the one with
+               the smallest seq last
+    preceded   earliest first; of equal times rows of the next event are after others
 
-One window carries it on from row to row. Only links, times and seqs are sorted; columns are joined
-to the matches at the end, by seq. A window that looks ahead without a bound would do, too, but
-Spark goes through one in quadratic time. Where the links of two events are numbers of different
-kinds, engines compare them as floats: beyond 2^53 ``query/execute/sequence.py`` is more exact.
+One window carries it from row to row. Only links, times and seqs are sorted; columns are joined
+to the matches at the end, by seq. A window with an unbounded end would work, too, but Spark
+processes one in quadratic time. Where the links of two events are numbers of different types,
+engines compare them as floats: beyond 2^53 ``query/execute/sequence.py`` is more exact.
 
     matched0(seq0, link, at, seq)  ->  list1  ->  picked1  ->  matched1(seq0, seq1, link, at, seq)
 """
@@ -29,7 +29,7 @@ _FOUND_AT, _FOUND_SEQ = "found_at", "found_seq"
 
 
 def matches(plan: Plan, dialect: Dialect, selected: list[exp.Select]) -> exp.Select:
-    """A SELECT over all columns of all events, none chosen yet."""
+    """A SELECT from the matches with all columns of all events, without expressions yet."""
     parts: dict[str, exp.Query] = {}
     for place, rows in enumerate(selected):
         link = column(plan.scans[place].link)
@@ -41,14 +41,14 @@ def matches(plan: Plan, dialect: Dialect, selected: list[exp.Select]) -> exp.Sel
         parts[f"picked{place}"] = _picked(plan, place, step)
         parts[f"matched{place}"] = _matched(place, step)
     parts["joined"] = _joined(plan)
-    found = exp.Select().from_(exp.Table(this=name("joined")))
-    for told, query in parts.items():
-        found = found.with_(name(told), as_=query, copy=False)
-    return found
+    result = exp.Select().from_(exp.Table(this=name("joined")))
+    for part, query in parts.items():
+        result = result.with_(name(part), as_=query, copy=False)
+    return result
 
 
-def _as(value: exp.Expression, told: str) -> exp.Expression:
-    return exp.Alias(this=value, alias=name(told))
+def _as(value: exp.Expression, alias: str) -> exp.Expression:
+    return exp.Alias(this=value, alias=name(alias))
 
 
 def _at(scan: Scan, dialect: Dialect) -> exp.Expression:
@@ -90,18 +90,18 @@ def _list(plan: Plan, place: int, dialect: Dialect) -> exp.Query:
 
 def _picked(plan: Plan, place: int, step: BoundStep) -> exp.Select:
     same = plan.scans[place].table == plan.scans[place - 1].table
-    found = [
+    next_row = [
         _as(_carried(_AT, step, same=same), _FOUND_AT),
         _as(_carried(_SEQ, step, same=same), _FOUND_SEQ),
     ]
     own = [*_seqs(place), column(_LINK), column(_AT), column(_NEXT)]
-    return _from([*own, *found], f"list{place}")
+    return _from([*own, *next_row], f"list{place}")
 
 
-def _carried(what: str, step: BoundStep, *, same: bool) -> exp.Expression:
+def _carried(field: str, step: BoundStep, *, same: bool) -> exp.Expression:
     """The value of the last row of the next event up to here."""
     is_next = exp.EQ(this=column(_NEXT), expression=exp.Literal.number(1))
-    value = exp.Case(ifs=[exp.If(this=is_next, true=column(what))])
+    value = exp.Case(ifs=[exp.If(this=is_next, true=column(field))])
     rows = exp.WindowSpec(
         kind="ROWS",
         start="UNBOUNDED",
@@ -120,16 +120,16 @@ def _sorts(step: BoundStep, *, same: bool) -> list[exp.Expression]:
     if step.direction == "preceded":
         return [_sort(_AT), _sort(_NEXT), _sort(_SEQ)]
     if same:  # no row follows itself, nor one of the same time with a smaller seq
-        return [_down(_AT), _down(_SEQ), _sort(_NEXT)]
-    return [_down(_AT), _down(_NEXT), _down(_SEQ)]
+        return [_sort_descending(_AT), _sort_descending(_SEQ), _sort(_NEXT)]
+    return [_sort_descending(_AT), _sort_descending(_NEXT), _sort_descending(_SEQ)]
 
 
-def _sort(told: str) -> exp.Ordered:
-    return exp.Ordered(this=column(told), desc=False, nulls_first=False)
+def _sort(field: str) -> exp.Ordered:
+    return exp.Ordered(this=column(field), desc=False, nulls_first=False)
 
 
-def _down(told: str) -> exp.Ordered:
-    return exp.Ordered(this=column(told), desc=True, nulls_first=False)
+def _sort_descending(field: str) -> exp.Ordered:
+    return exp.Ordered(this=column(field), desc=True, nulls_first=False)
 
 
 def _matched(place: int, step: BoundStep) -> exp.Select:
@@ -140,7 +140,7 @@ def _matched(place: int, step: BoundStep) -> exp.Select:
         _as(column(_FOUND_AT), _AT),
         _as(column(_FOUND_SEQ), _SEQ),
     ]
-    kept: list[exp.Expression] = [
+    conditions: list[exp.Expression] = [
         exp.EQ(this=column(_NEXT), expression=exp.Literal.number(0)),
         exp.not_(exp.Is(this=column(_FOUND_SEQ), expression=exp.null())),
     ]
@@ -148,8 +148,8 @@ def _matched(place: int, step: BoundStep) -> exp.Select:
         ends = [column(_FOUND_AT), column(_AT)]
         later, earlier = ends if step.direction == "followed" else reversed(ends)
         distance = exp.Sub(this=later, expression=earlier)
-        kept.append(exp.LTE(this=distance, expression=number(step.within_us)))
-    return _from(columns, f"picked{place}").where(*kept, copy=False)
+        conditions.append(exp.LTE(this=distance, expression=number(step.within_us)))
+    return _from(columns, f"picked{place}").where(*conditions, copy=False)
 
 
 def _joined(plan: Plan) -> exp.Select:
@@ -159,9 +159,9 @@ def _joined(plan: Plan) -> exp.Select:
         for place, scan in enumerate(plan.scans)
         for field in scan.kept
     ]
-    found = _from(columns, last)
+    joined = _from(columns, last)
     for place in range(len(plan.scans)):
         event = f"event{place}"
         on = exp.EQ(this=column(f"seq{place}", last), expression=column(SEQ, event))
-        found = found.join(exp.Table(this=name(event)), on=on, copy=False)
-    return found
+        joined = joined.join(exp.Table(this=name(event)), on=on, copy=False)
+    return joined

@@ -1,11 +1,11 @@
-"""The two languages a plan can be told in: DuckDB's SQL and Spark's. Pure.
+"""The two dialects of SQL that plans are compiled to: DuckDB and Spark. Pure.
 
-Both get trees of sqlglot, never pasted text: a name is always quoted, a value always a literal with
-a type. Where they differ:
+SQL is built as trees of sqlglot, never from pasted text: a name is always quoted, a value always a
+literal with a type. Where the dialects differ:
 
     kind      DuckDB       Spark
     u64       UBIGINT      DECIMAL(20, 0)
-    datetime  TIMESTAMP    TIMESTAMP         no zone here: it is UTC; Spark's session must be, too
+    datetime  TIMESTAMP    TIMESTAMP         no zone in DuckDB: UTC; Spark's session must be UTC
 
 In both, text is compared by its bytes in UTF-8, which is the order of code points.
 """
@@ -24,10 +24,10 @@ from strandline.views.table.condition import Value
 Dialect = Literal["duckdb", "spark"]
 
 TOTAL_DIGITS = 38
-"""Of a total of whole numbers: 2^64 - 1 more than 10^18 times."""
+"""Digits of a total of whole numbers: enough for 10^18 times 2^64 - 1."""
 
 SCALE = 2.0**64
-"""Values divided by it can be added without an overflow, as many as there may be."""
+"""Values divided by it can be added without an overflow, for any number of rows."""
 DOUBLE_MAX = sys.float_info.max
 
 _EPOCH = datetime(1970, 1, 1)
@@ -52,7 +52,7 @@ def column(text: str, table: str | None = None) -> exp.Column:
 
 
 def call(function: str, *arguments: exp.Expression) -> exp.Anonymous:
-    """A function that both know by this name."""
+    """A call of a function by its name."""
     return exp.Anonymous(this=function, expressions=list(arguments))
 
 

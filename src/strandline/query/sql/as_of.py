@@ -1,14 +1,14 @@
-"""One position for all relations of a question: now, or one that was asked for.
+"""One position for all relations of a query: now, or a requested one.
 
-Now. Heads of topics only rise. So when they are read twice, and are the same both times, there was
-a moment in between at which all of them were just there: that is the position. No writer waits for
-it. Views that know nothing but the present are held meanwhile, each folded up to its head, and
-copied or pinned before they are let go (locks in the order of kind and name; nobody else holds two
-views).
+Now. Heads of topics only rise. So when two reads of all heads return the same, there was a moment
+between the reads at which all topics had these heads: that is the position. No writer waits for it.
+Views that have only their present state are locked meanwhile, each folded up to its head, and
+copied or pinned before they are unlocked (locks in the order of kind and name; no other code locks
+two views).
 
-As of. A map of topics to seqs, a position as ``strandline.pipelines.position`` tells it, or a time:
-then every topic counts up to its last record of that time. Topics, tables, maps and series can be
-asked so. A queue and metrics cannot: their folds keep no past.
+As of. A map of topics to seqs, a position as ``strandline.pipelines.position`` returns it, or a
+time: then every topic is read up to its last record of that time. This works for topics, tables,
+maps and series. It does not for queues and metrics: their folds have no past states.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from strandline.query.sql.relations.queue import QueueSource
 from strandline.query.sql.relations.relation import Position, Relation, Source, Store
 from strandline.views.view_runner import Host
 
-_LOOKS_MAX = 1000
+_ATTEMPTS_MAX = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -39,7 +39,7 @@ class _Offset(msgspec.Struct, frozen=True):
 
 
 class _Offsets(msgspec.Struct, frozen=True):
-    """A position as text: which store, and how far each topic had come in which life."""
+    """A position as text: the store, and the epoch and seq of each topic."""
 
     store: str
     topics: dict[str, _Offset]
@@ -51,7 +51,7 @@ def pin(store: Store, sources: Sequence[Source], as_of: object) -> list[Relation
     hosts = {(host.kind, host.name): host for source in sources for host in source.held}
     past = None if as_of is None else past_of(store, as_of, topics)
     if past is not None:
-        _check_pasts(sources)
+        _check_have_past(sources)
     with contextlib.ExitStack() as held:
         for _, host in sorted(hosts.items()):
             held.enter_context(host.lock)
@@ -63,15 +63,15 @@ def pin(store: Store, sources: Sequence[Source], as_of: object) -> list[Relation
 
 
 def now(topics: Mapping[str, Topic], hosts: Sequence[Host[Any]] = ()) -> Position:
-    """A moment at which all topics were just there, and these views with them."""
-    for _ in range(_LOOKS_MAX):
+    """A position that all topics, and these views, had at one moment."""
+    for _ in range(_ATTEMPTS_MAX):
         for host in hosts:
             host.catch_up()
         heads = _heads(topics)
         if heads == _heads(topics) and all(_is_at(host, heads) for host in hosts):
             return Position(heads=heads)
     raise Unavailable(
-        f"{', '.join(topics)}: so much is appended that no moment could be caught; try again"
+        f"{', '.join(topics)}: no common position found, too much is appended; try again"
     )
 
 
@@ -84,9 +84,9 @@ def _is_at(host: Host[Any], heads: Mapping[str, int]) -> bool:
 
 
 def past_of(store: Store, as_of: object, topics: Mapping[str, Topic]) -> Position:
-    """The position that somebody asks for."""
+    """The position of an ``as_of``."""
     if hasattr(as_of, "encode") and not isinstance(as_of, str):
-        as_of = as_of.encode()  # offsets of pipelines
+        as_of = as_of.encode()  # a position of pipelines
     if isinstance(as_of, str) and as_of.lstrip().startswith("{"):
         return Position(heads=_offsets(store, as_of, topics), past=True)
     if isinstance(as_of, Mapping):
@@ -96,62 +96,62 @@ def past_of(store: Store, as_of: object, topics: Mapping[str, Topic]) -> Positio
     return Position(heads=heads, moment_us=moment_us, past=True)
 
 
-def _seqs(given: Mapping[Any, Any], topics: Mapping[str, Topic]) -> dict[str, int]:
-    missing = sorted(topics.keys() - given.keys())
+def _seqs(as_of: Mapping[Any, Any], topics: Mapping[str, Topic]) -> dict[str, int]:
+    missing = sorted(topics.keys() - as_of.keys())
     if missing:
         raise Invalid(
-            f"as_of does not say where {', '.join(missing)} was: give the seq of every topic of "
-            "the question, or a time"
+            f"as_of has no seq of {', '.join(missing)}: pass the seq of every topic of "
+            "the query, or a time"
         )
-    found = {name: given[name] for name in topics}
-    for name, seq in found.items():
+    seqs = {name: as_of[name] for name in topics}
+    for name, seq in seqs.items():
         if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
-            raise Invalid(f"as_of: {name} was at a seq, a whole number from 0 up, not {seq!r}")
+            raise Invalid(f"as_of: the seq of {name} must be a whole number >= 0, not {seq!r}")
         if seq > topics[name].head_seq:
             raise Invalid(
-                f"as_of: {name} was never at seq {seq}: its newest is {topics[name].head_seq}"
+                f"as_of: {name} has no seq {seq} yet: its newest is {topics[name].head_seq}"
             )
-    return found
+    return seqs
 
 
 def _offsets(store: Store, text: str, topics: Mapping[str, Topic]) -> dict[str, int]:
     try:
-        told = msgspec.json.decode(text, type=_Offsets)
+        position = msgspec.json.decode(text, type=_Offsets)
     except msgspec.MsgspecError as error:
         raise Invalid(
-            f"as_of: {text[:80]!r} is no position ({error}): use a time, seqs of topics, or what "
-            "position(...) tells"
+            f"as_of: {text[:80]!r} is not a position ({error}): use a time, seqs of topics, or the "
+            "result of position(...)"
         ) from error
-    if told.store != store.id:
+    if position.store != store.id:
         raise Invalid(
-            f"as_of is a position of store {told.store[:8]}…, this is store {store.id[:8]}…"
+            f"as_of is a position of store {position.store[:8]}…, this is store {store.id[:8]}…"
         )
     for name, topic in topics.items():
-        if name in told.topics and told.topics[name].epoch != topic.epoch:
+        if name in position.topics and position.topics[name].epoch != topic.epoch:
             raise Invalid(
-                f"as_of is of another life of topic {name!r}: it was made anew or lost its tail "
-                "since; take another position"
+                f"as_of is of another epoch of topic {name!r}: the topic was created again or lost "
+                "its tail; use a newer position"
             )
-    return _seqs({name: offset.seq for name, offset in told.topics.items()}, topics)
+    return _seqs({name: offset.seq for name, offset in position.topics.items()}, topics)
 
 
-def _moment(given: object) -> int:
-    if isinstance(given, datetime):
-        aware = given if given.tzinfo is not None else given.replace(tzinfo=UTC)
+def _moment(as_of: object) -> int:
+    if isinstance(as_of, datetime):
+        aware = as_of if as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)
         return (aware - _EPOCH) // _MICROSECOND
-    if isinstance(given, (str, int, float)) and not isinstance(given, bool):
-        return moment(given)
+    if isinstance(as_of, (str, int, float)) and not isinstance(as_of, bool):
+        return moment(as_of)
     raise Invalid(
-        f"as_of is a time, a map of topics to seqs, or a position, not {type(given).__name__}"
+        f"as_of must be a time, a map of topics to seqs, or a position, not {type(as_of).__name__}"
     )
 
 
-def _check_pasts(sources: Sequence[Source]) -> None:
+def _check_have_past(sources: Sequence[Source]) -> None:
     for source in sources:
         if isinstance(source, (QueueSource, MetricsSource)):
-            what = "queue" if isinstance(source, QueueSource) else "metrics"
+            kind = "queue" if isinstance(source, QueueSource) else "metrics"
             name = source.topics[0].name
             raise Invalid(
-                f"{what} {name!r} cannot be asked as of the past: it keeps none; as_of is for "
-                f'topics, tables, maps and series (log."{name}" has the records)'
+                f"{kind} {name!r} cannot be queried as of the past: it has only its present; as_of "
+                f'is for topics, tables, maps and series (log."{name}" has the records)'
             )

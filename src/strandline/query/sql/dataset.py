@@ -1,12 +1,12 @@
-"""A relation as DuckDB reads it: it asks for columns and rows, and gets them as they are made.
+"""A relation as a dataset of Arrow, from which DuckDB requests columns and rows.
 
-DuckDB plans a question over a dataset of Arrow, then tells each scan which columns it needs and
-which rows, as far as that is a comparison with values. What it tells it does not check again, so
-the filter is applied here, to the letter. Batches are made when DuckDB wants the next one: a topic
-is never whole in memory, and a scan that needs no more rows stops reading.
+DuckDB plans a query over a dataset of Arrow, then passes to each scan the columns it needs and the
+filter on rows, as far as that compares columns with values. DuckDB does not apply this filter
+again, so it is applied here, exactly. Batches are produced on request: a topic is never in memory
+as a whole, and a scan that needs no more rows stops reading.
 
-What goes wrong while rows are made happens in a thread of DuckDB, and would come out as its own
-error with ours as text. So it is kept, for whoever runs the question to raise it again.
+An error while rows are produced is raised in a thread of DuckDB, which would report it as its own
+error with ours as text. So it is stored in ``failures``, and the caller of the query raises it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import pyarrow.dataset as ds
 from strandline.query.execute.interrupt import current
 from strandline.query.sql import filters
 
-if TYPE_CHECKING:  # a process of its own reads relations, and has no store
+if TYPE_CHECKING:  # also used in a process that has no store
     from strandline.query.sql.relations.relation import Relation
 
 
 class _Scan:
-    """One scan: DuckDB asks it for a reader."""
+    """One scan, from which DuckDB gets a reader."""
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self._reader = reader
@@ -36,13 +36,13 @@ class _Scan:
 
 
 class RelationDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """A relation in the place of a dataset. Safe from many threads."""
+    """A relation with the interface of a dataset. Safe from many threads."""
 
     def __init__(self, relation: Relation, failures: list[Exception]) -> None:
-        # Datasets of Arrow are made by Arrow alone: this one has nothing of theirs but the name.
+        # No super().__init__(): Arrow cannot create this dataset, only the type is inherited.
         self.relation = relation
         self.failures = failures
-        """What went wrong while rows were made."""
+        """Errors while rows were produced."""
         self._interrupt = current()
 
     @property
@@ -55,22 +55,24 @@ class RelationDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         filter: pc.Expression | None = None,
         **_: Any,
     ) -> _Scan:
-        """DuckDB's question: these columns of the rows for which the filter holds."""
+        """Called by DuckDB: these columns of the rows for which the filter holds."""
         schema = self.schema
-        wanted = list(schema.names if columns is None else columns)
-        shape = pa.schema([schema.field(name) for name in wanted])
-        return _Scan(pa.RecordBatchReader.from_batches(shape, self._batches(wanted, shape, filter)))
+        requested = list(schema.names if columns is None else columns)
+        shape = pa.schema([schema.field(name) for name in requested])
+        return _Scan(
+            pa.RecordBatchReader.from_batches(shape, self._batches(requested, shape, filter))
+        )
 
     def _batches(
-        self, wanted: list[str], shape: pa.Schema, filter: pc.Expression | None
+        self, requested: list[str], shape: pa.Schema, filter: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
-        needed = list(dict.fromkeys([*wanted, *filters.mentioned(filter, self.schema)]))
+        needed = list(dict.fromkeys([*requested, *filters.mentioned(filter, self.schema)]))
         try:
             for batch in self.relation.batches(needed, filters.read(filter)):
                 self._interrupt.check()
-                found = batch if filter is None else batch.filter(filter)
-                if found.num_rows:
-                    yield found.select(wanted).cast(shape)
+                matching = batch if filter is None else batch.filter(filter)
+                if matching.num_rows:
+                    yield matching.select(requested).cast(shape)
         except Exception as error:
             self.failures.append(error)
             raise

@@ -1,7 +1,7 @@
-"""What DuckDB complains about, in our words: short, with the place in the text, and what was meant.
+"""Translates errors of DuckDB to query errors: short, with the place in the text and a hint.
 
-Its messages are one line, then advice, then the line of the text. We keep the first, find the place
-of the name that it is about by ourselves, and look for the columns that the relations have.
+Messages of DuckDB are one line, then advice, then the line of the text. The first line is used; the
+place is that of the name in the text, and hints are columns of the relations of the query.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ _KIND = re.compile(r"^[A-Z][A-Za-z -]* Error: ")
 _COLUMN = re.compile(r'Referenced column "(.+?)" not found|does not have a column named "(.+?)"')
 _TABLE = re.compile(r'Referenced table "(.+?)" not found')
 _FUNCTION = re.compile(r"Function with name (\S+) does not exist")
-_MEANT = re.compile(r'Did you mean "(.+?)"\?')
+_SUGGESTION = re.compile(r'Did you mean "(.+?)"\?')
 _HANDLE = re.compile(r"__relation_\d+")
 
 
-def translated(error: Exception, asked: Statement, relations: Mapping[Named, Relation]) -> Invalid:
-    """The error to raise in the place of DuckDB's."""
-    whole = str(error)
-    said = _KIND.sub("", whole).split("\n", maxsplit=1)[0].strip()
-    said = _HANDLE.sub("a relation", said)
-    if found := _COLUMN.search(whole):
-        return _no_column(found[1] or found[2], asked, relations)
-    if found := _TABLE.search(whole):
+def translated(error: Exception, query: Statement, relations: Mapping[Named, Relation]) -> Invalid:
+    """The error to raise instead of the error of DuckDB."""
+    text = str(error)
+    message = _KIND.sub("", text).split("\n", maxsplit=1)[0].strip()
+    message = _HANDLE.sub("a relation", message)
+    if match := _COLUMN.search(text):
+        return _unknown_column(match[1] or match[2], query, relations)
+    if match := _TABLE.search(text):
         known = [named.name for named in relations]
-        hint = did_you_mean(found[1], known, called="FROM has")
-        at = asked.place_of_table(found[1])
-        return Mistake(f"there is no {found[1]!r} in FROM", asked.text, at, hint=hint)
-    if found := _FUNCTION.search(whole):
-        at = asked.place_of("FUNCTION", found[1])
-        meant = _MEANT.search(whole)
-        hint = f"did you mean {meant[1]!r}?" if meant else ""
-        return Mistake(f"there is no function {found[1]!r}", asked.text, at, hint=hint)
-    return Mistake(said, asked.text, -1)
+        hint = did_you_mean(match[1], known, called="relations in FROM are")
+        at = query.place_of_table(match[1])
+        return Mistake(f"there is no relation {match[1]!r} in FROM", query.text, at, hint=hint)
+    if match := _FUNCTION.search(text):
+        at = query.place_of("FUNCTION", match[1])
+        suggestion = _SUGGESTION.search(text)
+        hint = f"did you mean {suggestion[1]!r}?" if suggestion else ""
+        return Mistake(f"there is no function {match[1]!r}", query.text, at, hint=hint)
+    return Mistake(message, query.text, -1)
 
 
-def _no_column(name: str, asked: Statement, relations: Mapping[Named, Relation]) -> Mistake:
+def _unknown_column(name: str, query: Statement, relations: Mapping[Named, Relation]) -> Mistake:
     columns = {column: None for each in relations.values() for column in each.schema.names}
     hint = did_you_mean(name, list(columns), called="columns are")
-    at = asked.place_of("COLUMN_REF", name)
-    return Mistake(f"there is no column {name!r}", asked.text, at, hint=hint)
+    at = query.place_of("COLUMN_REF", name)
+    return Mistake(f"there is no column {name!r}", query.text, at, hint=hint)

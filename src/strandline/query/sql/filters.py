@@ -1,16 +1,15 @@
-"""What DuckDB wants of a scan, read: comparisons of columns with values. Pure.
+"""Decodes the filters of DuckDB's scans: comparisons of columns with values. Pure.
 
-DuckDB hands a filter to a scan as an expression of Arrow, which the scan applies exactly
-(``dataset.py``). To leave out what cannot match, a relation must know what the filter says. An
-expression does not show its parts; but stored, as when it is pickled, it is a batch with a column
+DuckDB passes a filter to a scan as an expression of Arrow, which the scan applies exactly
+(``dataset.py``). To skip data that cannot match, a relation needs the content of the filter. An
+expression has no interface to its parts; but serialized, as for pickle, it is a batch with a column
 for each value, and a list of words in the metadata:
 
     call: 'and_kleene'            field_ref: 'seq'        literal: '0'     the column of its value
     call: 'greater'               end: 'greater'          options: '1'     the column of its options
 
-A part that is not understood stands for nothing, so what was read is never narrower than what was
-given. If another version of Arrow stores something else, nothing is understood, and scans read more
-than they must.
+An unknown part is ignored, so the decoded filter is never narrower than the original. If another
+version of Arrow serializes differently, nothing is decoded, and scans read more than needed.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _COMPARISONS = {
 
 
 class Comparison(NamedTuple):
-    """A column beside a value. Moments are microseconds since 1970, days are days since then."""
+    """A column compared with a value. Times are microseconds, dates are days since 1970."""
 
     field: str
     op: str
@@ -57,7 +56,7 @@ Where: TypeAlias = Comparison | Every | Some
 
 
 class Bounds(NamedTuple):
-    """Between which values a column must be, both included; None is no bound."""
+    """The least and greatest value of a column, both included; None is no bound."""
 
     low: Any = None
     high: Any = None
@@ -81,14 +80,14 @@ _Part: TypeAlias = _Field | _Literal | _Call
 
 
 def read(expression: pc.Expression | None) -> Where | None:
-    """What a filter says, as far as it is understood; None when nothing is."""
+    """The known part of a filter; None when no part is known."""
     if expression is None:
         return None
     try:
-        whole = _taken_apart(expression)
+        part = _parse(expression)
     except (pa.ArrowException, LookupError, TypeError, ValueError):
         return None
-    return _where(whole)
+    return _where(part)
 
 
 def bounds(where: Where | None, field: str) -> Bounds:
@@ -99,7 +98,7 @@ def bounds(where: Where | None, field: str) -> Bounds:
             continue
         first = min(test.value) if test.op == "in" else test.value
         last = max(test.value) if test.op == "in" else test.value
-        if type(first) is int and type(last) is int:  # whole numbers have a next one
+        if type(first) is int and type(last) is int:  # of whole numbers, < and > can be <= and >=
             first, last = first + (test.op == ">"), last - (test.op == "<")
         if test.op not in ("<", "<="):
             low = first if low is None else max(low, first)
@@ -110,16 +109,16 @@ def bounds(where: Where | None, field: str) -> Bounds:
 
 def values(where: Where | None, field: str) -> set[Any] | None:
     """The only values that a column can have where the condition is fulfilled; None for any."""
-    found: set[Any] | None = None
+    possible: set[Any] | None = None
     for test in _required(where):
         if test.field == field and test.op in ("=", "in"):
             these = set(test.value) if test.op == "in" else {test.value}
-            found = these if found is None else found & these
-    return found
+            possible = these if possible is None else possible & these
+    return possible
 
 
 def mentioned(expression: pc.Expression | None, schema: pa.Schema) -> list[str]:
-    """Columns that a filter looks at, and maybe others that happen to be spelled in it."""
+    """The columns of a filter, and possibly others whose name occurs in its text."""
     if expression is None:
         return []
     text = str(expression)
@@ -127,7 +126,7 @@ def mentioned(expression: pc.Expression | None, schema: pa.Schema) -> list[str]:
 
 
 def encode(where: Where | None) -> Any:
-    """What a filter says as lists, for another process."""
+    """A filter as lists, to be sent to another process."""
     match where:
         case Comparison(field, op, value):
             return [op, field, list(value) if op == "in" else value]
@@ -136,11 +135,11 @@ def encode(where: Where | None) -> Any:
     return None
 
 
-def decode(told: Any) -> Where | None:
-    """What was encoded; ValueError, LookupError or TypeError when it was not by us."""
-    if told is None:
+def decode(encoded: Any) -> Where | None:
+    """The filter of ``encode``; ValueError, LookupError or TypeError for other input."""
+    if encoded is None:
         return None
-    word, *parts = told
+    word, *parts = encoded
     if word in ("every", "some"):
         known = tuple(part for part in map(decode, parts) if part is not None)
         return Every(known) if word == "every" else Some(known)
@@ -149,7 +148,7 @@ def decode(told: Any) -> Where | None:
 
 
 def _required(where: Where | None) -> Iterator[Comparison]:
-    """Tests that hold whenever the condition does."""
+    """Comparisons that hold whenever the condition does."""
     if isinstance(where, Comparison):
         yield where
     elif isinstance(where, Every):
@@ -157,12 +156,12 @@ def _required(where: Where | None) -> Iterator[Comparison]:
             yield from _required(part)
 
 
-def _taken_apart(expression: pc.Expression) -> _Part:
+def _parse(expression: pc.Expression) -> _Part:
     (stored,) = expression.__reduce__()[1]
     reader = pa.ipc.open_file(stored)
     columns = reader.get_batch(0).columns
-    told = reader.schema.to_string(truncate_metadata=False).partition(_METADATA)[2]
-    lines = iter(told.splitlines())
+    text = reader.schema.to_string(truncate_metadata=False).partition(_METADATA)[2]
+    lines = iter(text.splitlines())
     return _part(*_word(next(lines)), lines, columns)
 
 
@@ -177,7 +176,7 @@ def _part(kind: str, word: str, lines: Iterator[str], columns: list[pa.Array]) -
     if kind == "literal":
         return _Literal(_value(columns[int(word)][0]))
     if kind != "call":
-        raise ValueError(f"{kind} begins nothing")
+        raise ValueError(f"unknown part {kind}")
     arguments: list[_Part] = []
     options: dict[str, Any] = {}
     while True:
@@ -226,7 +225,7 @@ def _among(name: str, options: dict[str, Any]) -> Comparison | None:
 
 
 def _value(scalar: pa.Scalar) -> Any:
-    """A value as numbers, text or bytes; None when it is null, or of a type of its own."""
+    """A value as a number, text or bytes; None when it is null or of another type."""
     kind = scalar.type
     if pa.types.is_timestamp(kind):
         return scalar.value if kind.unit == "us" else None

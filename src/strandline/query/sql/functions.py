@@ -1,11 +1,11 @@
-"""Functions that a SQL text may call: calculation only, by name in small letters. Pure.
+"""Functions that a SQL text may call: computation only, by name in lowercase. Pure.
 
 Every function of DuckDB that reads or changes anything but its arguments is left out: files, the
 catalogue, settings, variables, sequences, the log, other queries, and plans (which name relations).
-So are internal functions, and those that wait. A function that a later DuckDB adds is refused until
-it is listed here; a test compares the list with the catalogue of the DuckDB that is installed.
+So are internal functions, and those that wait. A function of a later DuckDB is rejected until it
+is listed here; a test compares the list with the catalogue of the DuckDB that is installed.
 
-``TABLE_FUNCTIONS`` may stand in FROM.
+``TABLE_FUNCTIONS`` are allowed in FROM.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Which relation of the store a name means.
+"""Resolves names of SQL to relations of the store.
 
-    orders              what the topic is, the first of: table, kv, queue, series, metrics, log
-    log.orders          the records of a topic, whatever views it has
+    orders              the first view that the topic has of: table, kv, queue, series, metrics;
+                        else its records, as log
+    log.orders          the records of a topic, with or without views
     kv.profiles         the keys of a map, and kv_history.profiles all versions in its log
     queue.jobs          the jobs of a queue, and dead.jobs its dead letters
     series.gps          the points of a series
     metrics.telemetry   points of all measurements, metrics."telemetry/cpu" one of them by columns
     tables.signup       the rows of an event table
-    remembered.daily    what a remembered query has, through a hook
+    remembered.daily    the result of a materialized query, through a hook
 
-Names with other characters than letters, digits and ``_`` are quoted, as in SQL. Large and small
-letters are the same unless two names differ by them alone; then the one that is written exactly so
-is meant.
+Names with other characters than letters, digits and ``_`` are quoted, as in SQL. They are not
+case-sensitive, unless two names differ only in case; then a name must match exactly.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ VIEW_OF = {
     "series": "series",
     "metrics": "metrics",
 }
-"""The view that a topic must have to be asked by a schema."""
-_BARE = ("tables", "kv", "queue", "series", "metrics")
-"""What a bare name means, the first that there is."""
+"""The view that a topic must have for each schema."""
+_BARE_SCHEMAS = ("tables", "kv", "queue", "series", "metrics")
+"""The schemas that a bare name is looked up in, in order."""
 SCHEMAS = ("log", *VIEW_OF, "remembered")
 
 Extra = Callable[[str, str], "pa.Table | None"]
-"""Gives relations that the store itself does not know: by schema and name."""
+"""Returns relations that are not views of the store, by schema and name."""
 
 
 class ExtraSource:
-    """Rows that somebody else has."""
+    """Rows that are not from a topic."""
 
     topics: tuple[Topic, ...] = ()
     held: tuple[Host[Any], ...] = ()
@@ -70,7 +70,7 @@ class ExtraSource:
 
 
 class Names:
-    """The relations of a store, for one question. Owned by one thread."""
+    """The relations of a store, for one query. Owned by one thread."""
 
     def __init__(
         self, store: Store, statement: Statement, extra: Extra | None, *, copied: bool
@@ -81,28 +81,28 @@ class Names:
         self._copied = copied
 
     def find(self, named: Named) -> Source:
-        """The relation of a name, or a ``Mistake`` that says which there are."""
+        """The relation of a name; raises a query error with known names."""
         schema = named.schema.lower()
         if self._extra is not None:
             table = self._extra(schema, named.name)
             if table is not None:
                 return ExtraSource(table)
         if schema and schema not in SCHEMAS:
-            hint = did_you_mean(schema, SCHEMAS, called="there are")
-            raise self._mistake(f"there is no schema {named.schema!r}", named, hint)
+            hint = did_you_mean(schema, SCHEMAS, called="schemas are")
+            raise self._error(f"there is no schema {named.schema!r}", named, hint)
         name, _, measurement = named.name.partition("/")
         topic = self._topic(name)
         if topic is None or schema == "remembered":
             raise self._unknown(named, schema)
-        schema = schema or ("metrics" if measurement else _bare(topic.config.views))
+        schema = schema or ("metrics" if measurement else _default_schema(topic.config.views))
         view = VIEW_OF.get(schema)
         if measurement and schema != "metrics":
             raise self._unknown(named, schema)
         if view is not None and getattr(topic.config.views, view, None) is None:
-            raise self._mistake(
+            raise self._error(
                 f"topic {topic.name!r} has no {view} view",
                 named,
-                f"log.{_told(topic.name)} has its records; store.{view}({topic.name!r}) makes one",
+                f"log.{_quoted(topic.name)} has its records; store.{view}({topic.name!r}) adds it",
             )
         return self._open(schema, topic, measurement, named)
 
@@ -113,7 +113,7 @@ class Names:
             case "kv_history":
                 return VersionSource(topic)
             case "dead":
-                return self._letters(topic)
+                return self._dead_letters(topic)
         host = self._host(VIEW_OF[schema], topic)
         match schema:
             case "kv":
@@ -128,14 +128,14 @@ class Names:
             self._check_measurement(host, measurement, named)
         return MetricsSource(host, measurement or None, copied=self._copied)
 
-    def _letters(self, topic: Topic) -> Source:
+    def _dead_letters(self, topic: Topic) -> Source:
         try:
             config = topic.config.views.queue
             if config is None or config.dead_letter is None:
                 return LetterSource(self._store.existing_topic(f"{topic.name}:dead"))
             shared = self._store.existing_topic(config.dead_letter)
             return LetterSource(shared, mark_of(topic.identity[0]))
-        except UnknownTopic:  # nothing ever died
+        except UnknownTopic:  # no job was ever dead-lettered
             return ExtraSource(LetterRows.schema.empty_table())
 
     def _host(self, view: str, topic: Topic) -> Host[Any]:
@@ -147,21 +147,21 @@ class Names:
         with host.reading() as fold:
             known = [each.name for each in fold.catalogue.sorted() if each.fields]
         if measurement not in known:
-            hint = did_you_mean(measurement, known, called="there are")
-            told = f"metrics {host.name!r} have no measurement {measurement!r}"
-            raise self._mistake(told, named, hint)
+            hint = did_you_mean(measurement, known, called="measurements are")
+            message = f"metrics {host.name!r} have no measurement {measurement!r}"
+            raise self._error(message, named, hint)
 
     def _topic(self, name: str) -> Topic | None:
-        there = self._store.topics()
-        if name not in there:
-            alike = [each for each in there if each.lower() == name.lower()]
-            if len(alike) != 1:
+        names = self._store.topics()
+        if name not in names:
+            matches = [each for each in names if each.lower() == name.lower()]
+            if len(matches) != 1:
                 return None
-            (name,) = alike
+            (name,) = matches
         return self._store.existing_topic(name)
 
     def _unknown(self, named: Named, schema: str) -> Mistake:
-        told = f"{named.schema}.{named.name}" if named.schema else named.name
+        path = f"{named.schema}.{named.name}" if named.schema else named.name
         view = VIEW_OF.get(schema)
         known = [
             each
@@ -170,19 +170,19 @@ class Names:
         ]
         if schema == "remembered":
             known = []
-        hint = did_you_mean(named.name, known, called="there are")
-        return self._mistake(f"there is no relation {told!r}", named, hint)
+        hint = did_you_mean(named.name, known, called="relations are")
+        return self._error(f"there is no relation {path!r}", named, hint)
 
-    def _mistake(self, message: str, named: Named, hint: str) -> Mistake:
+    def _error(self, message: str, named: Named, hint: str) -> Mistake:
         return Mistake(message, self._statement.text, named.at, hint=hint)
 
 
-def _bare(views: ViewConfigs) -> str:
-    for schema in _BARE:
+def _default_schema(views: ViewConfigs) -> str:
+    for schema in _BARE_SCHEMAS:
         if getattr(views, VIEW_OF[schema], None) is not None:
             return schema
     return "log"
 
 
-def _told(name: str) -> str:
+def _quoted(name: str) -> str:
     return name if name.isidentifier() else f'"{name}"'

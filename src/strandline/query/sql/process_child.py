@@ -1,9 +1,9 @@
-"""The process that answers SQL of clients: a sandbox with a bound on its memory, and no store.
+"""The process that runs SQL of clients: a sandbox with a bound on its memory, and no store.
 
-It reads texts and runs queries that the store sends, one after the other, and asks the store for
-the rows of relations as DuckDB wants them (``process_messages.py``). Each query has an empty
-database of its own (``sandbox.py``). A query that needs more memory than there is ends the query
-with an error, or the process; the store notices both.
+It parses texts and runs queries that the store sends, one after the other, and requests the rows of
+relations from the store as DuckDB needs them (``process_messages.py``). Each query has its own
+empty database (``sandbox.py``). A query that needs too much memory ends with an error, or ends the
+process; the store detects both.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from strandline.query.sql.dataset import RelationDataset
 from strandline.query.sql.process_messages import Failure, Pull, Query
 from strandline.query.sql.sandbox import Sandbox
 
-_BESIDES = 512 * MIB
-"""Memory besides what DuckDB counts: the interpreter, Arrow, and rows on their way."""
+_OVERHEAD_BYTES = 512 * MIB
+"""Memory that DuckDB does not count: the interpreter, Arrow, and rows in transit."""
 
 
 def main(control: socket.socket, scans: socket.socket, *, memory_max: int, threads: int) -> None:
     """Serve one store until it closes the sockets."""
-    limit_memory(memory_max + _BESIDES)
+    limit_memory(memory_max + _OVERHEAD_BYTES)
     sandbox = Sandbox(memory_max=memory_max, threads=threads)
-    relations = _Store(scans)
+    relations = _StoreClient(scans)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            with sandbox.parser() as parser:  # opens DuckDB before the first text comes
+            with sandbox.parser() as parser:  # opens DuckDB before the first text arrives
                 kind, body = messages.receive(control)
                 if kind == messages.PARSE:
                     _parse(control, parser.tree, body)
             if kind == messages.QUERY:
-                _answer(control, sandbox, relations, msgspec.msgpack.decode(body, type=Query))
+                _run_query(control, sandbox, relations, msgspec.msgpack.decode(body, type=Query))
 
 
 def _parse(control: socket.socket, tree: Callable[[str], str], body: bytearray) -> None:
@@ -54,14 +54,14 @@ def _parse(control: socket.socket, tree: Callable[[str], str], body: bytearray) 
         _fail(control, error)
 
 
-def _answer(control: socket.socket, sandbox: Sandbox, store: _Store, query: Query) -> None:
+def _run_query(control: socket.socket, sandbox: Sandbox, store: _StoreClient, query: Query) -> None:
     try:
-        with sandbox.room(query.timezone) as room:
+        with sandbox.room(query.timezone) as database:
             for number, (schema, name, columns) in enumerate(query.relations):
                 relation = _Relation(store, number, messages.schema_of(columns))
-                room.add(schema, name, RelationDataset(relation, []))
+                database.add(schema, name, RelationDataset(relation, []))
             params = pickle.loads(query.params)  # noqa: S301 - from the store, not from a client
-            reader = room.stream(query.text, params, query.rows)
+            reader = database.stream(query.text, params, query.rows)
             messages.send(control, messages.SCHEMA, reader.schema.serialize())
             for batch in reader:
                 for piece in messages.pieces(batch):
@@ -74,28 +74,28 @@ def _answer(control: socket.socket, sandbox: Sandbox, store: _Store, query: Quer
         _fail(control, error)
     except (ConnectionError, EOFError):
         raise
-    except OSError as error:  # a reader of Arrow tells with it
+    except OSError as error:  # a reader of Arrow failed
         _fail(control, error)
 
 
 def _wait_next(control: socket.socket) -> None:
     kind, _ = messages.receive(control)
     if kind != messages.NEXT:
-        raise EOFError("the store wants no more rows")
+        raise EOFError("the store needs no more rows")
 
 
 def _fail(control: socket.socket, error: BaseException) -> None:
     kind = "OutOfMemoryException" if isinstance(error, MemoryError) else type(error).__name__
-    failure = Failure(kind, str(error) or "there is no memory left")
+    failure = Failure(kind, str(error) or "out of memory")
     messages.send(control, messages.FAILED, msgspec.msgpack.encode(failure))
 
 
-class _Store:
-    """The store, asked for rows. Safe from many threads."""
+class _StoreClient:
+    """Requests rows from the store. Safe from many threads."""
 
     def __init__(self, scans: socket.socket) -> None:
         self._scans = scans
-        self._asking = threading.Lock()
+        self._requesting = threading.Lock()
         self._numbers = itertools.count()
 
     def rows(
@@ -106,7 +106,7 @@ class _Store:
         has_ended = False
         try:
             while True:
-                with self._asking:
+                with self._requesting:
                     messages.send(self._scans, messages.PULL, request)
                     kind, body = messages.receive(self._scans)
                 if kind != messages.ROWS:
@@ -117,14 +117,14 @@ class _Store:
                 yield messages.batch_of(body)
         finally:
             if not has_ended:
-                with self._asking:
+                with self._requesting:
                     messages.send(self._scans, messages.DROP, pull.scan.to_bytes(8, "little"))
 
 
 class _Relation:
     """A relation of the store. Safe from many threads."""
 
-    def __init__(self, store: _Store, number: int, schema: pa.Schema) -> None:
+    def __init__(self, store: _StoreClient, number: int, schema: pa.Schema) -> None:
         self._store = store
         self._number = number
         self.schema = schema

@@ -1,19 +1,19 @@
-"""Messages between a store and a process that answers its SQL: kinds, frames, rows.
+"""Messages between a store and a process that runs its SQL: kinds, frames, rows.
 
     frame    size of the body, 4 bytes little-endian; kind, 1 byte; body
 
-On the first socket the store asks and the process answers, one after the other:
+On the first socket the store sends requests and the process responses, one after the other:
 
     PARSE text               TREE json | FAILED
     QUERY text, relations    SCHEMA | FAILED
     NEXT                     ROWS | END | FAILED
 
-On the second the process asks for rows of relations, from any of its threads:
+On the second the process requests rows of relations, from any of its threads:
 
     PULL scan, relation, columns, filter     ROWS | END | FAILED
     DROP scan                                nothing
 
-Rows are a stream of Arrow with one batch. What comes from the process is checked: it runs texts of
+Rows are a stream of Arrow with one batch. The store checks what the process sends: it runs texts of
 clients.
 """
 
@@ -30,28 +30,28 @@ import pyarrow as pa
 PARSE, TREE, QUERY, SCHEMA, NEXT, ROWS, END, FAILED, PULL, DROP = range(1, 11)
 
 PIECE_BYTES = 1 << 20
-"""Rows leave a process in pieces of about so many bytes, or one row."""
+"""The size of a batch that a process sends, about; or one row."""
 _HEADER = struct.Struct("<IB")
 
 
 class FrameTooLarge(Exception):
-    """The other side sends more than it may."""
+    """The other side sent a frame over the limit."""
 
 
 class Query(msgspec.Struct, frozen=True, array_like=True):
-    """What to run."""
+    """A query to run."""
 
     text: str
     params: bytes
-    """Pickled: they come from the store, and go to the process."""
+    """Pickled: the store sends them to the process, never the other way."""
     timezone: str
     rows: int
     relations: list[tuple[str, str, bytes]]
-    """Schema, name and columns, by number."""
+    """Schema, name and columns of each relation, by number."""
 
 
 class Pull(msgspec.Struct, frozen=True, array_like=True):
-    """The next rows of a scan; with the first one it begins."""
+    """A request for the next rows of a scan; the first one starts it."""
 
     scan: int
     relation: int
@@ -61,7 +61,7 @@ class Pull(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """An error of DuckDB or of ours, by the name of its class."""
+    """An error of DuckDB or of Strandline, with the name of its class."""
 
     kind: str
     message: str
@@ -78,7 +78,7 @@ def send(to: socket.socket, kind: int, body: bytes | memoryview | pa.Buffer = b"
 
 
 def receive(of: socket.socket, size_max: int = 1 << 31) -> tuple[int, bytearray]:
-    """The next frame; EOFError when the other side has gone."""
+    """The next frame; EOFError when the other side has closed the socket."""
     size, kind = _HEADER.unpack(_exactly(of, _HEADER.size))
     if size > size_max:
         raise FrameTooLarge(size)
@@ -102,7 +102,7 @@ def schema_of(body: bytes | bytearray) -> pa.Schema:
 
 
 def pieces(batch: pa.RecordBatch, bytes_max: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
-    """A batch in parts of at most so many bytes, or one row."""
+    """A batch in parts of at most ``bytes_max`` bytes, or one row."""
     if batch.nbytes <= bytes_max or batch.num_rows <= 1:
         yield batch
         return
@@ -117,6 +117,6 @@ def _exactly(of: socket.socket, size: int) -> bytearray:
     while view:
         count = of.recv_into(view)
         if not count:
-            raise EOFError("the other side has gone")
+            raise EOFError("the other side closed the socket")
         view = view[count:]
     return data

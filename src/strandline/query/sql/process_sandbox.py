@@ -1,12 +1,12 @@
-"""SQL in processes of their own: a text that takes all the memory ends its process, nothing else.
+"""Runs SQL in separate processes: a query that exhausts memory ends its process, nothing else.
 
-    QueryProcesses    the processes of a server: some are kept, each serves one query at a time
-    ProcessSandbox    one of them while it serves a query, in the place of a ``Sandbox``
+    QueryProcesses    the processes of a server: a few stay idle, each serves one query at a time
+    ProcessSandbox    a process while it serves a query, with the interface of a ``Sandbox``
 
-The process reads the text and calculates; relations stay here, and their rows are read by the
-thread that waits for the answer, when the process asks for them. A process is used again when its
-query has come to its end. Otherwise it is killed, as is one whose query is interrupted: DuckDB
-cannot keep a query from ending that way.
+The process parses and computes; relations stay here, and their rows are read by the thread that
+waits for the result, when the process requests them. A process is used again when its query has
+completed. Otherwise it is killed, as is one whose query is interrupted: a kill ends every query of
+DuckDB.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from strandline.query.sql.sandbox import Params
 
 MEMORY_MAX = 512 * MIB
 _CHILD = "strandline.query.sql.process_child"
-_KEPT_MAX = 4
-"""Processes that wait for a query; each takes some 100 MiB, most of them shared."""
+_IDLE_MAX = 4
+"""Idle processes; each takes some 100 MiB, most of them shared."""
 _RESIDENT_MAX = 256 * MIB
 _TREE_BYTES_MAX = 256 * MIB
 _OVERHEAD_BYTES = 1 * MIB
-"""Of a frame, besides its rows."""
+"""Bytes of a frame besides its rows."""
 
 
 class QueryProcesses:
@@ -54,18 +54,18 @@ class QueryProcesses:
         self._row_bytes_max = row_bytes_max
         self._template = ProcessTemplate(_CHILD)
         self._lock = threading.Lock()
-        self._kept: deque[_Process] = deque()
+        self._idle: deque[_Process] = deque()
         self._closed = False
 
     def acquire(self, interrupt: Interrupt) -> ProcessSandbox:
-        """A process for one query, which the interrupt ends. Whoever acquires must release."""
+        """A process for one query, which the interrupt ends. The caller must release it."""
         with self._lock:
-            process = self._kept.popleft() if self._kept else None
+            process = self._idle.popleft() if self._idle else None
         if process is not None and not process.is_alive:
             process.discard()
             process = None
         if process is None:
-            process = self._started()
+            process = self._start()
         try:
             return ProcessSandbox(process, interrupt, self._memory_max, self._row_bytes_max)
         except BaseException:
@@ -73,12 +73,12 @@ class QueryProcesses:
             raise
 
     def release(self, sandbox: ProcessSandbox) -> None:
-        """The query has ended, or is no longer wanted."""
+        """Return a process whose query has ended, or is no longer needed."""
         process = sandbox.leave()
         with self._lock:
-            has_room = not self._closed and len(self._kept) < _KEPT_MAX
+            has_room = not self._closed and len(self._idle) < _IDLE_MAX
             if has_room and process.is_clean:
-                self._kept.append(process)
+                self._idle.append(process)
                 return
         process.discard()
 
@@ -86,12 +86,12 @@ class QueryProcesses:
         """End all processes."""
         with self._lock:
             self._closed = True
-            kept, self._kept = self._kept, deque()
-        for process in kept:
+            idle, self._idle = self._idle, deque()
+        for process in idle:
             process.discard()
         self._template.close()
 
-    def _started(self) -> _Process:
+    def _start(self) -> _Process:
         control, its_control = socket.socketpair()
         scans, its_scans = socket.socketpair()
         with its_control, its_scans:
@@ -119,7 +119,7 @@ class _Process:
         self.control = control
         self.scans = scans
         self.is_busy = False
-        """Whether it has begun what it has not ended."""
+        """Whether it runs a query that has not ended."""
         self._template = template
         self._number = number
         self._killing = threading.Lock()
@@ -127,17 +127,17 @@ class _Process:
 
     @property
     def is_clean(self) -> bool:
-        """Whether it can serve another query: it has ended the last one, and freed its memory."""
+        """Whether it can serve another query: the last one has ended, and its memory is free."""
         is_ended = not self.is_busy and not self._killed
         return is_ended and resident_bytes(self._number) <= _RESIDENT_MAX
 
     @property
     def is_alive(self) -> bool:
-        """Whether it waits for a query: nothing is to be read, not even its end."""
+        """Whether it waits for a query: its sockets have no data, and are not closed."""
         return not self.wait(0)
 
     def wait(self, milliseconds: int | None = None) -> set[int]:
-        """Wait until something is to be read; descriptors of the sockets where it is."""
+        """Wait for data on the sockets; returns the descriptors of those that have some."""
         poll = select.poll()  # select has no descriptors beyond 1024
         for each in (self.control, self.scans):
             poll.register(each, select.POLLIN)
@@ -150,10 +150,10 @@ class _Process:
                 self._template.kill(self._number)
                 for each in (self.control, self.scans):
                     with contextlib.suppress(OSError):
-                        each.shutdown(socket.SHUT_RDWR)  # who reads it wakes up
+                        each.shutdown(socket.SHUT_RDWR)  # wakes threads that read from it
 
     def discard(self) -> None:
-        """Kill it, and close its sockets. Nothing uses it any more, or is to find it closed."""
+        """Kill it, and close its sockets. It must not be in use."""
         self.kill()
         self.control.close()
         self.scans.close()
@@ -175,7 +175,7 @@ class ProcessSandbox:
         interrupt.attach(process.kill)
 
     def leave(self) -> _Process:
-        """The process, which this query has no more to do with."""
+        """Detach the process from this query, and return it."""
         self._interrupt.detach(self._process.kill)
         return self._process
 
@@ -184,59 +184,59 @@ class ProcessSandbox:
         yield self
 
     def tree(self, text: str) -> bytes:
-        """A text as DuckDB reads it, in JSON."""
+        """The parse tree of a text, in JSON."""
         if text not in self._trees:
-            _, tree = self._ask(messages.PARSE, text.encode(), _TREE_BYTES_MAX)
+            _, tree = self._request(messages.PARSE, text.encode(), _TREE_BYTES_MAX)
             self._trees[text] = bytes(tree)
         return self._trees[text]
 
     @contextlib.contextmanager
-    def room(self, timezone: str = "UTC") -> Iterator[_Room]:
-        """An empty database, for one question."""
+    def room(self, timezone: str = "UTC") -> Iterator[_RemoteDatabase]:
+        """An empty database, for one query."""
         self._relations, self._scans = [], {}
         try:
-            yield _Room(self, timezone)
+            yield _RemoteDatabase(self, timezone)
         finally:
             for scan in self._scans.values():
-                scan.close()  # type: ignore[attr-defined]  # they are generators
+                scan.close()  # type: ignore[attr-defined]  # batches() returns generators
 
     def query(self, query: Query, relations: list[RelationDataset]) -> pa.Schema:
-        """Begin a query; its columns."""
+        """Start a query; returns its columns."""
         self._relations = relations
-        _, body = self._ask(messages.QUERY, msgspec.msgpack.encode(query), _TREE_BYTES_MAX)
+        _, body = self._request(messages.QUERY, msgspec.msgpack.encode(query), _TREE_BYTES_MAX)
         return messages.schema_of(body)
 
     def next(self) -> pa.RecordBatch | None:
         """The next rows of the query; None at their end."""
-        kind, body = self._ask(messages.NEXT, b"", self._row_bytes_max + _OVERHEAD_BYTES)
+        kind, body = self._request(messages.NEXT, b"", self._row_bytes_max + _OVERHEAD_BYTES)
         return messages.batch_of(body) if kind == messages.ROWS else None
 
-    def _ask(self, kind: int, body: bytes, size_max: int) -> tuple[int, bytearray]:
+    def _request(self, kind: int, body: bytes, size_max: int) -> tuple[int, bytearray]:
         process = self._process
         self._interrupt.check()
         process.is_busy = True
         try:
             messages.send(process.control, kind, body)
-            while not self._is_answered():
+            while not self._has_response():
                 self._serve_scan()
-            kind, found = messages.receive(process.control, size_max)
+            kind, response = messages.receive(process.control, size_max)
         except FrameTooLarge:
             raise Invalid(
-                f"a row of the answer is over {self._row_bytes_max} bytes: take a part of the value"
+                f"a row of the result is over {self._row_bytes_max} bytes: select part of the value"
             ) from None
-        except (EOFError, OSError, ValueError) as error:  # gone, killed, or closed meanwhile
+        except (EOFError, OSError, ValueError) as error:  # ended or killed
             self._interrupt.check()
             raise MemoryPressure(
-                "the query ended its process, which may have at most "
-                f"{self._memory_max // MIB} MiB to calculate: ask for fewer columns, rows or groups"
+                "the query ended its process, which may use at most "
+                f"{self._memory_max // MIB} MiB of memory: select fewer columns, rows or groups"
             ) from error
         process.is_busy = kind in (messages.SCHEMA, messages.ROWS)
         if kind == messages.FAILED:
-            raise _error_of(msgspec.msgpack.decode(found, type=Failure))
-        return kind, found
+            raise _error_of(msgspec.msgpack.decode(response, type=Failure))
+        return kind, response
 
-    def _is_answered(self) -> bool:
-        """Wait for the process; whether it answers, rather than asking for rows."""
+    def _has_response(self) -> bool:
+        """Wait for the process; whether it sends a response, not a request for rows."""
         return self._process.scans.fileno() not in self._process.wait()
 
     def _serve_scan(self) -> None:
@@ -255,7 +255,7 @@ class ProcessSandbox:
                 self._scans[pull.scan] = dataset.relation.batches(pull.columns, where)
             self._interrupt.check()
             batch = next(self._scans[pull.scan], None)
-        except Exception as error:  # noqa: BLE001 - raised where the query runs
+        except Exception as error:  # noqa: BLE001 - raised by the thread of the query
             dataset.failures.append(error)
             messages.send(process.scans, messages.FAILED, str(error).encode())
             return
@@ -266,34 +266,34 @@ class ProcessSandbox:
             messages.send(process.scans, messages.ROWS, messages.rows_of(batch))
 
 
-class _Room:
-    """The relations of one question. Owned by one thread."""
+class _RemoteDatabase:
+    """The relations of one query. Owned by one thread."""
 
     def __init__(self, sandbox: ProcessSandbox, timezone: str) -> None:
         self._sandbox = sandbox
         self._timezone = timezone
-        self._named: list[tuple[str, str, bytes]] = []
+        self._columns: list[tuple[str, str, bytes]] = []
         self._relations: list[RelationDataset] = []
 
     def add(self, schema: str, name: str, dataset: RelationDataset) -> None:
-        """Let a relation be asked by this name; without a schema it is a bare one."""
+        """Add a relation with this name; an empty schema makes it a bare name."""
         columns = dataset.schema.serialize().to_pybytes()
-        self._named.append((schema, name, columns))
+        self._columns.append((schema, name, columns))
         self._relations.append(dataset)
 
     def ask(self, text: str, params: Params | None) -> pa.Table:
-        """The answer, whole."""
+        """The whole result."""
         reader = self.stream(text, params, 8192)
         return in_microseconds(pa.Table.from_batches(list(reader), reader.schema))
 
     def stream(self, text: str, params: Params | None, rows: int) -> _Rows:
-        """The answer, calculated while it is read; the room must stay until then."""
-        query = Query(text, pickle.dumps(params), str(self._timezone), rows, self._named)
+        """The result, computed while it is read; the database must stay open until then."""
+        query = Query(text, pickle.dumps(params), str(self._timezone), rows, self._columns)
         return _Rows(self._sandbox, self._sandbox.query(query, self._relations))
 
 
 class _Rows:
-    """The rows of an answer, as a reader of Arrow has them. Owned by one thread at a time."""
+    """The rows of a result, like a reader of Arrow. Owned by one thread at a time."""
 
     def __init__(self, sandbox: ProcessSandbox, schema: pa.Schema) -> None:
         self.schema = schema

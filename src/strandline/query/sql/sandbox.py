@@ -1,9 +1,9 @@
-"""A DuckDB that sees nothing but what it is handed: one for the process, a room for each question.
+"""An isolated DuckDB: one for the process, with an empty database for each query.
 
-It has no way to the disk, the network or Python's variables, loads no extensions, and can have so
-much memory; what does not fit is an error, not a file. A room is an empty database of its own: the
-relations of a question are views in it, in schemas by kind, and go with it. So questions of many
-threads do not see each other, and share the memory.
+It has no access to the disk, the network or Python's variables, loads no extensions, and has a
+limit of memory; a query that needs more is an error, and writes no file. The relations of a query
+are views in its database, in schemas by kind, and are removed with it. So queries of many threads
+do not see each other, and share the memory.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ Params = Sequence[Any] | Mapping[str, Any]
 
 
 class Parser:
-    """Reads texts. Owned by one thread."""
+    """Parses SQL. Owned by one thread."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self._cursor = cursor
 
     def tree(self, text: str) -> str:
-        """A text as DuckDB reads it, in JSON; or what is wrong with it, in JSON too."""
-        found = self._cursor.execute(_TREE, [text]).fetchone()
-        assert found is not None, "a SELECT without FROM has one row"
-        tree: str = found[0]
+        """The parse tree of a text in JSON, or its error, in JSON too."""
+        row = self._cursor.execute(_TREE, [text]).fetchone()
+        assert row is not None, "a SELECT without FROM has one row"
+        tree: str = row[0]
         return tree
 
 
 class Room:
-    """The relations of one question. Owned by one thread."""
+    """The relations of one query. Owned by one thread."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self._cursor = cursor
-        self._handed: list[str] = []
+        self._handles: list[str] = []
         self._schemas: set[str] = {""}
         self._reader: pa.RecordBatchReader | None = None
 
     def add(self, schema: str, name: str, dataset: RelationDataset | pa.Table) -> None:
-        """Let a relation be asked by this name; without a schema it is a bare one."""
-        handle = f"__relation_{len(self._handed)}"
+        """Add a relation with this name; an empty schema makes it a bare name."""
+        handle = f"__relation_{len(self._handles)}"
         self._cursor.register(handle, dataset)
-        self._handed.append(handle)
+        self._handles.append(handle)
         if schema not in self._schemas:
             self._cursor.execute(f"CREATE SCHEMA {_quoted(schema)}")
             self._schemas.add(schema)
@@ -67,23 +67,23 @@ class Room:
         self._cursor.execute(f"CREATE VIEW {path} AS FROM temp.{_quoted(handle)}")
 
     def ask(self, text: str, params: Params | None) -> pa.Table:
-        """The answer, whole. All times are in microseconds, whatever the question made of them."""
+        """The whole result. All times are in microseconds, whatever their unit in the query."""
         return in_microseconds(self._cursor.sql(text, params=params).to_arrow_table())
 
     def stream(self, text: str, params: Params | None, rows: int) -> pa.RecordBatchReader:
-        """The answer, calculated while it is read; the room must stay until then."""
+        """The result, computed while it is read; the database must stay open until then."""
         self._reader = self._cursor.sql(text, params=params).to_arrow_reader(rows)
         return self._reader
 
     def leave(self) -> None:
         if self._reader is not None:
-            self._reader.close()  # DuckDB begins nothing else while rows are left
-        for handle in self._handed:
+            self._reader.close()  # DuckDB starts no other query while rows are unread
+        for handle in self._handles:
             self._cursor.unregister(handle)
 
 
 class Sandbox:
-    """Where questions in SQL are answered. Safe from many threads."""
+    """Runs SQL queries in this process. Safe from many threads."""
 
     def __init__(self, *, memory_max: int = MEMORY_MAX, threads: int | None = None) -> None:
         self.memory_max = memory_max
@@ -91,14 +91,14 @@ class Sandbox:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._connections: list[duckdb.DuckDBPyConnection] = []
-        # At exit, too: DuckDB complains at length about what is left open then.
+        # At exit, too: DuckDB prints long warnings about connections that are open then.
         weakref.finalize(self, _close_all, self._connections)
         tell_when_forked(self)
 
     @contextlib.contextmanager
     def parser(self) -> Iterator[Parser]:
-        """What reads texts."""
-        cursor = self._opened().cursor()
+        """A parser of SQL."""
+        cursor = self._connection().cursor()
         try:
             yield Parser(cursor)
         finally:
@@ -106,25 +106,25 @@ class Sandbox:
 
     @contextlib.contextmanager
     def room(self, timezone: str = "UTC") -> Iterator[Room]:
-        """An empty database, for one question."""
-        cursor = self._opened().cursor()
+        """An empty database, for one query."""
+        cursor = self._connection().cursor()
         name = _quoted(f"room_{next(self._numbers)}")
         try:
             _set_timezone(cursor, timezone)
             cursor.execute(f"ATTACH ':memory:' AS {name}")
             cursor.execute(f"USE {name}")
-            room = Room(cursor)
+            database = Room(cursor)
             try:
                 with current().attached(cursor.interrupt):
-                    yield room
+                    yield database
             finally:
-                room.leave()
+                database.leave()
                 cursor.execute("USE memory")
                 cursor.execute(f"DETACH {name}")
         except duckdb.OutOfMemoryException as error:
             raise MemoryPressure(
-                f"the question needs more than the {self.memory_max // MIB} MiB it may have: ask "
-                "for fewer columns, rows or groups"
+                f"the query needs more than its limit of {self.memory_max // MIB} MiB of memory: "
+                "select fewer columns, rows or groups"
             ) from error
         finally:
             cursor.close()
@@ -134,12 +134,12 @@ class Sandbox:
             _close_all(self._connections)
 
     def forked(self) -> None:
-        """DuckDB's threads are not in the child: it starts with another one."""
+        """DuckDB's threads do not exist in a forked child: it opens a new connection."""
         self._lock = threading.Lock()
         left_to_parents.extend(self._connections)
         self._connections.clear()
 
-    def _opened(self) -> duckdb.DuckDBPyConnection:
+    def _connection(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
             if not self._connections:
                 self._connections.append(closed_off(self._threads, max(self.memory_max, 32 * MIB)))
@@ -152,11 +152,13 @@ def _close_all(connections: list[duckdb.DuckDBPyConnection]) -> None:
 
 
 def _set_timezone(cursor: duckdb.DuckDBPyConnection, timezone: str) -> None:
-    told = str(timezone).replace("'", "''")
+    escaped = str(timezone).replace("'", "''")
     try:
-        cursor.execute(f"SET TimeZone = '{told}'")
+        cursor.execute(f"SET TimeZone = '{escaped}'")
     except duckdb.Error as error:
-        raise Invalid(f"there is no time zone {timezone!r}: name one as Europe/Berlin") from error
+        raise Invalid(
+            f"unknown time zone {timezone!r}: use a name such as Europe/Berlin"
+        ) from error
 
 
 def _quoted(name: str) -> str:
@@ -164,4 +166,4 @@ def _quoted(name: str) -> str:
 
 
 SHARED = Sandbox()
-"""The one that questions use unless they are given another."""
+"""The default sandbox of queries."""

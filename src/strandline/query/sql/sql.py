@@ -1,15 +1,15 @@
-"""SQL over everything that a store has, all of it at one position.
+"""SQL queries over a whole store, all relations at one position.
 
     sql(store, "select key, count(*) from log.orders group by key")
     sql(store, "select * from kv.profiles where key = $who", params={"who": "ada"})
     sql(store, "from orders", as_of=datetime(2026, 1, 1, tzinfo=UTC))
 
-``names.py`` tells what there is to ask, ``as_of.py`` what one position means, ``statement.py``
-what is refused. Every relation shows exactly what the records up to the pinned head of its topic
-make of it. The answer is DuckDB's: its functions, its types, its order of nulls. Times are
-timestamps with a zone; ``timezone`` is how they are shown and cut into days.
+``names.py`` lists the relations, ``as_of.py`` defines a position, ``statement.py`` rejects texts.
+A relation has exactly the content that results from the records up to the pinned head of its topic.
+The result is that of DuckDB: its functions, its types, its order of nulls. Times are timestamps
+with a zone; ``timezone`` determines how they are shown and split into days.
 
-DuckDB calculates; it pulls rows out of the store as it needs them (``dataset.py``).
+DuckDB computes the result; it reads rows from the store as it needs them (``dataset.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BATCH_ROWS = 8192
 
 
 class Calculator(Protocol):
-    """What reads texts and answers them: in this process, or in one of its own."""
+    """Parses and runs SQL: in this process, or in a separate one."""
 
     def parser(self) -> AbstractContextManager[Parser]: ...
 
@@ -57,18 +57,20 @@ def sql(
     extra: Extra | None = None,
     sandbox: Calculator = SHARED,
 ) -> Result:
-    """The answer to a SELECT; of now, or of a time, seqs of topics, or a position."""
-    asked = read(text, sandbox)
+    """The result of a SELECT, as of now, of a time, of seqs of topics, or of a position."""
+    query = read(text, sandbox)
     _check_params(params)
     for copied in (False, True):
         notes = Notes()
         try:
-            with _room(store, asked, as_of, timezone, extra, sandbox, notes, copied=copied) as room:
-                table = room.ask(text, params)
+            with _open(
+                store, query, as_of, timezone, extra, sandbox, notes, copied=copied
+            ) as database:
+                table = database.ask(text, params)
             return Result(table, notes=notes.texts())
         except Moved:
             continue
-    raise AssertionError("what was copied stands still")
+    raise AssertionError("a copy does not change")
 
 
 @contextlib.contextmanager
@@ -84,14 +86,14 @@ def stream(
     notes: Notes | None = None,
     copied: bool = True,
 ) -> Iterator[pa.RecordBatchReader]:
-    """The same, for answers that do not fit in memory: batches, calculated as they are read.
-    ``notes`` are complete when all of them are. Without a copy of metrics it may raise ``Moved``:
-    then ask again with one."""
+    """The same, for results that do not fit in memory: batches, computed as they are read.
+    ``notes`` are complete when all batches are read. Without a copy of metrics it may raise
+    ``Moved``: then run it again with a copy."""
     notes = notes or Notes()
-    asked = read(text, sandbox)
+    query = read(text, sandbox)
     _check_params(params)
-    with _room(store, asked, as_of, timezone, extra, sandbox, notes, copied=copied) as room:
-        yield room.stream(text, params, BATCH_ROWS)
+    with _open(store, query, as_of, timezone, extra, sandbox, notes, copied=copied) as database:
+        yield database.stream(text, params, BATCH_ROWS)
 
 
 def relations(
@@ -102,21 +104,21 @@ def relations(
     extra: Extra | None = None,
     sandbox: Calculator = SHARED,
 ) -> tuple[Statement, dict[Named, Relation]]:
-    """What a text asks for, and all of it at one position: for engines elsewhere."""
-    asked = read(text, sandbox)
-    return asked, _pinned(store, asked, as_of, extra, copied=True)
+    """The statement of a text, and its relations at one position: for engines outside."""
+    query = read(text, sandbox)
+    return query, _pinned(store, query, as_of, extra, copied=True)
 
 
 def read(text: str, sandbox: Calculator = SHARED) -> Statement:
-    """What a text asks for; nothing runs."""
+    """Parse a text; nothing is run."""
     with sandbox.parser() as connection:
         return statement.read(text, connection)
 
 
 @contextlib.contextmanager
-def _room(
+def _open(
     store: Store,
-    asked: Statement,
+    query: Statement,
     as_of: object,
     timezone: str,
     extra: Extra | None,
@@ -125,55 +127,55 @@ def _room(
     *,
     copied: bool,
 ) -> Iterator[Any]:
-    """A room with all relations of a question at one position; errors are told in our words."""
-    found = _pinned(store, asked, as_of, extra, copied=copied)
-    notes.watch(found.values())
+    """A database with all relations of a query at one position; errors are translated."""
+    by_name = _pinned(store, query, as_of, extra, copied=copied)
+    notes.watch(by_name.values())
     failures: list[Exception] = []
     interrupt = current()
-    with sandbox.room(timezone) as room:
-        for named, relation in found.items():
-            room.add(named.schema, named.name, RelationDataset(relation, failures))
+    with sandbox.room(timezone) as database:
+        for named, relation in by_name.items():
+            database.add(named.schema, named.name, RelationDataset(relation, failures))
         try:
-            yield room
+            yield database
         except duckdb.OutOfMemoryException:
             raise
-        except (duckdb.Error, pa.ArrowException, OSError) as error:  # a reader tells with OSError
+        except (duckdb.Error, pa.ArrowException, OSError) as error:  # OSError: a reader failed
             interrupt.check()
             if failures:
                 raise failures[0] from None
-            raise translated(error, asked, found) from error
+            raise translated(error, query, by_name) from error
 
 
 def _pinned(
-    store: Store, asked: Statement, as_of: object, extra: Extra | None, *, copied: bool
+    store: Store, query: Statement, as_of: object, extra: Extra | None, *, copied: bool
 ) -> dict[Named, Relation]:
-    """The relations of a question, at one position."""
-    sources = _found(Names(store, asked, extra, copied=copied), asked)
+    """The relations of a query, at one position."""
+    sources = _sources(Names(store, query, extra, copied=copied), query)
     pinned = sql_as_of.pin(store, list(sources.values()), as_of)
     return dict(zip(sources, pinned, strict=True))
 
 
-def _found(names: Names, asked: Statement) -> dict[Named, Source]:
-    """The relations, each once: SQL does not tell large letters from small ones."""
-    found: dict[tuple[str, str], tuple[Named, Source]] = {}
-    for named in dict.fromkeys(each._replace(at=-1) for each in asked.relations):
-        place = next(each.at for each in asked.relations if each[:2] == named[:2])
+def _sources(names: Names, query: Statement) -> dict[Named, Source]:
+    """The relations, each once: names in SQL are not case-sensitive."""
+    by_name: dict[tuple[str, str], tuple[Named, Source]] = {}
+    for named in dict.fromkeys(each._replace(at=-1) for each in query.relations):
+        place = next(each.at for each in query.relations if each[:2] == named[:2])
         source = names.find(named._replace(at=place))
         key = (named.schema.lower(), named.name.lower())
-        other, first = found.setdefault(key, (named, source))
-        if [topic.name for topic in first.topics] != [topic.name for topic in source.topics]:
+        first_name, first_source = by_name.setdefault(key, (named, source))
+        if [topic.name for topic in first_source.topics] != [topic.name for topic in source.topics]:
             raise Mistake(
-                f"{other.name!r} and {named.name!r} are two topics, and the same name to SQL: ask "
-                "for them in two questions",
-                asked.text,
+                f"{first_name.name!r} and {named.name!r} are two topics, but one name in SQL, "
+                "which is not case-sensitive: use two queries",
+                query.text,
                 place,
             )
-    return dict(found.values())
+    return dict(by_name.values())
 
 
 def _check_params(params: object) -> None:
     if params is None or isinstance(params, (list, tuple, dict)):
         return
     raise Invalid(
-        f"params are a list for ? and $1, or a dict for $name, not {type(params).__name__}"
+        f"params must be a list for ? and $1, or a dict for $name, not {type(params).__name__}"
     )

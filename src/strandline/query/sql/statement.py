@@ -1,14 +1,14 @@
-"""What a SQL text is, before anything runs: one question, over which relations.
+"""Checks a SQL text before it runs: it must be one query; finds the relations of the query.
 
-The text is read by the parser that will run it, as a tree of JSON (``json_serialize_sql``): so the
-two cannot disagree about what a name or a string is. Only a SELECT has such a tree, with WITH,
-VALUES, set operations and DESCRIBE. Whatever else it is, it is refused here. So are functions that
-are not in ``functions.py``: they read files, the catalogue, settings, or text that is SQL itself.
+The text is parsed by the parser that will run it, into a tree of JSON (``json_serialize_sql``): so
+both agree on what a name or a string is. Only a SELECT has such a tree, with WITH, VALUES, set
+operations and DESCRIBE. Every other statement is rejected here. So are functions that are not in
+``functions.py``: they read files, the catalogue, settings, or text that is SQL itself.
 
-Names of CTEs shadow relations exactly where DuckDB says so. A name that is taken for a CTE here
-and for a relation there would reach the views of DuckDB's own catalogue. So letters are compared as
-DuckDB does it, only those of ASCII without regard to case; and the name of a recursive CTE is known
-in its recursive part, not in the part before UNION.
+Names of CTEs shadow relations exactly where they do in DuckDB. A name that is a CTE here and a
+relation in DuckDB would reach the views of DuckDB's own catalogue. So names are compared as DuckDB
+does it, without case for ASCII letters only; and the name of a recursive CTE is known in its
+recursive part, not in the part before UNION.
 
 Places in the tree count bytes; errors count characters.
 """
@@ -28,8 +28,8 @@ from strandline.query.sql.functions import FUNCTIONS, TABLE_FUNCTIONS
 _NODES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
 _CTE_PARTS = ("right", "child")
 """The parts of a CTE's own node in which its name is known."""
-_SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-_ONE_QUESTION = "ask one question: a SELECT, WITH, VALUES or FROM, or a set operation of them"
+_LOWERCASE = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_ONE_QUERY = "write one query: a SELECT, WITH, VALUES or FROM, or a set operation of them"
 
 Tree = dict[str, Any]
 
@@ -41,13 +41,13 @@ class Parser(Protocol):
 
 
 class Named(NamedTuple):
-    """A relation as it is named in a text."""
+    """The name of a relation in a text."""
 
     schema: str
     """Empty for a bare name."""
     name: str
     at: int
-    """Where it stands, -1 when that is not known."""
+    """The place in the text, -1 when it is unknown."""
 
 
 class Statement:
@@ -60,7 +60,7 @@ class Statement:
         self.relations = list(self._find(tree["node"], frozenset()))
 
     def place_of(self, kind: str, name: str) -> int:
-        """Where a column or function of this name is used first, -1 when it is nowhere."""
+        """The first place of a column or function of this name, -1 when there is none."""
         for part in _parts(self._tree):
             if part.get("type") != kind and part.get("class") != kind:
                 continue
@@ -70,7 +70,7 @@ class Statement:
         return -1
 
     def place_of_table(self, name: str) -> int:
-        """Where a column is said to be of a relation of this name, -1 when it is nowhere."""
+        """The first place of a column qualified with this relation, -1 when there is none."""
         for part in _parts(self._tree):
             path = part.get("column_names", ())
             if len(path) > 1 and path[-2].lower() == name.lower():
@@ -78,7 +78,7 @@ class Statement:
         return -1
 
     def _find(self, part: Any, hidden: frozenset[str]) -> Iterator[Named]:
-        """The relations that are named below a part of the tree, where these names are CTEs."""
+        """The names of relations below a part of the tree; ``hidden`` names are CTEs there."""
         if isinstance(part, list):
             for each in part:
                 yield from self._find(each, hidden)
@@ -86,7 +86,7 @@ class Statement:
             return
         kind = str(part.get("type", ""))
         if kind.endswith("_NODE") and kind not in _NODES:
-            raise Mistake(_ONE_QUESTION, self.text, self._place(part))
+            raise Mistake(_ONE_QUERY, self.text, self._place(part))
         if kind == "TABLE_FUNCTION":
             self._check_table_function(part)
             yield from self._find(list(part["function"].values()), hidden)
@@ -94,7 +94,7 @@ class Statement:
         elif "function_name" in part:
             self._check_function(part)
         if kind == "SHOW_REF" and "query" not in part:
-            raise Mistake(_ONE_QUESTION, self.text, self._place(part), hint="DESCRIBE name works")
+            raise Mistake(_ONE_QUERY, self.text, self._place(part), hint="write DESCRIBE name")
         if kind == "BASE_TABLE":
             named = self._named(part)
             if named.schema or _folded(named.name) not in hidden:
@@ -125,18 +125,18 @@ class Statement:
         if len(path) == 1 and name == str(part["function_name"]).lower() and name in FUNCTIONS:
             return
         hint = did_you_mean(name, sorted(FUNCTIONS))
-        told = f"there is no function {'.'.join(map(str, path))!r}"
-        raise Mistake(told, self.text, self._place(part), hint=hint)
+        message = f"there is no function {'.'.join(map(str, path))!r}"
+        raise Mistake(message, self.text, self._place(part), hint=hint)
 
     def _check_table_function(self, part: Tree) -> None:
         name = str(part["function"].get("function_name", "")).lower()
         if name not in TABLE_FUNCTIONS:
             raise Mistake(
-                f"{name}() cannot be asked: SQL sees what is in the store, no files and nothing "
+                f"{name}() is not allowed in FROM: SQL reads the store only, no files and nothing "
                 "outside of it",
                 self.text,
                 self._place(part),
-                hint=f"functions in FROM are {', '.join(TABLE_FUNCTIONS)}",
+                hint=f"functions that FROM allows are {', '.join(TABLE_FUNCTIONS)}",
             )
 
     def _place(self, part: Tree) -> int:
@@ -144,7 +144,7 @@ class Statement:
 
 
 def read(text: str, parser: Parser) -> Statement:
-    """The statement of a text, or a ``Mistake`` that points at what is wrong with it."""
+    """The statement of a text; raises a query error with the place of the fault."""
     if not isinstance(text, str):
         raise Invalid(f"SQL is text, not {type(text).__name__}")
     try:
@@ -155,7 +155,7 @@ def read(text: str, parser: Parser) -> Statement:
     try:
         return _statement(text, msgspec.json.decode(parser.tree(text)))
     except RecursionError:
-        raise Mistake("this is nested too deeply", text, -1) from None
+        raise Mistake("the text is nested too deeply", text, -1) from None
 
 
 def _statement(text: str, tree: Tree) -> Statement:
@@ -163,22 +163,22 @@ def _statement(text: str, tree: Tree) -> Statement:
         at = _characters(text.encode(), int(tree.get("position", -1)))
         if tree["error_type"] == "parser":
             raise Mistake(str(tree["error_message"]), text, at)
-        raise _refused(text, str(tree["error_message"]))
+        raise _rejected(text, str(tree["error_message"]))
     statements = tree["statements"]
     if len(statements) != 1:
-        raise Mistake(f"there are {len(statements)} statements: {_ONE_QUESTION}", text, -1)
+        raise Mistake(f"the text has {len(statements)} statements: {_ONE_QUERY}", text, -1)
     return Statement(text, statements[0])
 
 
-def _refused(text: str, message: str) -> Mistake:
+def _rejected(text: str, message: str) -> Mistake:
     if not message.startswith("Only SELECT"):
         return Mistake(message, text, -1)
     word = text.split(maxsplit=1)[0].upper() if text.strip() else ""
     if not word:
-        return Mistake(f"there is nothing to do: {_ONE_QUESTION}", text, -1)
-    hint = "write it as FROM (PIVOT ... IN (...))" if word == "PIVOT" else ""
+        return Mistake(f"the text is empty: {_ONE_QUERY}", text, -1)
+    hint = "write FROM (PIVOT ... IN (...))" if word == "PIVOT" else ""
     return Mistake(
-        f"{word} cannot be run: SQL only reads; {_ONE_QUESTION}",
+        f"{word} is not allowed: SQL is read-only; {_ONE_QUERY}",
         text,
         text.find(text.strip()),
         hint=hint,
@@ -197,10 +197,10 @@ def _parts(part: Any) -> Iterator[Tree]:
 
 
 def _folded(name: str) -> str:
-    """A name as DuckDB compares it: letters of ASCII in small, others as they are."""
-    return name.translate(_SMALL)
+    """A name as DuckDB compares it: ASCII letters in lowercase, others unchanged."""
+    return name.translate(_LOWERCASE)
 
 
 def _characters(text: bytes, place: int) -> int:
-    """A place in bytes as one in characters."""
+    """An offset in characters from an offset in bytes."""
     return len(text[:place].decode(errors="ignore")) if place >= 0 else -1

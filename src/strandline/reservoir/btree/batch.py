@@ -1,7 +1,7 @@
-"""Many entries into one leaf: what it holds afterwards. Pure.
+"""Merges many entries into one leaf. Pure.
 
-Three ways, by what is quickest: behind all keys of the leaf they are appended; a few are searched
-for one by one; many are thrown together and sorted, which is one merge of two sorted runs.
+Uses the fastest of three ways: entries after all keys of the leaf are appended; a few entries are
+searched one by one; many are joined and sorted, which is one merge of two sorted runs.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from strandline.reservoir.btree.leaf import ENTRY_BYTES, Leaf, Stored, size_of
 from strandline.reservoir.btree.overflow import Large
 
 FEW_SHARE = 3
-"""Few are less than this part of what is there: found by measuring."""
+"""Few are less than one in this many of the leaf's entries: a measured value."""
 
 
 class Merged(NamedTuple):
-    """A leaf as it will be."""
+    """The new content of a leaf."""
 
     keys: list[bytes]
     values: list[Stored]
     size: int
     replaced: list[Large]
-    """Large values that are no longer there."""
+    """Large values that were replaced."""
     appended: bool
 
 

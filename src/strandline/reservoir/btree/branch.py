@@ -1,4 +1,4 @@
-"""Index pages <-> bytes. Pure.
+"""Branch pages <-> bytes. Pure.
 
     offset  size  field
     0       1     kind: 0x42 ("B")
@@ -8,7 +8,7 @@
                     children  array of int, page numbers, one more than keys
 
 All keys under ``children[i]`` are at least ``keys[i - 1]`` and less than ``keys[i]``. A key here
-need not be the key of an entry: it is the shortest that keeps the two sides apart.
+may not be the key of an entry: it is the shortest that separates the two sides.
 
 A page keeps its number when it changes, so a changed leaf changes no branch: only splits and
 merges do.
@@ -28,7 +28,7 @@ from strandline.reservoir.btree.overflow import NUMBER_FIRST, NUMBER_NEXT_MAX
 
 HEAD_BYTES = 9
 CHILD_BYTES = 7
-"""Bytes of a child besides the key before it, at most but for long keys."""
+"""Maximum bytes of a child without the key before it, except for long keys."""
 CHILDREN_MIN = 2
 LEVEL_MAX = 31
 KIND = 0x42
@@ -54,7 +54,7 @@ class Branch:
         self.keys = keys
         self.children = children
         self.size = size
-        """Bytes as a page: exact after decoding and encoding, in between nearly so."""
+        """Bytes as a page: exact after decoding and encoding, approximate between."""
         self.dirty = False
         self.used = False
 
@@ -73,9 +73,9 @@ def encode(branch: Branch) -> bytes:
 
 
 def decode(n: int, data: Buffer, where: str) -> Branch:
-    """The branch of these bytes; ``where`` names the page if they are none."""
+    """Decode a branch; ``where`` names the page in errors."""
     if len(data) < 2 or data[0] != KIND:
-        raise Corrupt("this is no branch", path=where)
+        raise Corrupt("this is not a branch", path=where)
     level = data[1]
     if not 0 < level <= LEVEL_MAX:
         raise Corrupt(f"a branch cannot be at level {level}", path=where, offset=1)
@@ -84,9 +84,9 @@ def decode(n: int, data: Buffer, where: str) -> Branch:
     except msgspec.DecodeError as error:
         raise Corrupt(f"the children cannot be decoded ({error})", path=where, offset=2) from None
     if len(children) != len(keys) + 1 or len(children) < CHILDREN_MIN:
-        raise Corrupt("keys and children do not fit together", path=where, offset=2)
+        raise Corrupt("the numbers of keys and children do not match", path=where, offset=2)
     if not all(map(lt, keys, islice(keys, 1, None))):
         raise Corrupt("the keys are not in order", path=where, offset=2)
     if len(set(children)) < len(children):
-        raise Corrupt("a child is there twice", path=where, offset=2)
+        raise Corrupt("a child occurs twice", path=where, offset=2)
     return Branch(n, level, keys, children, len(data))

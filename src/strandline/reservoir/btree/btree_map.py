@@ -1,25 +1,25 @@
-"""An ordered map, bytes -> bytes, on pages: larger than memory, saved by what has changed.
+"""An ordered map, bytes -> bytes, on pages: larger than memory; a save writes only changed pages.
 
     map = PagedMap(session, space=1)
     map.put(b"key", b"value")
     version = map.checkpoint(reservoir)
 
-A map lives in one space of a session's pages: page ``space << 32 | n``. Number 1 is its root page
+A map uses one space of a session's pages: page ``space << 32 | n``. Number 1 is its root page
 (root.py), the others are leaves (leaf.py), branches (branch.py) and pieces of large values
-(overflow.py), linked as a B+tree (tree.py). Opening reads the root page and nothing else;
-other pages come when they are needed, and go when memory is short (node_store.py).
+(overflow.py), linked as a B+tree (tree.py). Opening only reads the root page; other pages are read
+when they are needed, and evicted when memory is short (node_store.py).
 
-What holds:
+Guarantees:
 
-- An operation that raises has changed nothing, but for ``put_many``: what it had put stays.
-- Without ``save`` nothing of what was done can be relied on. With it, and commit and checkpoint, a
-  crash leaves the map exactly as it was saved.
+- An operation that raises has changed nothing, except ``put_many``: what it had put stays.
+- Changes are durable only after ``save``, commit and checkpoint. Then a crash leaves the map
+  exactly as it was saved.
 - ``save`` can be repeated after a failure, and writes only what it had not written.
-- Commit through ``checkpoint``, or right after ``save``: a map without a spill may hand pages to
-  the session at any time, and they fit together only after ``save``. Maps that share a session are
-  all saved before it is committed.
-- An iterator sees what is put and deleted between its steps, as far as it lies behind the key it
-  gave last.
+- Commit through ``checkpoint``, or right after ``save``: a map without a spill may write pages to
+  the session at any time, and they are consistent only after ``save``. Maps that share a session
+  are all saved before it is committed.
+- An iterator sees puts and deletes between its steps, if their keys are after the last one that it
+  returned.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ Pair = tuple[bytes, bytes]
 
 
 class Checkpoints(Protocol):
-    """What makes committed pages durable: a reservoir."""
+    """Makes committed pages durable: a reservoir."""
 
     def checkpoint(self, meta: bytes = b"") -> int:
-        """Returns the version."""
+        """Write a checkpoint; return its version."""
         ...
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """A map in numbers."""
+    """Counts and sizes of a map."""
 
     entries: int
     leaves: int
@@ -71,7 +71,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     pieces: int
     height: int
     fill: float
-    """Bytes of all leaves, as a part of what as many full pages have."""
+    """Bytes of all leaves, as a share of the bytes of as many full pages."""
     ram_bytes: int
     spilled_bytes: int
     unsaved_pages: int
@@ -90,17 +90,17 @@ class PagedMap:
         spill: Spill | None = None,
     ) -> None:
         if not 0 <= space < SPACE_NEXT:
-            raise Invalid(f"space {space} cannot be: it is at least 0 and less than 2^31")
+            raise Invalid(f"space is {space}: give at least 0 and less than 2^31")
         if not PAGE_BYTES_MIN <= page_bytes <= PAGE_BYTES_MAX:
-            raise Invalid(f"pages of {page_bytes} bytes: from {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}")
+            raise Invalid(f"page_bytes is {page_bytes}: give {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}")
         if ram_bytes < 0:
-            raise Invalid(f"{ram_bytes} bytes of memory cannot be")
+            raise Invalid(f"ram_bytes is {ram_bytes}: give at least 0")
         self._pages = pages
         self._page_bytes = page_bytes
         self._inline_max = page_bytes // 4
-        self._tiers = Tiers(pages, space, ram_bytes, spill)
-        self._root = self._tiers.root
-        self._tree = Tree(self._tiers, page_bytes)
+        self._store = Tiers(pages, space, ram_bytes, spill)
+        self._root = self._store.root
+        self._tree = Tree(self._store, page_bytes)
         self._changes = 0
 
     def __len__(self) -> int:
@@ -110,43 +110,43 @@ class PagedMap:
         return self._find(key) is not None
 
     def get(self, key: Buffer) -> bytes | None:
-        """The value, None when there is none."""
-        found = self._find(key)
-        return self._whole(found) if type(found) is Large else found
+        """The value of a key, None when it does not exist."""
+        value = self._find(key)
+        return self._read_large(value) if type(value) is Large else value
 
     def get_many(self, keys: Iterable[Buffer]) -> list[bytes | None]:
-        """The values of many keys, in the order of the keys: every leaf is searched for once."""
-        wanted = [key if type(key) is bytes else _plain(key) for key in keys]
-        found: list[bytes | None] = [None] * len(wanted)
-        order = sorted(range(len(wanted)), key=wanted.__getitem__)
-        tiers = self._tiers
+        """The values of many keys, in their order; every leaf is looked up once."""
+        plain = [key if type(key) is bytes else _to_bytes(key) for key in keys]
+        results: list[bytes | None] = [None] * len(plain)
+        order = sorted(range(len(plain)), key=plain.__getitem__)
+        store = self._store
         known: list[bytes] = []
         values: list[Stored] = []
         fence: bytes | None = b""
-        for place in order:
-            key = wanted[place]
+        for index in order:
+            key = plain[index]
             if fence is not None and key >= fence:
-                if tiers.ram > tiers.ram_max:
-                    tiers.shrink()
+                if store.ram > store.ram_max:
+                    store.shrink()
                 leaf, fence = self._tree.leaf_from(key)
                 known, values = leaf.keys, leaf.values
             at = bisect_left(known, key)
             if at < len(known) and known[at] == key:
                 value = values[at]
-                found[place] = self._whole(value) if type(value) is Large else value
-        return found
+                results[index] = self._read_large(value) if type(value) is Large else value
+        return results
 
     def put(self, key: Buffer, value: Buffer) -> None:
-        """Give the key this value, whatever it had before."""
+        """Set the value of a key."""
         if type(key) is not bytes:
-            key = _plain(key)
+            key = _to_bytes(key)
         if type(value) is not bytes:
-            value = _plain(value)
+            value = _to_bytes(value)
         if len(key) > KEY_BYTES_MAX or len(value) > VALUE_BYTES_MAX:
             raise _too_large(key, value)
-        tiers = self._tiers
-        if tiers.ram > tiers.ram_max:
-            tiers.shrink()
+        store = self._store
+        if store.ram > store.ram_max:
+            store.shrink()
         leaf = self._tree.leaf(key)
         keys = leaf.keys
         at = bisect_left(keys, key)
@@ -155,18 +155,18 @@ class PagedMap:
         elif len(value) <= self._inline_max:
             self._insert(leaf, at, key, value)
         else:
-            tiers.check_numbers()
-            self._insert(leaf, at, key, self._in_pieces(value))
+            store.check_numbers()
+            self._insert(leaf, at, key, self._write_pieces(value))
 
     def put_many(self, pairs: Iterable[tuple[Buffer, Buffer]]) -> None:
-        """Put many, of which the last of a key counts. Sorted or not; sorted is quicker."""
+        """Put many pairs; the last value of a key counts. Sorted pairs are faster."""
         batch: dict[bytes, bytes] = {}
         size = 0
-        for given_key, given_value in pairs:
-            key = given_key if type(given_key) is bytes else _plain(given_key)
-            value = given_value if type(given_value) is bytes else _plain(given_value)
+        for raw_key, raw_value in pairs:
+            key = raw_key if type(raw_key) is bytes else _to_bytes(raw_key)
+            value = raw_value if type(raw_value) is bytes else _to_bytes(raw_value)
             if len(key) > KEY_BYTES_MAX or len(value) > self._inline_max:
-                self.put(key, value)  # which may refuse: then the batch is as it was
+                self.put(key, value)  # may raise: then the batch is unchanged
                 batch.pop(key, None)
                 continue
             batch[key] = value
@@ -177,29 +177,29 @@ class PagedMap:
         self._put_batch(batch)
 
     def delete(self, key: Buffer) -> bool:
-        """Remove the key; whether it was there."""
+        """Remove a key; return whether it existed."""
         if type(key) is not bytes:
-            key = _plain(key)
-        tiers = self._tiers
-        if tiers.ram > tiers.ram_max:
-            tiers.shrink()
+            key = _to_bytes(key)
+        store = self._store
+        if store.ram > store.ram_max:
+            store.shrink()
         leaf = self._tree.leaf(key)
         at = bisect_left(leaf.keys, key)
         if at == len(leaf.keys) or leaf.keys[at] != key:
             return False
         old = leaf.values[at]
         size = leaf.size - len(key) - len(old) - ENTRY_BYTES
-        small = size < self._tree.small
-        if small:
+        is_small = size < self._tree.small
+        if is_small:
             self._tree.prepare_loss(key)
-        tiers.begin(leaf)
+        store.begin(leaf)
         del leaf.keys[at], leaf.values[at]
         leaf.size = size
-        tiers.end(leaf)
+        store.end(leaf)
         self._root.entries -= 1
         self._changes += 1
-        self._forget(old)
-        if small:
+        self._remove_pieces(old)
+        if is_small:
             self._tree.balance(key, Order.ANY)
         return True
 
@@ -218,32 +218,32 @@ class PagedMap:
     def range(
         self, first: Buffer | None = None, next: Buffer | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Entries from ``first`` on and before ``next``, in order or in reverse order of keys."""
-        low = None if first is None else _plain(first)
-        high = None if next is None else _plain(next)
+        """Entries from ``first`` (inclusive) to ``next`` (exclusive), in order or reverse order."""
+        low = None if first is None else _to_bytes(first)
+        high = None if next is None else _to_bytes(next)
         return self._descending(low, high) if reverse else self._ascending(low or b"", high)
 
     def prefix(self, prefix: Buffer, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Entries whose keys begin so."""
-        first = _plain(prefix)
-        return self.range(first, _behind(first), reverse=reverse)
+        """Entries whose keys have this prefix."""
+        first = _to_bytes(prefix)
+        return self.range(first, _after_prefix(first), reverse=reverse)
 
     def save(self) -> None:
-        """Hand all that has changed to the session. It is visible after commit."""
-        self._tiers.save()
+        """Write all changed pages to the session. They are visible after commit."""
+        self._store.save()
 
     def checkpoint(self, reservoir: Checkpoints, meta: bytes = b"") -> int:
-        """Save, commit and make it durable; returns the version."""
+        """Save, commit and make the changes durable; return the version."""
         self.save()
         self._pages.commit()
         return reservoir.checkpoint(meta)
 
     def check(self) -> None:
-        """Read every page, and raise Corrupt when anything does not fit together."""
-        check(self._tiers)
+        """Read every page, and raise Corrupt at the first inconsistency."""
+        check(self._store)
 
     def statistics(self) -> Statistics:
-        root, tiers = self._root, self._tiers
+        root, store = self._root, self._store
         return Statistics(
             entries=root.entries,
             leaves=root.leaves,
@@ -251,39 +251,39 @@ class PagedMap:
             pieces=root.pieces,
             height=root.height,
             fill=root.leaf_bytes / (root.leaves * self._page_bytes),
-            ram_bytes=tiers.ram,
-            spilled_bytes=tiers.spilled_bytes(),
-            unsaved_pages=len(tiers.dirty) + len(tiers.spilled),
+            ram_bytes=store.ram,
+            spilled_bytes=store.spilled_bytes(),
+            unsaved_pages=len(store.dirty) + len(store.spilled),
         )
 
     def _find(self, key: Buffer) -> Stored | None:
         if type(key) is not bytes:
-            key = _plain(key)
-        tiers = self._tiers
-        if tiers.ram > tiers.ram_max:
-            tiers.shrink()
+            key = _to_bytes(key)
+        store = self._store
+        if store.ram > store.ram_max:
+            store.shrink()
         leaf = self._tree.leaf(key)
         keys = leaf.keys
         at = bisect_left(keys, key)
         return leaf.values[at] if at < len(keys) and keys[at] == key else None
 
     def _insert(self, leaf: Leaf, at: int, key: bytes, value: Stored) -> None:
-        tiers, root = self._tiers, self._root
+        store, root = self._store, self._root
         if not leaf.dirty:
-            tiers.mark(leaf)
+            store.mark(leaf)
         leaf.keys.insert(at, key)
         leaf.values.insert(at, value)
-        # As begin and end of the tiers do, in the one place where their time counts.
+        # As begin and end of the node store, inlined here, where their time counts.
         grown = len(key) + len(value) + ENTRY_BYTES
         leaf.size += grown
-        tiers.ram += grown + ENTRY_RAM
+        store.ram += grown + ENTRY_RAM
         root.leaf_bytes += grown
         root.entries += 1
         self._changes += 1
         if leaf.size > self._page_bytes:
-            self._grown(leaf, at, key)
+            self._split_grown(leaf, at, key)
 
-    def _grown(self, leaf: Leaf, at: int, key: bytes) -> None:
+    def _split_grown(self, leaf: Leaf, at: int, key: bytes) -> None:
         if at == len(leaf.keys) - 1:
             order = Order.ASCENDING
         else:
@@ -292,98 +292,98 @@ class PagedMap:
 
     def _replace(self, leaf: Leaf, at: int, value: bytes) -> None:
         key, old = leaf.keys[at], leaf.values[at]
-        small = leaf.size - len(old) + len(value) < self._tree.small
-        if small:
+        is_small = leaf.size - len(old) + len(value) < self._tree.small
+        if is_small:
             self._tree.prepare_loss(key)
         stored: Stored = value
         if len(value) > self._inline_max:
-            self._tiers.check_numbers()
-            stored = self._in_pieces(value)
-        self._tiers.begin(leaf)
+            self._store.check_numbers()
+            stored = self._write_pieces(value)
+        self._store.begin(leaf)
         leaf.values[at] = stored
         leaf.size += len(stored) - len(old)
-        self._tiers.end(leaf)
+        self._store.end(leaf)
         self._changes += 1
-        self._forget(old)
-        if small or leaf.size > self._page_bytes:
+        self._remove_pieces(old)
+        if is_small or leaf.size > self._page_bytes:
             self._tree.balance(key, Order.ANY)
 
-    def _in_pieces(self, value: bytes) -> Large:
+    def _write_pieces(self, value: bytes) -> Large:
         numbers = []
         for data in cut(value):
-            piece = Piece(self._tiers.allocate(), data)
-            self._tiers.add(piece)
+            piece = Piece(self._store.allocate(), data)
+            self._store.add(piece)
             numbers.append(piece.n)
         return Large(len(value), tuple(numbers))
 
-    def _whole(self, large: Large) -> bytes:
-        rest = large.size
+    def _read_large(self, large: Large) -> bytes:
+        remaining = large.size
         parts = []
         for n in large.pieces:
-            parts.append(self._tiers.piece(n, min(rest, PIECE_BYTES)))
-            rest -= PIECE_BYTES
+            parts.append(self._store.piece(n, min(remaining, PIECE_BYTES)))
+            remaining -= PIECE_BYTES
         return b"".join(parts)
 
-    def _forget(self, old: Stored) -> None:
+    def _remove_pieces(self, old: Stored) -> None:
         if type(old) is Large:
             for n in old.pieces:
-                self._tiers.remove_piece(n)
+                self._store.remove_piece(n)
 
     def _put_batch(self, batch: dict[bytes, bytes]) -> None:
-        """Inline values, sorted into the leaves, every leaf once."""
+        """Put inline values into the leaves in order, every leaf once."""
         keys = sorted(batch)
-        tiers = self._tiers
-        tiers.check_numbers()
+        store = self._store
+        store.check_numbers()
         at = 0
         while at < len(keys):
-            if tiers.ram > tiers.ram_max:
-                tiers.shrink()
+            if store.ram > store.ram_max:
+                store.shrink()
             leaf, fence = self._tree.leaf_from(keys[at])
             following = len(keys) if fence is None else bisect_left(keys, fence, at)
             self._put_run(leaf, keys[at:following], batch)
             at = following
 
     def _put_run(self, leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> None:
-        """Keys of one leaf, in order."""
+        """Put the keys of one leaf, in order."""
         merged = merge(leaf, run, batch)
-        lost = merged.size < leaf.size and merged.size < self._tree.small
-        if lost:
+        is_small = merged.size < leaf.size and merged.size < self._tree.small
+        if is_small:
             self._tree.prepare_loss(run[0])
-        tiers = self._tiers
-        tiers.begin(leaf)
+        store = self._store
+        store.begin(leaf)
         self._root.entries += len(merged.keys) - len(leaf.keys)
         leaf.keys, leaf.values, leaf.size = merged.keys, merged.values, merged.size
-        tiers.end(leaf)
+        store.end(leaf)
         self._changes += 1
         for old in merged.replaced:
-            self._forget(old)
-        if lost or leaf.size > self._page_bytes:
+            self._remove_pieces(old)
+        if is_small or leaf.size > self._page_bytes:
             self._tree.balance(run[0], Order.ASCENDING if merged.appended else Order.ANY)
 
     def _ascending(self, first: bytes, next: bytes | None) -> Iterator[Pair]:
-        position, behind = first, False
+        position, is_after = first, False
         while True:
-            self._tiers.shrink()
+            self._store.shrink()
             leaf, fence = self._tree.leaf_from(position)
             changes = self._changes
             keys, values = leaf.keys, leaf.values
-            at = bisect_right(keys, position) if behind else bisect_left(keys, position)
+            at = bisect_right(keys, position) if is_after else bisect_left(keys, position)
             following = len(keys) if next is None else bisect_left(keys, next)
             while at < following:
                 key, value = keys[at], values[at]
-                yield key, self._whole(value) if type(value) is Large else value
+                yield key, self._read_large(value) if type(value) is Large else value
                 if self._changes != changes:
-                    position, behind = key, True
+                    position, is_after = key, True
                     break
                 at += 1
             else:
                 if fence is None or (next is not None and next <= fence):
                     return
-                position, behind = fence, False
+                position, is_after = fence, False
 
     def _descending(self, first: bytes | None, next: bytes | None) -> Iterator[Pair]:
         while True:
-            self._tiers.shrink()
+            self._store.shrink()
             leaf, fence = self._tree.leaf_before(next)
             changes = self._changes
             keys, values = leaf.keys, leaf.values
@@ -392,7 +392,7 @@ class PagedMap:
             while at > lowest:
                 at -= 1
                 key, value = keys[at], values[at]
-                yield key, self._whole(value) if type(value) is Large else value
+                yield key, self._read_large(value) if type(value) is Large else value
                 if self._changes != changes:
                     next = key
                     break
@@ -402,16 +402,16 @@ class PagedMap:
                 next = fence
 
 
-def _plain(given: Buffer) -> bytes:
-    if isinstance(given, bytes | bytearray | memoryview):
-        return bytes(given)
-    raise Invalid(f"keys and values are bytes, not {type(given).__name__}")
+def _to_bytes(value: Buffer) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise Invalid(f"keys and values must be bytes, not {type(value).__name__}")
 
 
-def _behind(prefix: bytes) -> bytes | None:
-    """The first key behind all that begin so, None when there is none."""
-    rest = prefix.rstrip(b"\xff")
-    return rest[:-1] + bytes((rest[-1] + 1,)) if rest else None
+def _after_prefix(prefix: bytes) -> bytes | None:
+    """The first key after all keys with this prefix, None when there is none."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else None
 
 
 def _too_large(key: bytes, value: bytes) -> TooLarge:

@@ -1,13 +1,13 @@
-"""Maps whose keys follow each other, made one: leaves as they are, branches anew.
+"""Concatenates maps whose key ranges follow each other: copies leaves, builds new branches.
 
-    grafting = Graft()
+    result = Graft()
     for map in maps:                     in the order of their keys
-        for n, page in grafting.add(map_pages): ...
-    for n, page in grafting.end(): ...
+        for n, page in result.add(map_pages): ...
+    for n, page in result.end(): ...
 
-Entries are not sorted or copied again, so it takes as long as reading the pages does. Every page
-gets a new number, and only pointers to large values have to be changed for that. A leaf at a border
-may be small; it is merged with a neighbour when it changes, as any other is.
+Entries are not sorted or copied one by one, so it takes as long as reading the pages. Every page
+gets a new number, and only pointers to large values are changed for that. A leaf at a border may be
+small; it is merged with a neighbor when it changes, as any other.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from strandline.reservoir.btree.root import ROOT_NUMBER, Root
 
 Page = tuple[int, bytes]
 Read = Callable[[int], bytes | None]
-"""The page of this number in its map."""
+"""Returns the page of this number in its map."""
 
 
 class Graft:
-    """One map in the making. Owned by one thread."""
+    """A concatenated map under construction. Owned by one thread."""
 
     def __init__(self, page_bytes: int = PAGE_BYTES) -> None:
         self._page_bytes = page_bytes
@@ -39,58 +39,60 @@ class Graft:
         self._last: bytes | None = None
 
     def add(self, read: Read) -> Iterator[Page]:
-        """The pages of the next map, under their new numbers. One that was never saved is empty."""
+        """The pages of the next map, with new numbers. A map that was never saved is empty."""
         page = read(ROOT_NUMBER)
         if page is None:
             return
-        root = roots.decode(page, _where(ROOT_NUMBER))
+        root = roots.decode(page, _page_label(ROOT_NUMBER))
         if root.entries:
-            yield from self._below(read, root.top, root.height - 1)
+            yield from self._copy_subtree(read, root.top, root.height - 1)
 
     def end(self) -> Iterator[Page]:
         """The branches above all leaves, and the root page."""
         root = self._root
         if not self._nodes:
-            yield from self._leaf(Leaf(0, [], [], 0))
+            yield from self._copy_leaf(Leaf(0, [], [], 0))
         while len(self._nodes) > 1:
             groups = _grouped(self._nodes, self._page_bytes)
             self._nodes = []
             for group in groups:
                 keys, children = [first for first, _ in group[1:]], [n for _, n in group]
-                made = Branch(self._allocate(), root.height, keys, children, 0)
+                branch = Branch(self._allocate(), root.height, keys, children, 0)
                 root.branches += 1
-                self._nodes.append((group[0][0], made.n))
-                yield made.n, branches.encode(made)
+                self._nodes.append((group[0][0], branch.n))
+                yield branch.n, branches.encode(branch)
             root.height += 1
         root.top = self._nodes[0][1]
         yield ROOT_NUMBER, roots.encode(root)
 
-    def _below(self, read: Read, n: int, level: int) -> Iterator[Page]:
+    def _copy_subtree(self, read: Read, n: int, level: int) -> Iterator[Page]:
         page = read(n)
         if page is None:
-            raise Corrupt("a page of a map is missing", path=_where(n))
+            raise Corrupt("a page of a map is missing", path=_page_label(n))
         if level:
-            for child in branches.decode(n, page, _where(n)).children:
-                yield from self._below(read, child, level - 1)
+            for child in branches.decode(n, page, _page_label(n)).children:
+                yield from self._copy_subtree(read, child, level - 1)
             return
-        leaf = leaves.decode(n, page, _where(n))
+        leaf = leaves.decode(n, page, _page_label(n))
         for at, value in enumerate(leaf.values):
             if type(value) is Large:
                 numbers = []
                 for piece in value.pieces:
                     data = read(piece)
                     if data is None:
-                        raise Corrupt("a piece of a large value is missing", path=_where(piece))
+                        raise Corrupt(
+                            "a piece of a large value is missing", path=_page_label(piece)
+                        )
                     numbers.append(self._allocate())
                     yield numbers[-1], data
                 self._root.pieces += len(numbers)
                 leaf.values[at] = Large(value.size, tuple(numbers))
-        yield from self._leaf(leaf)
+        yield from self._copy_leaf(leaf)
 
-    def _leaf(self, leaf: Leaf) -> Iterator[Page]:
+    def _copy_leaf(self, leaf: Leaf) -> Iterator[Page]:
         first = leaf.keys[0] if leaf.keys else b""
         if self._last is not None and first <= self._last:
-            raise Invalid(f"maps follow each other by their keys: {first!r} is not the next")
+            raise Invalid(f"maps must be in the order of their keys: {first!r} is out of order")
         self._last = leaf.keys[-1] if leaf.keys else None
         n, page = self._allocate(), leaves.encode(leaf)
         self._nodes.append((first, n))
@@ -106,24 +108,24 @@ class Graft:
 
 
 def _grouped(nodes: list[tuple[bytes, int]], page_bytes: int) -> list[list[tuple[bytes, int]]]:
-    """Children of one branch each: as many as fit, two at least."""
+    """Group nodes into branches: as many children as fit, at least two."""
     groups: list[list[tuple[bytes, int]]] = [[]]
     size = branches.size_of([])
     for node in nodes:
-        more = CHILD_BYTES + len(node[0])
-        if size + more > page_bytes and len(groups[-1]) >= CHILDREN_MIN:
+        node_bytes = CHILD_BYTES + len(node[0])
+        if size + node_bytes > page_bytes and len(groups[-1]) >= CHILDREN_MIN:
             groups.append([])
             size = branches.size_of([])
         groups[-1].append(node)
-        size += more
+        size += node_bytes
     if len(groups) > 1 and len(groups[-1]) < CHILDREN_MIN:
-        before = groups[-2]
-        if len(before) > CHILDREN_MIN:
-            groups[-1].insert(0, before.pop())
+        previous = groups[-2]
+        if len(previous) > CHILDREN_MIN:
+            groups[-1].insert(0, previous.pop())
         else:
-            before += groups.pop()
+            previous += groups.pop()
     return groups
 
 
-def _where(n: int) -> str:
+def _page_label(n: int) -> str:
     return f"page {n} of a map"

@@ -1,4 +1,4 @@
-"""A page of entries <-> bytes. Pure.
+"""Leaf pages <-> bytes. Pure.
 
     offset  size  field
     0       1     kind: 0x4C ("L")
@@ -7,11 +7,11 @@
                     values   array of bin, as many; or a pointer (see overflow.py)
                     large    array of int: which values are pointers, ascending
 
-MessagePack because msgspec makes the two lists of a leaf in one call: measured, 23 µs for 620
+MessagePack, because msgspec decodes the two lists of a leaf in one call: measured, 23 µs for 620
 entries of 16 + 32 bytes, against 114 µs for slicing by offsets. The order of the keys is checked at
-every decoding (14 µs), for a search in keys out of order would answer wrongly without a sound.
+every decoding (14 µs), because a search in unordered keys would silently return wrong results.
 
-In memory a leaf is those two lists: a look-up is one bisection.
+In memory a leaf is those two lists: a lookup is one bisection.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Stored = bytes | Large
 
 KEY_BYTES_MAX = 4096
 HEAD_BYTES = 9
-"""Bytes of a leaf without entries, about: arrays of many entries have longer heads than of few."""
+"""Approximate bytes of a leaf without entries: longer arrays have longer heads."""
 ENTRY_BYTES = 4
-"""Bytes of an entry besides key and value; two or three less than it takes when they are long."""
+"""Bytes of an entry without key and value; two or three too few when they are long."""
 KIND = 0x4C
 ENTRY_RAM = 100
-"""Bytes of an entry in memory besides its bytes in the page: two objects, a place in each list."""
+"""Bytes of an entry in memory in addition to its page bytes: two objects, a slot in each list."""
 
 _LEAF_RAM = 500
 
@@ -54,12 +54,12 @@ class Leaf:
         self.keys = keys
         self.values = values
         self.size = size
-        """Bytes as a page: exact after decoding and encoding, in between nearly so."""
+        """Bytes as a page: exact after decoding and encoding, approximate between."""
         self.dirty = False
         self.used = False
 
     def ram(self) -> int:
-        """Bytes in memory, as measured with small objects and lists."""
+        """Bytes in memory, from measurements with small objects and lists."""
         return _LEAF_RAM + ENTRY_RAM * len(self.keys) + self.size
 
 
@@ -70,7 +70,7 @@ def size_of(keys: list[bytes], values: list[Stored]) -> int:
 def encode(leaf: Leaf) -> bytes:
     values = leaf.values
     large = []
-    if Large in set(map(type, values)):  # quicker than looking at each
+    if Large in set(map(type, values)):  # faster than a check of each value
         large = [at for at, value in enumerate(values) if type(value) is Large]
         values = list(values)
         for at in large:
@@ -83,21 +83,21 @@ def encode(leaf: Leaf) -> bytes:
 
 
 def decode(n: int, data: Buffer, where: str) -> Leaf:
-    """The leaf of these bytes; ``where`` names the page if they are none."""
+    """Decode a leaf; ``where`` names the page in errors."""
     if not data or data[0] != KIND:
-        raise Corrupt("this is no leaf", path=where)
+        raise Corrupt("this is not a leaf", path=where)
     try:
-        keys, found, large = _DECODER.decode(memoryview(data)[1:])
+        keys, raw_values, large = _DECODER.decode(memoryview(data)[1:])
     except msgspec.DecodeError as error:
         raise Corrupt(f"the entries cannot be decoded ({error})", path=where, offset=1) from None
-    if len(keys) != len(found):
-        raise Corrupt("there are not as many values as keys", path=where, offset=1)
+    if len(keys) != len(raw_values):
+        raise Corrupt("the numbers of keys and values do not match", path=where, offset=1)
     if not all(map(lt, keys, islice(keys, 1, None))):
         raise Corrupt("the keys are not in order", path=where, offset=1)
-    values: list[Stored] = [*found]
+    values: list[Stored] = [*raw_values]
     if large:
         if large != sorted(set(large)) or large[0] < 0 or large[-1] >= len(values):
-            raise Corrupt("the list of large values makes no sense", path=where, offset=1)
+            raise Corrupt("the list of large values is invalid", path=where, offset=1)
         for at in large:
-            values[at] = decode_pointer(found[at], where)
+            values[at] = decode_pointer(raw_values[at], where)
     return Leaf(n, keys, values, len(data))

@@ -1,24 +1,24 @@
-"""The tiers of a map's pages: memory, then the spill, then the session.
+"""Node store of a map: its pages in memory, then in the spill, then in the session.
 
     memory    decoded leaves and branches, and pieces not saved yet; at most ``ram_max`` bytes,
               and what one operation adds
-    spill     dirty pages that memory had no room for; without a spill, or when it is full, they go
-              to the session: there the last write wins, and nobody sees it before commit
-    session   everything else; what it has in flight, in its cache or far away is its own business
+    spill     dirty pages that did not fit into memory; without a spill, or when it is full, they
+              go to the session: there the last write wins, and it is invisible before commit
+    session   all other pages
 
-Out of memory goes what was not used for longest, by second chance: a page that was used since it
-was last looked at is passed over once, and coming into memory is no use yet. Pieces go before
-leaves, and leaves before branches until branches take half of the memory.
+The least recently used page is evicted from memory, by second chance: a page that was used since
+the last check is passed over once, and loading a page does not count as a use. Pieces are evicted
+before leaves, and leaves before branches until branches take half of the memory.
 
 A page is in one of these states:
 
-    clean     the session has it as it is
-    spilled   the spill has it as it is, the session does not; it may be in memory as well
-    dirty     only memory has it as it is
+    clean     the session has its current content
+    spilled   the spill has its current content, the session does not; it may be in memory as well
+    dirty     only memory has its current content
 
-``shrink`` is called between operations, never inside one: whoever holds a page can change it, and
-it is still the page that the others see. It is called before an operation, so that one that cannot
-make room fails without having changed anything.
+``shrink`` is called between operations, never inside one: an operation that holds a page can change
+it, and it is still the page that others find. It is called before an operation, so that one that
+cannot free memory fails without having changed anything.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ _NUMBERS_SPARE = 1 << 20  # more than one operation takes
 
 
 class Pages(Protocol):
-    """Pages of bytes by number, from 1 to 2^63 - 1: what a session of a reservoir is."""
+    """Pages of bytes by number, from 1 to 2^63 - 1: the interface of a reservoir session."""
 
     def read(self, page_id: int) -> bytes | None:
-        """The page, None when there is none. Own writes are seen at once."""
+        """The page, None when it does not exist. Own writes are visible at once."""
         ...
 
     def write(self, page_id: int, data: Buffer) -> None:
-        """Put a page in the place of the one before, if there is one."""
+        """Write a page, replacing an existing one."""
         ...
 
     def delete(self, page_id: int) -> None:
-        """Absent is fine."""
+        """Delete a page; a no-op if it does not exist."""
         ...
 
     def commit(self) -> None:
-        """Make what was written and deleted visible to every session."""
+        """Make writes and deletes visible to every session."""
         ...
 
 
@@ -75,7 +75,7 @@ class Tiers:
         self.dirty: dict[int, Node] = {}
         self.spilled: set[int] = set()
         self.freed: set[int] = set()
-        """Numbers whose pages the session may still have."""
+        """Free numbers whose pages may still exist in the session."""
         self.unsaved = False
         self._branch_ram = 0
         self._space = space
@@ -106,24 +106,24 @@ class Tiers:
         return loaded
 
     def branch(self, n: int, level: int) -> Branch:
-        """A branch, whose level must be where the path to it leads."""
+        """A branch, whose level must match the path to it."""
         found = self.branches.get(n)
         if found is None:
             found = branches.decode(n, self._stored(n), self.where(n))
             self.branches[n] = found
-            self._weigh(found, 1)
+            self._count_ram(found, 1)
         if found.level != level:
             raise Corrupt(f"a page of level {found.level} is at {level}", path=self.where(n))
         found.used = True
         return found
 
     def piece(self, n: int, size: int) -> Buffer:
-        """The bytes of a piece. They are not kept: one large value would push out many leaves."""
+        """The bytes of a piece. They are not cached: one large value would evict many leaves."""
         found = self.pieces.get(n)
         if found is None:
             return decode_piece(self._stored(n), size, self.where(n))
         if len(found.data) != size:
-            raise Corrupt("a piece of two large values", path=self.where(n))
+            raise Corrupt("a piece belongs to two large values", path=self.where(n))
         return found.data
 
     def allocate(self) -> int:
@@ -137,12 +137,12 @@ class Tiers:
         return n
 
     def check_numbers(self) -> None:
-        """Refuse to go on before the numbers run out in the middle of something."""
+        """Raise before an operation if the page numbers could run out during it."""
         if self.root.number_next > NUMBER_NEXT_MAX - _NUMBERS_SPARE and not self.root.free:
             raise TooLarge("the map has used up its page numbers: copy it into another space")
 
     def add(self, node: Node) -> None:
-        """A new page, with a number from ``allocate``."""
+        """Add a new page, with a number from ``allocate``."""
         if isinstance(node, Leaf):
             self.leaves[node.n] = node
             self.root.leaves += 1
@@ -156,7 +156,7 @@ class Tiers:
         self.end(node)
 
     def remove(self, node: Leaf | Branch) -> None:
-        """A page that nothing points to any more."""
+        """Remove a page without references."""
         self.begin(node)
         if isinstance(node, Leaf):
             del self.leaves[node.n]
@@ -170,24 +170,24 @@ class Tiers:
         self.root.pieces -= 1
         piece = self.pieces.pop(n, None)
         if piece is not None:
-            self._weigh(piece, -1)
+            self._count_ram(piece, -1)
         self._free(n)
 
     def begin(self, node: Node) -> None:
-        """Before a page changes its size."""
+        """Call before a page changes its size."""
         self.mark(node)
-        self._weigh(node, -1)
+        self._count_ram(node, -1)
         if isinstance(node, Leaf):
             self.root.leaf_bytes -= node.size
 
     def end(self, node: Node) -> None:
-        """After a page has changed its size."""
-        self._weigh(node, 1)
+        """Call after a page has changed its size."""
+        self._count_ram(node, 1)
         if isinstance(node, Leaf):
             self.root.leaf_bytes += node.size
 
     def mark(self, node: Node) -> None:
-        """Before a page changes: memory will be the only one to have it."""
+        """Mark a page dirty, before it changes."""
         self.unsaved = True
         if not node.dirty:
             node.dirty = True
@@ -195,9 +195,9 @@ class Tiers:
             self._unspill(node.n)
 
     def shrink(self) -> None:
-        """Come back below the bound. What fails to go stays."""
+        """Evict pages until memory is below ``ram_max``. A page that cannot be written stays."""
         while self.ram > self.ram_max:
-            pool = self._pool()
+            pool = self._eviction_pool()
             n = next(iter(pool))
             node = pool[n]
             if node.used:
@@ -205,13 +205,13 @@ class Tiers:
                 pool.move_to_end(n)
                 continue
             if node.dirty:
-                self._put_away(node)
+                self._write_out(node)
             del pool[n]
-            self._weigh(node, -1)
+            self._count_ram(node, -1)
 
     def save(self) -> None:
-        """Hand everything to the session. What has been handed over is not handed over again, so
-        that after a failure the rest can follow."""
+        """Write all changed pages to the session. Written pages are not written again, so a
+        repetition after a failure continues with the rest."""
         for n in sorted(self.dirty):
             node = self.dirty[n]
             self.pages.write(self.page_id(n), self._encode(node))
@@ -227,7 +227,7 @@ class Tiers:
             self.unsaved = False
 
     def measure(self) -> None:
-        """Let every page know its size exactly."""
+        """Set the exact size of every dirty page."""
         for node in self.dirty.values():
             self._encode(node)
 
@@ -245,18 +245,20 @@ class Tiers:
             raise Corrupt("the page is missing", path=self.where(n))
         return data
 
-    def _pool(self) -> OrderedDict[int, Leaf] | OrderedDict[int, Branch] | OrderedDict[int, Piece]:
-        """Where to look for a page that can go."""
+    def _eviction_pool(
+        self,
+    ) -> OrderedDict[int, Leaf] | OrderedDict[int, Branch] | OrderedDict[int, Piece]:
+        """The pages from which the next one is evicted."""
         rest = self.pieces or self.leaves
         return self.branches if self._branch_ram * 2 > self.ram_max or not rest else rest
 
-    def _weigh(self, node: Node, sign: int) -> None:
+    def _count_ram(self, node: Node, sign: int) -> None:
         ram = sign * node.ram()
         self.ram += ram
         if isinstance(node, Branch):
             self._branch_ram += ram
 
-    def _put_away(self, node: Node) -> None:
+    def _write_out(self, node: Node) -> None:
         data = self._encode(node)
         if self._spill is not None and self._spill.put(self.page_id(node.n), data):
             self.spilled.add(node.n)
@@ -265,7 +267,7 @@ class Tiers:
         self._clean(node)
 
     def _encode(self, node: Node) -> bytes:
-        """The bytes of a page; it knows its size exactly from here on."""
+        """Encode a page, and set its exact size."""
         if isinstance(node, Piece):
             return encode_piece(node)
         data = branches.encode(node) if isinstance(node, Branch) else leaves.encode(node)

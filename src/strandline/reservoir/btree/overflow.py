@@ -1,10 +1,10 @@
-"""Values too large for a leaf: pieces, each a page of its own, and the pointer that a leaf keeps.
+"""Values too large for a leaf: pieces, each a page of its own, and the pointer in the leaf.
 
 A piece, as a page:
 
     offset  size  field
     0       1     kind: 0x56 ("V")
-    1       n     the bytes; every piece but the last has PIECE_BYTES of them
+    1       n     the bytes: PIECE_BYTES, except in the last piece
 
 A pointer, in the place of the value:
 
@@ -38,7 +38,7 @@ _SIZE = struct.Struct("<I")
 
 @final
 class Large(msgspec.Struct, frozen=True):
-    """Where a large value is. Its ``len`` is the pointer's: that is what the leaf holds."""
+    """The location of a large value. Its ``len`` is that of the pointer, which the leaf holds."""
 
     size: int
     pieces: tuple[int, ...]
@@ -48,7 +48,7 @@ class Large(msgspec.Struct, frozen=True):
 
 
 class Piece:
-    """Bytes of a large value that are not saved yet, or were lately. Owned by one thread."""
+    """Bytes of a large value in memory. Owned by one thread."""
 
     __slots__ = ("data", "dirty", "n", "used")
 
@@ -84,10 +84,10 @@ def decode_pointer(data: bytes, where: str) -> Large:
     size = _SIZE.unpack_from(data)[0] if len(data) >= 4 else 0
     count = piece_count(size)
     if not 0 < size <= VALUE_BYTES_MAX or len(data) != 4 + 4 * count:
-        raise Corrupt("a pointer to a large value makes no sense", path=where)
+        raise Corrupt("a pointer to a large value is invalid", path=where)
     pieces = struct.unpack_from(f"<{count}I", data, 4)
     if min(pieces) < NUMBER_FIRST or len(set(pieces)) < count:
-        raise Corrupt("a large value is said to be in pages that cannot be its", path=where)
+        raise Corrupt("a pointer to a large value has invalid page numbers", path=where)
     return Large(size, pieces)
 
 
@@ -96,7 +96,7 @@ def encode_piece(piece: Piece) -> bytes:
 
 
 def decode_piece(data: Buffer, size: int, where: str) -> memoryview:
-    """The piece's bytes, of which there must be so many."""
+    """Decode a piece, which must have this size."""
     if len(data) != 1 + size or data[0] != KIND:
-        raise Corrupt(f"this is no piece of a large value with {size} bytes", path=where)
+        raise Corrupt(f"this is not a piece of a large value with {size} bytes", path=where)
     return memoryview(data)[1:]

@@ -1,4 +1,4 @@
-"""The root page of a map <-> bytes: what must be known to open it. Pure.
+"""The root page of a map <-> bytes: the facts needed to open it. Pure.
 
     offset  size  field
     0       8     magic "STRNDMAP"
@@ -11,13 +11,13 @@
     40      8     branches
     48      8     pieces of large values
     56      8     bytes of all leaves
-    64      8     page numbers that were used and are forgotten
+    64      8     count of page numbers that were used and are lost
     72      4     f, how many free page numbers follow
     76      4*f   page numbers that were used and are free
 
 All little-endian. Page numbers are 1 for this page and from 2 on for others. At most FREE_MAX free
-numbers are kept; more are forgotten, which costs a number out of 2^32 and nothing else. Every
-number below the next is that of a page, or free, or forgotten: so the counts add up.
+numbers are stored; more are lost, which only costs numbers out of 2^32. Every number below the next
+is that of a page, or free, or lost: so the counts add up.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FIXED = struct.Struct("<8sHHIQQQQQQQI")
 
 
 class Root:
-    """What a map knows of itself. Owned by one thread."""
+    """The content of a root page. Owned by one thread."""
 
     __slots__ = (
         "branches",
@@ -85,23 +85,23 @@ def encode(root: Root) -> bytes:
 
 
 def decode(data: Buffer, where: str) -> Root:
-    """The root of these bytes; ``where`` names the page if they are none."""
+    """Decode a root page; ``where`` names the page in errors."""
     if len(data) < _FIXED.size or bytes(data[:8]) != _MAGIC:
-        raise Corrupt("this is no root of a map", path=where)
+        raise Corrupt("this is not the root of a map", path=where)
     root = Root()
     _, version, root.height, root.top, root.number_next, *counts, free = _FIXED.unpack_from(data)
     if version > FORMAT_VERSION:
-        raise NewerFormat(f"{where} has format {version}, and this Strandline knows 1: upgrade it")
+        raise NewerFormat(f"{where} has format {version}, and this Strandline reads 1: upgrade it")
     root.entries, root.leaves, root.branches, root.pieces, root.leaf_bytes, root.forgotten = counts
     if free > FREE_MAX or len(data) != _FIXED.size + 4 * free:
         raise Corrupt("the list of free pages has another length", path=where, offset=72)
     root.free = list(struct.unpack_from(f"<{free}I", data, _FIXED.size))
-    if version < 1 or not _makes_sense(root):
+    if version < 1 or not _is_consistent(root):
         raise Corrupt("the numbers contradict each other", path=where, offset=8)
     return root
 
 
-def _makes_sense(root: Root) -> bool:
+def _is_consistent(root: Root) -> bool:
     if not NUMBER_FIRST < root.number_next <= NUMBER_NEXT_MAX:
         return False
     pages = root.leaves + root.branches + root.pieces

@@ -1,18 +1,18 @@
-"""Dirty pages on the local disk, when memory is short and the next save is far.
+"""Spill: dirty pages on the local disk when memory is short between saves.
 
-    <folder>/LOCK       held while the spill lives
+    <folder>/LOCK       held while the spill is open
     <folder>/<number>   a scratch file of ``file_bytes``: pages on multiples of 4 KiB, in any order
 
-Which page lies where is known in memory only. Nothing is ever synced, and nothing is trusted after
-a restart: the files of a dead spill are removed by the next one in the same folder. So a crash
-costs what was not saved, spilled or not.
+The locations of pages are only in memory. Nothing is synced, and nothing is used after a restart:
+the next spill in the same folder removes leftover files. So a crash loses all unsaved changes,
+spilled or not.
 
-The disk is not trusted either: a page is given back only if its xxh3, which is kept in memory, is
-that of the page that came. If not, it is lost, and what was changed since the last save with it.
+The disk is not trusted either: a page is returned only if its xxh3, which is in memory, matches. If
+not, it is lost, and the changes since the last save with it.
 
-There are never more than ``bytes_max`` bytes in files. Places are used again, a larger one is cut;
-when the last page has gone, as after every save, the files go too. A full spill says so and is no
-failure: its user has another place for the page.
+Files never have more than ``bytes_max`` bytes. Free extents are used again, larger ones are split;
+the files are removed when the last page is, as after every save. A full spill is not an error: the
+caller writes the page elsewhere.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FILE_BYTES = 64 * 1024 * 1024
 UNIT_BYTES = 4096
 LOCK = "LOCK"
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
-class _Place(NamedTuple):
+class _Extent(NamedTuple):
     file: LogFile
     offset: int
     size: int
@@ -46,9 +46,9 @@ class _Place(NamedTuple):
 
 
 class Spill:
-    """Pages that are out of memory and not saved. Owned by one thread.
+    """Pages that are neither in memory nor saved. Owned by one thread.
 
-    Maps may share one, when they are of one thread and of different spaces.
+    Maps of one thread and of different spaces may share a spill.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Spill:
         file_bytes: int = FILE_BYTES,
         disk: Disk | None = None,
     ) -> None:
-        """A folder that nothing else uses; it is made when it is not there."""
+        """``folder`` must not be used otherwise; it is created if it does not exist."""
         if not UNIT_BYTES <= file_bytes <= bytes_max or file_bytes % UNIT_BYTES:
             raise Invalid(
-                f"files of {file_bytes} bytes cannot be: give a multiple of {UNIT_BYTES}, at most "
+                f"file_bytes is {file_bytes}: give a multiple of {UNIT_BYTES}, at most "
                 f"bytes_max, which is {bytes_max}"
             )
         self._disk = disk = disk or OsDisk()
@@ -71,7 +71,7 @@ class Spill:
         self._file_bytes = file_bytes
         self._files: list[LogFile] = []
         self._number = 0
-        self._places: dict[int, _Place] = {}
+        self._extents: dict[int, _Extent] = {}
         self._free: dict[int, list[tuple[LogFile, int]]] = {}
         self._tail = file_bytes
         self._units = 0
@@ -79,7 +79,7 @@ class Spill:
             disk.make_dirs(self._folder)
             lock = disk.lock(f"{self._folder}/{LOCK}", b"")
             if lock is None:
-                raise Locked(f"{self._folder} is the spill of another map: name another folder")
+                raise Locked(f"{self._folder} is the spill of another map: use another folder")
             self._lock = lock
             for name in disk.list_dir(self._folder):
                 if name.isdecimal():
@@ -89,65 +89,65 @@ class Spill:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the places that are taken."""
+        """Bytes of the used extents."""
         return self._units * UNIT_BYTES
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._extents)
 
     def put(self, page_id: int, data: Buffer) -> bool:
-        """Keep a page; False when there is no room for it, and then there is none of this id."""
+        """Store a page; False when there is no space, and then no page of this id is stored."""
         self.drop(page_id)
         units = _units(len(data))
         try:
-            found = self._take(units)
-            if found is None:
+            extent = self._allocate(units)
+            if extent is None:
                 return False
-            file, offset = found
+            file, offset = extent
             try:
                 file.write(offset, [data])
             except OSError:
-                self._give(units, file, offset)
+                self._release(units, file, offset)
                 raise
         except OSError as error:
-            if error.errno in _NO_ROOM:
+            if error.errno in _NO_SPACE:
                 return False
             raise self._unavailable(error) from error
         checksum = xxh3_64_intdigest(data)
-        self._places[page_id] = _Place(file, offset, len(data), checksum)
+        self._extents[page_id] = _Extent(file, offset, len(data), checksum)
         self._units += units
         return True
 
     def get(self, page_id: int) -> bytes | None:
-        """The page as it came; None when it is not here."""
-        place = self._places.get(page_id)
-        if place is None:
+        """The page as it was put; None when it is not stored."""
+        extent = self._extents.get(page_id)
+        if extent is None:
             return None
         try:
-            data = place.file.pread(place.size, place.offset)
+            data = extent.file.pread(extent.size, extent.offset)
         except OSError as error:
             raise self._unavailable(error) from error
-        if xxh3_64_intdigest(data) != place.checksum:
+        if xxh3_64_intdigest(data) != extent.checksum:
             raise Corrupt(
                 f"page {page_id} is not what was spilled: the changes since the last save are lost",
-                path=place.file.path,
-                offset=place.offset,
+                path=extent.file.path,
+                offset=extent.offset,
             )
         return data
 
     def drop(self, page_id: int) -> None:
-        """Forget a page. Absent is fine."""
-        place = self._places.pop(page_id, None)
-        if place is None:
+        """Remove a page; a no-op if it is not stored."""
+        extent = self._extents.pop(page_id, None)
+        if extent is None:
             return
-        self._units -= place.units
-        self._give(place.units, place.file, place.offset)
-        if not self._places:
+        self._units -= extent.units
+        self._release(extent.units, extent.file, extent.offset)
+        if not self._extents:
             self._remove_files()
 
     def close(self) -> None:
-        """Forget everything, and let go of the folder."""
-        self._places.clear()
+        """Remove all pages and files, and release the folder."""
+        self._extents.clear()
         self._units = 0
         self._remove_files()
         self._lock.release()
@@ -158,23 +158,23 @@ class Spill:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take(self, units: int) -> tuple[LogFile, int] | None:
+    def _allocate(self, units: int) -> tuple[LogFile, int] | None:
         for size in sorted(size for size in self._free if size >= units):
             file, offset = self._free[size].pop()
             if not self._free[size]:
                 del self._free[size]
-            self._give(size - units, file, offset + units * UNIT_BYTES)
+            self._release(size - units, file, offset + units * UNIT_BYTES)
             return file, offset
-        wanted = units * UNIT_BYTES
-        if wanted > self._file_bytes:
+        size_bytes = units * UNIT_BYTES
+        if size_bytes > self._file_bytes:
             return None
-        if self._tail + wanted > self._file_bytes and not self._begin_file():
+        if self._tail + size_bytes > self._file_bytes and not self._begin_file():
             return None
         offset = self._tail
-        self._tail += wanted
+        self._tail += size_bytes
         return self._files[-1], offset
 
-    def _give(self, units: int, file: LogFile, offset: int) -> None:
+    def _release(self, units: int, file: LogFile, offset: int) -> None:
         if units:
             self._free.setdefault(units, []).append((file, offset))
 
@@ -191,7 +191,9 @@ class Spill:
                 self._disk.remove(path)
             raise
         if self._files:
-            self._give((self._file_bytes - self._tail) // UNIT_BYTES, self._files[-1], self._tail)
+            self._release(
+                (self._file_bytes - self._tail) // UNIT_BYTES, self._files[-1], self._tail
+            )
         self._files.append(file)
         self._tail = 0
         return True
@@ -202,11 +204,11 @@ class Spill:
         self._tail = self._file_bytes
         for file in files:
             file.close()
-            with contextlib.suppress(OSError):  # as above; its number does not come again
+            with contextlib.suppress(OSError):  # as above; its number is not used again
                 self._disk.remove(file.path)
 
     def _unavailable(self, error: OSError) -> Unavailable:
-        return Unavailable(f"the spill in {self._folder} cannot be used ({error}): see to its disk")
+        return Unavailable(f"the spill in {self._folder} cannot be used ({error}): check its disk")
 
 
 def _units(size: int) -> int:

@@ -1,18 +1,18 @@
-"""The shape of a map: a B+tree of pages that keeps itself in balance.
+"""The B+tree of a map: finds leaves, and balances pages after changes.
 
     height 1    one leaf, the only one that may be empty
     height h    a branch of level h - 1, branches below it, leaves at level 0
 
 Invariants, between operations: every leaf is at level 0; a branch has at least two children; no
-leaf is empty but the only one; keys are within the fences that the branches above set for them.
+leaf is empty except the only one; keys are within the fences of the branches above them.
 
-Too large is a page over ``page_bytes``: it is cut, if it has enough items. Small is one under a
-quarter: it is merged with a neighbour if both together make at most three quarters, otherwise they
-share evenly. Between the two lies so much that a page does not go to and fro. Keys may be longer
-than a small ``page_bytes``: then pages are larger than that, and nothing else.
+A page over ``page_bytes`` is split, if it has enough items. A page under a quarter of that is
+merged with a neighbor if both together have at most three quarters, otherwise they share evenly.
+The distance between the limits prevents repeated splits and merges. Keys may be longer than a small
+``page_bytes``: then pages are larger than that.
 
-``prepare_loss`` fetches the neighbours that a loss could need. Everything that can fail has thus
-happened before the first change, and an operation that raises has changed nothing.
+``prepare_loss`` reads the neighbors that a loss may need. Every step that can fail thus comes
+before the first change, and an operation that raises has changed nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from strandline.reservoir.btree.split_points import even, full, full_backwards, 
 
 
 class Order(Enum):
-    """How new keys came into a page."""
+    """The order in which new keys were inserted into a page."""
 
     ANY = 0
     ASCENDING = 1
@@ -52,46 +52,46 @@ class _Step(NamedTuple):
 
 
 class Tree:
-    """Finds leaves, and mends the tree after they have changed. Owned by one thread."""
+    """Finds leaves, and balances the tree after they have changed. Owned by one thread."""
 
-    def __init__(self, tiers: Tiers, page_bytes: int) -> None:
-        self._tiers = tiers
-        self._root = tiers.root
+    def __init__(self, store: Tiers, page_bytes: int) -> None:
+        self._store = store
+        self._root = store.root
         self._page_bytes = page_bytes
         self.small = page_bytes // 4
         self._merged_max = page_bytes * 3 // 4
-        self._leaves = tiers.leaves
-        self._branches = tiers.branches
+        self._leaves = store.leaves
+        self._branches = store.branches
 
     def leaf(self, key: bytes) -> Leaf:
-        """The leaf where the key is, or would be."""
-        found = self._branches
+        """The leaf that contains the key, or would contain it."""
+        branches_by_number = self._branches
         n = self._root.top
         level = self._root.height - 1
         while level:
-            branch = found.get(n)
+            branch = branches_by_number.get(n)
             if branch is None:
-                branch = self._tiers.branch(n, level)
+                branch = self._store.branch(n, level)
             branch.used = True
             n = branch.children[bisect_right(branch.keys, key)]
             level -= 1
         leaf = self._leaves.get(n)
         if leaf is None:
-            return self._tiers.leaf(n)
+            return self._store.leaf(n)
         leaf.used = True
         return leaf
 
     def leaf_from(self, key: bytes) -> tuple[Leaf, bytes | None]:
-        """The same, and the key from which on entries are in the leaves behind it."""
+        """The leaf of a key, and the key from which on entries are in the leaves after it."""
         fence = None
         n = self._root.top
         for level in range(self._root.height - 1, 0, -1):
-            branch = self._tiers.branch(n, level)
+            branch = self._store.branch(n, level)
             at = bisect_right(branch.keys, key)
             if at < len(branch.keys):
                 fence = branch.keys[at]
             n = branch.children[at]
-        return self._tiers.leaf(n), fence
+        return self._store.leaf(n), fence
 
     def leaf_before(self, bound: bytes | None) -> tuple[Leaf, bytes | None]:
         """The leaf of the last key before the bound, and the key before which entries are in the
@@ -99,33 +99,33 @@ class Tree:
         fence = None
         n = self._root.top
         for level in range(self._root.height - 1, 0, -1):
-            branch = self._tiers.branch(n, level)
+            branch = self._store.branch(n, level)
             at = len(branch.keys) if bound is None else bisect_left(branch.keys, bound)
             if at:
                 fence = branch.keys[at - 1]
             n = branch.children[at]
-        return self._tiers.leaf(n), fence
+        return self._store.leaf(n), fence
 
     def prepare_loss(self, key: bytes) -> None:
-        """Fetch what ``balance`` will need when the leaf of this key has become small."""
+        """Read the pages that ``balance`` needs if the leaf of this key becomes small."""
         path, _ = self._path(key)
         for level, (branch, at) in enumerate(reversed(path)):
-            self._node(branch.children[_neighbour(at)], level)
+            self._node(branch.children[_neighbor(at)], level)
             may_be_small = branch.size - KEY_BYTES_MAX - CHILD_BYTES < self.small
             if not may_be_small and len(branch.children) > CHILDREN_MIN:
                 return
 
     def balance(self, key: bytes, order: Order) -> None:
-        """Mend the tree from the leaf of this key upwards, after it has changed."""
+        """Balance the tree from the leaf of this key upwards, after it has changed."""
         path, leaf = self._path(key)
         node: Leaf | Branch = leaf
-        grew = False
+        has_split = False
         while True:
             if node.size > self._page_bytes:
                 order = self._split(path, node, order)
-                grew = True
-            elif not grew and self._is_small(node):  # a small one that grows is left to grow
-                self._join(path, node)
+                has_split = True
+            elif not has_split and self._is_small(node):  # a small page that grows is not merged
+                self._merge_small(path, node)
             else:
                 return
             if not path:
@@ -136,14 +136,14 @@ class Tree:
         path = []
         n = self._root.top
         for level in range(self._root.height - 1, 0, -1):
-            branch = self._tiers.branch(n, level)
+            branch = self._store.branch(n, level)
             at = bisect_right(branch.keys, key)
             path.append(_Step(branch, at))
             n = branch.children[at]
-        return path, self._tiers.leaf(n)
+        return path, self._store.leaf(n)
 
     def _node(self, n: int, level: int) -> Leaf | Branch:
-        return self._tiers.branch(n, level) if level else self._tiers.leaf(n)
+        return self._store.branch(n, level) if level else self._store.leaf(n)
 
     def _is_small(self, node: Leaf | Branch) -> bool:
         if isinstance(node, Branch) and len(node.children) < CHILDREN_MIN:
@@ -151,30 +151,30 @@ class Tree:
         return node.size < self.small
 
     def _split(self, path: list[_Step], node: Leaf | Branch, order: Order) -> Order:
-        """Cut a page, tell its parent, and how new children came into that."""
+        """Split a page and update its parent; return the order of the parent's new children."""
         if isinstance(node, Leaf):
             keys, numbers = self._split_leaf(node, order)
         else:
             keys, numbers = self._split_branch(node, order)
         if not numbers:
             return order
-        tiers = self._tiers
+        store = self._store
         if not path:
             children = [node.n, *numbers]
             size = branches.size_of(keys)
-            top = Branch(tiers.allocate(), node.level + 1, keys, children, size)
-            tiers.add(top)
+            top = Branch(store.allocate(), node.level + 1, keys, children, size)
+            store.add(top)
             self._root.top = top.n
             self._root.height += 1
-            path.append(_Step(top, 0))  # it has many children when many entries came at once
+            path.append(_Step(top, 0))  # it has many children after many inserts at once
             return order
         parent, at = path[-1]
         was_last = at == len(parent.keys)
-        tiers.begin(parent)
+        store.begin(parent)
         parent.keys[at:at] = keys
         parent.children[at + 1 : at + 1] = numbers
         parent.size += sum(map(len, keys)) + CHILD_BYTES * len(numbers)
-        tiers.end(parent)
+        store.end(parent)
         if was_last:
             return Order.ASCENDING
         return Order.DESCENDING if at == 0 and order is Order.DESCENDING else Order.ANY
@@ -189,18 +189,18 @@ class Tree:
         cuts = _CUTS[order](ends, self._page_bytes - leaves.HEAD_BYTES, 1)
         if not cuts:
             return [], []
-        tiers = self._tiers
+        store = self._store
         separators, numbers = [], []
         for first, following in zip(cuts, [*cuts[1:], len(keys)], strict=True):
             size = leaves.HEAD_BYTES + ends[following - 1] - ends[first - 1]
-            part = Leaf(tiers.allocate(), keys[first:following], values[first:following], size)
-            tiers.add(part)
+            part = Leaf(store.allocate(), keys[first:following], values[first:following], size)
+            store.add(part)
             separators.append(separator(keys[first - 1], keys[first]))
             numbers.append(part.n)
-        tiers.begin(leaf)
+        store.begin(leaf)
         del keys[cuts[0] :], values[cuts[0] :]
         leaf.size = leaves.HEAD_BYTES + ends[cuts[0] - 1]
-        tiers.end(leaf)
+        store.end(leaf)
         return separators, numbers
 
     def _split_branch(self, branch: Branch, order: Order) -> tuple[list[bytes], list[int]]:
@@ -211,61 +211,63 @@ class Tree:
         cuts = _CUTS[order](ends, self._page_bytes - branches.HEAD_BYTES, CHILDREN_MIN)
         if not cuts:
             return [], []
-        tiers = self._tiers
+        store = self._store
         numbers = []
         for first, following in zip(cuts, [*cuts[1:], len(children)], strict=True):
             inner = keys[first : following - 1]
             part = Branch(
-                tiers.allocate(),
+                store.allocate(),
                 branch.level,
                 inner,
                 children[first:following],
                 branches.size_of(inner),
             )
-            tiers.add(part)
+            store.add(part)
             numbers.append(part.n)
         separators = [keys[cut - 1] for cut in cuts]
-        tiers.begin(branch)
+        store.begin(branch)
         del keys[cuts[0] - 1 :], children[cuts[0] :]
         branch.size = branches.size_of(keys)
-        tiers.end(branch)
+        store.end(branch)
         return separators, numbers
 
-    def _join(self, path: list[_Step], node: Leaf | Branch) -> None:
-        """Bring a small page together with its neighbour; at the top, do without it."""
+    def _merge_small(self, path: list[_Step], node: Leaf | Branch) -> None:
+        """Merge a small page with its neighbor, or share with it; at the top, remove a level."""
         if not path:
             if isinstance(node, Branch) and len(node.children) == 1:
                 self._root.top = node.children[0]
                 self._root.height -= 1
-                self._tiers.remove(node)
+                self._store.remove(node)
             return
         parent, at = path[-1]
-        tiers = self._tiers
+        store = self._store
         if isinstance(node, Leaf) and not node.keys:
-            tiers.remove(node)
-            self._forget(parent, at, max(at - 1, 0))
+            store.remove(node)
+            self._remove_child(parent, at, max(at - 1, 0))
             return
-        place = min(at, _neighbour(at))
-        left = self._node(parent.children[place], node.level)
-        right = self._node(parent.children[place + 1], node.level)
-        tiers.begin(left)
-        tiers.begin(right)
-        merged = self._share(parent, place, left, right)
-        tiers.end(left)
-        tiers.end(right)
+        index = min(at, _neighbor(at))
+        left = self._node(parent.children[index], node.level)
+        right = self._node(parent.children[index + 1], node.level)
+        store.begin(left)
+        store.begin(right)
+        merged = self._redistribute(parent, index, left, right)
+        store.end(left)
+        store.end(right)
         if merged:
-            tiers.remove(right)
-            self._forget(parent, place + 1, place)
+            store.remove(right)
+            self._remove_child(parent, index + 1, index)
 
-    def _share(self, parent: Branch, place: int, left: Leaf | Branch, right: Leaf | Branch) -> bool:
-        """Move everything to the left, or half of all to each; whether it was everything."""
+    def _redistribute(
+        self, parent: Branch, index: int, left: Leaf | Branch, right: Leaf | Branch
+    ) -> bool:
+        """Move all items to the left, or half to each; return whether all were moved."""
         if isinstance(left, Leaf) and isinstance(right, Leaf):
-            return self._share_entries(parent, place, left, right)
-        assert isinstance(left, Branch), "neighbours have one level"
-        assert isinstance(right, Branch), "neighbours have one level"
-        return self._share_children(parent, place, left, right)
+            return self._redistribute_entries(parent, index, left, right)
+        assert isinstance(left, Branch), "neighbors have the same level"
+        assert isinstance(right, Branch), "neighbors have the same level"
+        return self._redistribute_children(parent, index, left, right)
 
-    def _share_entries(self, parent: Branch, place: int, left: Leaf, right: Leaf) -> bool:
+    def _redistribute_entries(self, parent: Branch, index: int, left: Leaf, right: Leaf) -> bool:
         keys, values = left.keys + right.keys, left.values + right.values
         size = left.size + right.size - leaves.HEAD_BYTES
         if size <= self._merged_max:
@@ -280,11 +282,13 @@ class Tree:
         right.keys, right.values = keys[cut:], values[cut:]
         left.size = leaves.size_of(left.keys, left.values)
         right.size = leaves.size_of(right.keys, right.values)
-        self._replace_key(parent, place, separator(keys[cut - 1], keys[cut]))
+        self._replace_key(parent, index, separator(keys[cut - 1], keys[cut]))
         return False
 
-    def _share_children(self, parent: Branch, place: int, left: Branch, right: Branch) -> bool:
-        keys = [*left.keys, parent.keys[place], *right.keys]
+    def _redistribute_children(
+        self, parent: Branch, index: int, left: Branch, right: Branch
+    ) -> bool:
+        keys = [*left.keys, parent.keys[index], *right.keys]
         children = left.children + right.children
         if branches.size_of(keys) <= self._merged_max or len(children) < 2 * CHILDREN_MIN:
             left.keys, left.children, left.size = keys, children, branches.size_of(keys)
@@ -296,22 +300,22 @@ class Tree:
         right.keys, right.children = keys[cut:], children[cut:]
         left.size = branches.size_of(left.keys)
         right.size = branches.size_of(right.keys)
-        self._replace_key(parent, place, keys[cut - 1])
+        self._replace_key(parent, index, keys[cut - 1])
         return False
 
-    def _replace_key(self, parent: Branch, place: int, key: bytes) -> None:
-        self._tiers.begin(parent)
-        parent.size += len(key) - len(parent.keys[place])
-        parent.keys[place] = key
-        self._tiers.end(parent)
+    def _replace_key(self, parent: Branch, index: int, key: bytes) -> None:
+        self._store.begin(parent)
+        parent.size += len(key) - len(parent.keys[index])
+        parent.keys[index] = key
+        self._store.end(parent)
 
-    def _forget(self, parent: Branch, child: int, key: int) -> None:
-        self._tiers.begin(parent)
+    def _remove_child(self, parent: Branch, child: int, key: int) -> None:
+        self._store.begin(parent)
         parent.size -= CHILD_BYTES + len(parent.keys[key])
         del parent.children[child]
         del parent.keys[key]
-        self._tiers.end(parent)
+        self._store.end(parent)
 
 
-def _neighbour(at: int) -> int:
+def _neighbor(at: int) -> int:
     return at - 1 if at else 1

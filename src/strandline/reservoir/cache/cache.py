@@ -1,22 +1,21 @@
-"""Files of the object store on the local disk: a bounded number of bytes, in a folder of its own.
+"""Cache of the object store's files on the local disk: a bounded number of bytes, in one folder.
 
-Whoever opens a file that is not there waits until all of it is, and many who wait for the same file
-wait for one download. A download waits for its turn, then for room, and other files are given up
-for it (``eviction.py``): bytes there and bytes on their way are together never more than
-``bytes_max``. What cannot be kept is read from the object store, a range at a time: a file larger
-than the cache, one whose object is cut short, any file while the local disk fails. The local disk
-can therefore make reads slow, never wrong, and never impossible.
+Opening a file that is not cached waits until it is downloaded completely; threads that open the
+same file wait for one download. A download waits for its turn, then for space, and other files are
+evicted for it (``eviction.py``): cached bytes and bytes being downloaded are together never more
+than ``bytes_max``. Files that cannot be cached are read from the object store, a range at a time: a
+file larger than the cache, one whose object is truncated, any file while the local disk fails. The
+local disk can therefore make reads slow, but never wrong or impossible.
 
-What lies in the folder is not trusted, neither at opening nor later: whoever reads a page checks
-it (``reading.py``). The first bad page of a copy is fetched by itself and written again with
-``repair``; a copy with another bad page is given up with ``evict``, and all of it fetched.
-So nothing here is synced, and the folder may be deleted whenever no process uses it
-(``cache_dir.py``).
-Files are read and written past the page cache, where their bytes would take memory that nothing
-here counts.
+The content of the folder is not trusted, neither at opening nor later: the reader of a page
+verifies it (``reservoir/page_reader.py``). The first damaged page of a copy is fetched alone and
+written again with ``repair``; a copy with another damaged page is evicted with ``evict``, and
+fetched again. So nothing here is synced, and the folder may be deleted when no process uses it
+(``cache_dir.py``). Files are read and written past the page cache of the operating system, where
+their bytes would take memory that nothing here counts.
 
-A file that is given up is unlinked. Who has it open reads on; its blocks are free when the last
-reader is done, which is the time of one read.
+An evicted file is unlinked. A reader that has it open can continue; its blocks are free after the
+last reader, which is the time of one read.
 """
 
 from __future__ import annotations
@@ -43,43 +42,43 @@ from strandline.reservoir.data_files.data_file_table import FileRef
 
 DOWNLOADS_MAX = 2
 FULL_PERCENT = 80
-"""Above this share of its bytes a cache gives up files before anybody needs their room."""
+"""Above this percentage of its bytes a cache evicts files in the background."""
 
 AVOIDED_MAX = 1024
 REPAIRS_MAX = 1
-"""Pages of a copy that are fetched by themselves. A disk that lost one page by accident keeps its
-file; after a power loss, when all pages may be wrong, they are not fetched one by one."""
+"""Maximum pages of a copy that are repaired alone. One lost page does not cost the whole file, and
+after a power loss, when all pages may be wrong, they are not fetched one by one."""
 
 
 class CacheStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """How full a cache is, and what it has done since it was opened."""
+    """Use of a cache, and counts since it was opened."""
 
     files: int
     bytes: int
     bytes_max: int
     hits: int
-    """Opens that found the file. Threads that count at once may lose a few."""
+    """Opens that found the file. Concurrent counts may be lost."""
     misses: int
     downloads: int
-    """Whole files requested from the object store, those that came damaged included."""
+    """Whole files requested from the object store, damaged responses included."""
     bytes_downloaded: int
     evictions: int
-    """Files given up for the room of others."""
+    """Files evicted to make space for others."""
     healed: int
-    """Copies with a bad page that were repaired or given up."""
+    """Copies with a damaged page that were repaired or evicted."""
     bypassed: int
-    """Opens that gave a file that stays in the object store."""
+    """Opens that returned a file in the object store."""
     failures: int
-    """Damaged downloads, and things that the local disk refused."""
+    """Damaged downloads, and failed operations of the local disk."""
 
 
 class Cache:
     """Local copies of files. Safe from many threads.
 
     A hit takes no lock. ``_state`` guards everything else; the lock of ``OpenFiles`` may be taken
-    inside it and is the last, that of ``Flights`` is held with no other. Downloads and the writing
-    of files hold none; opening, naming, repairing and unlinking a file are done inside ``_state``,
-    so that index and folder say the same.
+    inside it and is the last, that of ``Flights`` is held with no other. Downloads and writes of
+    files hold none; opening, naming, repairing and unlinking a file are done inside ``_state``, so
+    that index and folder agree.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Cache:
         self._objects = objects
         self._bytes_max = bytes_max
         self._downloads_max = downloads_max
-        self._shelf = Shelf(folder, disk, direct=direct)
+        self._dir = Shelf(folder, disk, direct=direct)
         self._open_files = OpenFiles(disk, direct=direct)
         self._uses = self._open_files.uses
         self._state = threading.Condition()
@@ -111,30 +110,30 @@ class Cache:
         self._count = _Counts()
 
     def adopt(self, files: Iterable[FileRef]) -> None:
-        """Keep what lies in the folder of these files; remove all else."""
+        """Keep the files in the folder that are among these; remove all others."""
         sizes = {file.file_id: file.size for file in files}
         with self._state:
             self._check_open()
             try:
-                whole, rest = self._shelf.look()
+                whole, unknown = self._dir.look()
             except OSError as error:
-                then = advice(error, "look at the disk, or open without a cache")
-                raise Unavailable(f"the cache cannot be read ({error}): {then}") from error
+                hint = advice(error, "check the disk, or open without a cache")
+                raise Unavailable(f"the cache cannot be read ({error}): {hint}") from error
             for found in sorted(whole, key=lambda found: (found.modified_us, found.file_id)):
                 size = sizes.get(found.file_id)
                 if size is None or not size <= found.size < size + DIRECT_BLOCK:
                     self._remove(found.file_id)
                 elif found.file_id not in self._files:
-                    self._enter(found.file_id, size, WEIGHT_NEW)
-            for name in rest:
+                    self._add_entry(found.file_id, size, WEIGHT_NEW)
+            for name in unknown:
                 try:
-                    self._shelf.remove_name(name)
+                    self._dir.remove_name(name)
                 except OSError:
                     self._count.failures += 1
             self._shrink(self._bytes + self._reserved - self._bytes_max)
 
     def open(self, file: FileRef) -> ReadFile:
-        """The file: from here, after a download, or as it is in the object store."""
+        """The file: cached, after a download, or in the object store."""
         found = self._files.get(file.file_id)
         if found is not None and (opened := found.opened) is not None:
             found.uses += 1
@@ -143,7 +142,7 @@ class Cache:
         return self._find_or_fetch(file)
 
     def peek(self, file_id: int) -> ReadFile | None:
-        """The file if it is here. Downloads nothing, and is no use that anybody remembers."""
+        """The file if it is cached. Downloads nothing, and does not count as a use."""
         with self._state:
             self._check_open()
             found = self._files.get(file_id)
@@ -155,26 +154,26 @@ class Cache:
                 return None
 
     def add(self, file: FileRef, buffers: Sequence[Buffer]) -> None:
-        """Put a file here that is in the caller's memory. Without room, or when the local disk
-        refuses, it is not put here, and nothing else happens."""
+        """Cache a file from the caller's memory. Without space, or when the local disk fails, it is
+        not cached, and there is no error."""
         assert sum(len(buffer) for buffer in buffers) == file.size
         with self._state:
             self._check_open()
             if not 0 < file.size <= self._bytes_max - self._reserved:
                 return
-        room = part = None
+        space = part = None
         try:
-            room = self._reserve(file.size)
-            part = self._begin(file)
+            space = self._reserve(file.size)
+            part = self._begin_file(file)
             part.write(buffers)
-            self._install(file, part, room, WEIGHT_NEW)
+            self._install(file, part, space, WEIGHT_NEW)
         except OSError:
-            self._failed()
+            self._count_failure()
         finally:
-            self._release(room, part)
+            self._release(space, part)
 
     def forget(self, file_ids: Iterable[int]) -> None:
-        """Remove files that nobody will ask for again. One on its way comes, and goes with time."""
+        """Remove files that will not be read again. One being downloaded is evicted in time."""
         with self._state:
             self._check_open()
             for file_id in file_ids:
@@ -183,8 +182,8 @@ class Cache:
                     self._remove(file_id)
 
     def evict(self, file_id: int, bad: ReadFile | None = None) -> bool:
-        """Give up a file; tells whether it was here. With ``bad``, only if it is still that one:
-        of many who meet the same damage, one has it replaced."""
+        """Evict a file; return whether it was cached. With ``bad``, only if it is still that copy:
+        of many readers of the same damage, one replaces it."""
         with self._state:
             self._check_open()
             found = self._files.get(file_id)
@@ -195,19 +194,19 @@ class Cache:
             else:
                 self._count.healed += 1
             if not self._remove(file_id):
-                # It can be neither used nor replaced.
+                # The copy can be neither used nor replaced.
                 self._open_files.let_go(found)
                 self._avoid(file_id)
             return True
 
     def is_repairable(self, file_id: int, bad: ReadFile) -> bool:
-        """Whether this copy, in which a page is bad, is worth a repair."""
+        """Whether a damaged page of this copy is to be repaired alone."""
         with self._state:
             found = self._files.get(file_id)
             return found is not None and found.opened is bad and found.repairs < REPAIRS_MAX
 
     def repair(self, file_id: int, bad: ReadFile, offset: int, data: bytes) -> None:
-        """Write a page again that is bad in this copy; give the copy up when that fails."""
+        """Rewrite a damaged page of this copy; evict the copy when that fails."""
         with self._state:
             self._check_open()
             found = self._files.get(file_id)
@@ -215,14 +214,14 @@ class Cache:
                 return
             found.repairs += 1
             try:
-                self._shelf.repair(file_id, offset, data)
+                self._dir.repair(file_id, offset, data)
                 self._count.healed += 1
             except OSError:
                 self._count.failures += 1
                 self.evict(file_id, bad)
 
     def run_once(self) -> bool:
-        """Give up one file when the cache is nearly full; tells whether it did."""
+        """Evict one file when the cache is nearly full; return whether it did."""
         with self._state:
             if self._closed or self._bytes * 100 <= self._bytes_max * FULL_PERCENT:
                 return False
@@ -237,8 +236,8 @@ class Cache:
             )
 
     def close(self) -> None:
-        """Wait for what is being written, then let go of the folder; the files stay. Who waits
-        for a download gets ``Closed``."""
+        """Wait for running writes, then release the folder; the files stay. Threads that wait for
+        a download get ``Closed``."""
         with self._state:
             if self._closed:
                 return
@@ -250,18 +249,18 @@ class Cache:
             self._files.clear()
             self._bytes = 0
             self._open_files.close()
-            self._shelf.close()
+            self._dir.close()
 
     def _find_or_fetch(self, file: FileRef) -> ReadFile:
-        found = self._find(file)
+        found = self._lookup(file)
         if found is not None:
             return found
         with self._state:
             self._count.misses += 1
-        return self._flights.join(file.file_id, lambda: self._find(file) or self._fill(file))
+        return self._flights.join(file.file_id, lambda: self._lookup(file) or self._fetch(file))
 
-    def _find(self, file: FileRef) -> ReadFile | None:
-        """The file if it is here, or if it cannot be."""
+    def _lookup(self, file: FileRef) -> ReadFile | None:
+        """The file if it is cached, or if it cannot be cached."""
         with self._state:
             self._check_open()
             if file.file_id in self._avoided or not 0 < file.size <= self._bytes_max:
@@ -271,7 +270,7 @@ class Cache:
                 return None
             try:
                 opened = self._open_files.open(found)
-            except FileNotFoundError:  # somebody has tidied up
+            except FileNotFoundError:  # deleted by another program
                 self._drop(found)
                 return None
             except OSError:
@@ -280,22 +279,22 @@ class Cache:
             found.uses += 1
             return opened
 
-    def _fill(self, file: FileRef) -> ReadFile:
-        room = part = None
+    def _fetch(self, file: FileRef) -> ReadFile:
+        space = part = None
         try:
-            room = self._wait_for_room(file.size)
-            part = self._begin(file)  # a full disk is met before the download, not after it
+            space = self._wait_for_space(file.size)
+            part = self._begin_file(file)  # a full disk fails before the download, not after it
             data = self._download(file)
             if data is not None:
                 part.write([data])
-                return self._install(file, part, room, WEIGHT_DOWNLOADED)
+                return self._install(file, part, space, WEIGHT_DOWNLOADED)
         except OSError:
-            self._failed()
+            self._count_failure()
         finally:
-            self._release(room, part)
+            self._release(space, part)
         return self._bypass(file)
 
-    def _wait_for_room(self, size: int) -> _Room:
+    def _wait_for_space(self, size: int) -> _Space:
         def may_begin() -> bool:
             if self._closed:
                 return True
@@ -307,41 +306,41 @@ class Cache:
                 with remote_wait():
                     self._state.wait_for(may_begin)
             self._check_open()
-            room = self._reserve(size)
-            room.downloads = 1
+            space = self._reserve(size)
+            space.downloads = 1
             self._downloading += 1
-            return room
+            return space
 
-    def _reserve(self, size: int) -> _Room:
+    def _reserve(self, size: int) -> _Space:
         with self._state:
             self._shrink(self._bytes + self._reserved + size - self._bytes_max)
             if self._bytes + self._reserved + size > self._bytes_max:
-                raise OSError(errno.ENOSPC, "no file of the cache can be given up")
+                raise OSError(errno.ENOSPC, "no file of the cache can be evicted")
             self._reserved += size
             self._filling += 1
-            return _Room(size)
+            return _Space(size)
 
-    def _release(self, room: _Room | None, part: Part | None) -> None:
+    def _release(self, space: _Space | None, part: Part | None) -> None:
         if part is not None:
             part.discard()
-        if room is not None:
+        if space is not None:
             with self._state:
-                self._reserved -= room.size
-                self._downloading -= room.downloads
+                self._reserved -= space.size
+                self._downloading -= space.downloads
                 self._filling -= 1
                 self._state.notify_all()
 
-    def _begin(self, file: FileRef) -> Part:
+    def _begin_file(self, file: FileRef) -> Part:
         try:
-            return self._shelf.begin(file.file_id, file.size)
+            return self._dir.begin(file.file_id, file.size)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            # The disk is smaller than the cache may be: then its end is the cache's end.
+            # The disk is smaller than ``bytes_max``: then the cache ends where the disk does.
             with self._state:
                 if not self._shrink(file.size):
                     raise
-            return self._shelf.begin(file.file_id, file.size)
+            return self._dir.begin(file.file_id, file.size)
 
     def _download(self, file: FileRef) -> bytes | None:
         data = b""
@@ -356,37 +355,37 @@ class Cache:
             self._avoid(file.file_id)
         return None
 
-    def _install(self, file: FileRef, part: Part, room: _Room, weight: int) -> ReadFile:
+    def _install(self, file: FileRef, part: Part, space: _Space, weight: int) -> ReadFile:
         with self._state:
             self._check_open()
             part.keep()
             old = self._files.get(file.file_id)
             if old is not None:
                 self._drop(old)
-            self._reserved -= room.size
-            room.size = 0
+            self._reserved -= space.size
+            space.size = 0
             self._avoided.discard(file.file_id)
-            return self._open_files.open(self._enter(file.file_id, file.size, weight))
+            return self._open_files.open(self._add_entry(file.file_id, file.size, weight))
 
-    def _enter(self, file_id: int, size: int, weight: int) -> LocalFile:
-        path = self._shelf.path(file_id)
-        made = LocalFile(file_id, path, size, weight=weight, used=next(self._uses))
-        self._files[file_id] = made
+    def _add_entry(self, file_id: int, size: int, weight: int) -> LocalFile:
+        path = self._dir.path(file_id)
+        entry = LocalFile(file_id, path, size, weight=weight, used=next(self._uses))
+        self._files[file_id] = entry
         self._bytes += size
-        return made
+        return entry
 
     def _shrink(self, size: int) -> bool:
-        """Give up files for so many bytes; tells whether any was."""
-        gone = 0
+        """Evict files for so many bytes; return whether any was evicted."""
+        evicted = 0
         for file in victims(self._files.values(), size):
-            gone += self._remove(file.file_id)
-        self._count.evictions += gone
-        return gone > 0
+            evicted += self._remove(file.file_id)
+        self._count.evictions += evicted
+        return evicted > 0
 
     def _remove(self, file_id: int) -> bool:
-        """Unlink a file and forget it; one that cannot be unlinked stays, and so its bytes do."""
+        """Unlink and drop a file; one that cannot be unlinked stays, and its bytes stay counted."""
         try:
-            self._shelf.remove(file_id)
+            self._dir.remove(file_id)
         except OSError:
             self._count.failures += 1
             return False
@@ -412,7 +411,7 @@ class Cache:
             self._count.bypassed += 1
         return RangeFile(self._objects, file)
 
-    def _failed(self) -> None:
+    def _count_failure(self) -> None:
         with self._state:
             self._count.failures += 1
 
@@ -422,7 +421,7 @@ class Cache:
 
 
 class _Counts(msgspec.Struct):
-    """What has happened since the cache was opened, but for the hits of files that are there."""
+    """Counts since the cache was opened, without the hits of files that are still cached."""
 
     hits: int = 0
     misses: int = 0
@@ -434,8 +433,8 @@ class _Counts(msgspec.Struct):
     failures: int = 0
 
 
-class _Room:
-    """Bytes that are set aside for a file on its way."""
+class _Space:
+    """Bytes that are reserved for a file being written."""
 
     def __init__(self, size: int) -> None:
         self.size = size

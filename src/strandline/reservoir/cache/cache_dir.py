@@ -1,12 +1,13 @@
-"""The folder of a cache: what lies there, and how a file gets there.
+"""The folder of a cache: its files, and how a file is created.
 
     LOCK                        held by the one process that uses the folder
-    <file id, 16 hex digits>    a whole file
-    <...>.<number>.part         one that is being written
+    <file id, 16 hex digits>    a complete file
+    <...>.<number>.part         a file that is being written
 
-A file gets its space first, then its bytes, then its name. Nothing is synced: after a power loss a
-file may have its size and not its bytes. Whoever reads a page checks it, so that costs a download
-and nothing else. Written past the page cache, a file may end with zeros that are not part of it.
+Space is reserved for a file first, then its bytes are written, then it gets its name. Nothing is
+synced: after a power loss a file may have its size and not its bytes. The reader of a page verifies
+it, so that only costs a download. Written past the page cache, a file may end with zeros that are
+not part of it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ID_DIGITS = 16
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A whole file in the folder."""
+    """A complete file in the folder."""
 
     file_id: int
     size: int
@@ -33,10 +34,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Shelf:
-    """Files in a folder of our own. Safe from many threads."""
+    """The files in the folder of one cache. Safe from many threads."""
 
     def __init__(self, folder: str, disk: Disk, *, direct: bool) -> None:
-        """``direct``: what is written does not stay in the page cache."""
+        """``direct``: written bytes do not stay in the page cache."""
         self._folder = folder
         self._disk = disk
         self._direct = direct
@@ -48,29 +49,29 @@ class Shelf:
         return f"{self._folder}/{file_id:0{_ID_DIGITS}x}"
 
     def look(self) -> tuple[list[Found], list[str]]:
-        """Whole files, and names of all that nobody needs."""
-        whole, rest = [], []
+        """Complete files, and the names of all entries that are not needed."""
+        files, unknown = [], []
         for name in self._disk.list_dir(self._folder):
-            found = self._look_at(name)
-            if found is not None:
-                whole.append(found)
+            file = self._read_entry(name)
+            if file is not None:
+                files.append(file)
             elif name != LOCK and f"{self._folder}/{name}" not in self._parts:
-                rest.append(name)
-        return whole, rest
+                unknown.append(name)
+        return files, unknown
 
     def begin(self, file_id: int, size: int) -> Part:
-        """A new file that has its space and nothing else yet."""
-        aside = f"{self.path(file_id)}.{next(self._numbers)}.part"
-        self._parts.add(aside)
+        """Create a file with reserved space and no content."""
+        temp_path = f"{self.path(file_id)}.{next(self._numbers)}.part"
+        self._parts.add(temp_path)
         try:
-            self._disk.reserve(aside, size)
+            self._disk.reserve(temp_path, size)
         except OSError:
-            self._parts.discard(aside)
+            self._parts.discard(temp_path)
             raise
-        return Part(self._disk, aside, self.path(file_id), self._parts, direct=self._direct)
+        return Part(self._disk, temp_path, self.path(file_id), self._parts, direct=self._direct)
 
     def repair(self, file_id: int, offset: int, data: Buffer) -> None:
-        """Write bytes of a whole file again."""
+        """Rewrite bytes of a complete file."""
         _write(self._disk, self.path(file_id), offset, [data], direct=self._direct)
 
     def remove(self, file_id: int) -> None:
@@ -80,10 +81,10 @@ class Shelf:
         self._disk.remove(f"{self._folder}/{name}")
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Release the folder for other processes."""
         self._lock.release()
 
-    def _look_at(self, name: str) -> Found | None:
+    def _read_entry(self, name: str) -> Found | None:
         file_id = _file_id(name)
         if file_id is None:
             return None
@@ -94,35 +95,37 @@ class Shelf:
                 return Found(file_id, file.size(), self._disk.modified_us(path))
             finally:
                 file.close()
-        except OSError:  # a bad block in the file's own description: it is of no use
+        except OSError:  # a bad block in the file's metadata: the file is useless
             return None
 
 
 class Part:
-    """A file that has no name yet. Owned by one thread."""
+    """A file without its final name. Owned by one thread."""
 
-    def __init__(self, disk: Disk, aside: str, path: str, parts: set[str], *, direct: bool) -> None:
+    def __init__(
+        self, disk: Disk, temp_path: str, path: str, parts: set[str], *, direct: bool
+    ) -> None:
         self._disk = disk
         self._direct = direct
-        self._aside = aside
+        self._temp_path = temp_path
         self._path = path
         self._parts = parts
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """All bytes of the file."""
-        _write(self._disk, self._aside, 0, buffers, direct=self._direct)
+        """Write all bytes of the file."""
+        _write(self._disk, self._temp_path, 0, buffers, direct=self._direct)
 
     def keep(self) -> None:
-        """Give it its name, in place of what has it."""
-        self._disk.rename(self._aside, self._path)
-        self._parts.discard(self._aside)
+        """Rename it to its final name, replacing an existing file."""
+        self._disk.rename(self._temp_path, self._path)
+        self._parts.discard(self._temp_path)
 
     def discard(self) -> None:
-        """Remove it. Does nothing after ``keep``."""
-        if self._aside in self._parts:
-            self._parts.discard(self._aside)
-            with contextlib.suppress(OSError):  # what stays is removed at the next opening
-                self._disk.remove(self._aside)
+        """Remove it; a no-op after ``keep``."""
+        if self._temp_path in self._parts:
+            self._parts.discard(self._temp_path)
+            with contextlib.suppress(OSError):  # a leftover is removed at the next opening
+                self._disk.remove(self._temp_path)
 
 
 def _write(disk: Disk, path: str, offset: int, buffers: Sequence[Buffer], *, direct: bool) -> None:
@@ -142,12 +145,12 @@ def _lock(folder: str, disk: Disk) -> Lock:
         lock = disk.lock(f"{folder}/{LOCK}", b"")
     except OSError as error:
         raise Unavailable(
-            f"the cache in {folder} cannot be used ({error}): check the path and its rights, or "
+            f"the cache in {folder} cannot be used ({error}): check path and permissions, or "
             "open without a cache"
         ) from error
     if lock is None:
         raise Locked(
-            f"another process uses the cache in {folder}: close it there, or name another folder"
+            f"another process uses the cache in {folder}: close it there, or use another folder"
         )
     return lock
 

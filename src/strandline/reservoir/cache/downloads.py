@@ -1,8 +1,8 @@
-"""Files out of the object store: whole, or a range at a time.
+"""Downloads files from the object store: complete, or a range at a time.
 
-A file is the first bytes of its object. One that is cut short is requested once more, because it
-may have been cut on the way. A whole file that fails its CRC-64 is not: its reader checks each page
-(``reading.py``), and requests the bad ones again, which are few as a rule.
+A file is the first bytes of its object. A truncated response is requested once more, because the
+transfer may have failed. A complete file that fails its CRC-64 is not: its reader verifies each
+page (``reservoir/page_reader.py``), and requests the usually few damaged ones again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ TRIES_MAX = 2
 
 
 def tries(objects: Objects, file: FileRef) -> Iterator[tuple[bytes, bool]]:
-    """Downloads of a whole file, and whether each is what was stored. One of the right size is the
-    last."""
+    """Download a whole file, with retries; yield each response and whether it is intact. One of the
+    right size is the last."""
     for _ in range(TRIES_MAX):
         data = _prefix(objects, file)
         yield data, len(data) == file.size and data_file_codec.crc64(data) == file.crc64
@@ -36,7 +36,7 @@ def _prefix(objects: Objects, file: FileRef) -> bytes:
 
 
 class RangeFile:
-    """A file that stays in the object store: every read is a request. Safe from many threads."""
+    """A file in the object store: every read is a request. Safe from many threads."""
 
     def __init__(self, objects: Objects, file: FileRef) -> None:
         self._objects = objects
@@ -48,7 +48,7 @@ class RangeFile:
         return self.pread_many([(offset, size)])[0]
 
     def pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Several ``(offset, size)``; near ones share a request. Nothing of any when the object
+        """Read several ``(offset, size)``; near ones share a request. All are empty when the object
         ends before one of them."""
         try:
             return self._objects.get_ranges(self._key, ranges)
@@ -64,4 +64,4 @@ class RangeFile:
         return self._size
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""

@@ -1,9 +1,9 @@
-"""Which cached files go first: the least recently used, unless they were used often.
+"""Eviction order of cached files: least recently used first, except files that were used often.
 
-A file has a weight: 0 when it was put there as it was written or found at opening, 1 when somebody
+A file has a weight: 0 when it was cached while it was written or found at opening, 1 when a read
 waited for its download, one more for every use since, 5 at most. A scan begins with the file that
-was used longest ago. It gives up a file of weight 0; from any other it takes 1 and goes on. So a
-file that was used often survives several scans, but none survives for ever without being used.
+was used longest ago. It evicts a file of weight 0, and reduces any other weight by 1. So a file
+that was used often survives several scans, but no unused file survives for ever.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ WEIGHT_MAX = 5
 
 
 def victims(files: Iterable[LocalFile], size: int) -> list[LocalFile]:
-    """Files to give up for so many bytes, all of them when they have less. Scanning costs the
-    others weight."""
+    """Files to evict for so many bytes, all of them when they have less. The scan reduces the
+    weights of the others."""
     if size <= 0:
         return []
-    waiting = sorted(files, key=lambda file: file.used)
-    for file in waiting:
-        _weigh(file)
+    candidates = sorted(files, key=lambda file: file.used)
+    for file in candidates:
+        _update_weight(file)
     chosen: list[LocalFile] = []
-    while size > 0 and waiting:
+    while size > 0 and candidates:
         spared = []
-        for file in waiting:
+        for file in candidates:
             if size <= 0:
                 break
             if file.weight > 0:
@@ -37,11 +37,11 @@ def victims(files: Iterable[LocalFile], size: int) -> list[LocalFile]:
             else:
                 chosen.append(file)
                 size -= file.size
-        waiting = spared
+        candidates = spared
     return chosen
 
 
-def _weigh(file: LocalFile) -> None:
+def _update_weight(file: LocalFile) -> None:
     uses = file.uses
     file.weight = min(WEIGHT_MAX, file.weight + uses - file.uses_weighed)
     file.uses_weighed = uses

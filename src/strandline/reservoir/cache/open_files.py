@@ -1,10 +1,10 @@
-"""Files of the local disk that are open for reading, a bounded number of them.
+"""A bounded number of local files that are open for reading.
 
-A file that must make room is let go, not closed: a reader may be inside it, and its descriptor must
+A file above the bound is released, not closed: a reader may be using it, and its descriptor must
 not become another file's meanwhile. The last reference closes it.
 
-A reader takes ``opened`` without a lock and marks the use with a count and a number that only
-grows. Two readers at once may lose one count of a hundred, never a byte.
+A reader uses ``opened`` without a lock and records the use with a count and a number that only
+grows. Two concurrent readers may lose a count, never a byte.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DESCRIPTORS_MAX = 256
 
 
 class LocalFile:
-    """A file of the local disk: where it is, how it was used, and whether it is open."""
+    """A local file: its path, its use, and its open handle."""
 
     __slots__ = (
         "file_id",
@@ -38,22 +38,22 @@ class LocalFile:
         self.size = size
         self.weight = weight
         self.used = used
-        """When it was used last, by the count of ``OpenFiles.uses``."""
+        """The last use, as a number from ``OpenFiles.uses``."""
         self.uses = 0
         self.uses_weighed = 0
-        """So many of its uses are in its weight already."""
+        """Number of its uses that are already part of its weight."""
         self.repairs = 0
-        """Pages that were bad in it and written again."""
+        """Number of damaged pages that were rewritten."""
         self.opened: ReadFile | None = None
 
 
 class OpenFiles:
-    """Which local files are open. Safe from many threads; its lock is the last one taken."""
+    """The open local files. Safe from many threads; its lock is the last one taken."""
 
     def __init__(
         self, disk: Disk, files_max: int = DESCRIPTORS_MAX, *, direct: bool = False
     ) -> None:
-        """``direct``: what is read does not stay in the page cache."""
+        """``direct``: read bytes do not stay in the page cache."""
         self.uses = itertools.count(1)
         self._open_read = disk.open_direct if direct else disk.open_read
         self._files_max = files_max
@@ -61,7 +61,7 @@ class OpenFiles:
         self._open: set[LocalFile] = set()
 
     def open(self, file: LocalFile) -> ReadFile:
-        """The file, opened when it is not open. Counts as a use."""
+        """Open the file unless it is open. Counts as a use."""
         with self._lock:
             file.used = next(self.uses)
             opened = file.opened
@@ -69,11 +69,11 @@ class OpenFiles:
                 opened = file.opened = self._open_read(file.path)
                 self._open.add(file)
                 if len(self._open) > self._files_max:
-                    self._let_oldest_go()
+                    self._release_oldest()
             return opened
 
     def open_aside(self, file: LocalFile) -> ReadFile:
-        """The file for one reader: it is no use, and nobody makes room for it."""
+        """Open the file for one reader: not counted as a use, nor in the number of open files."""
         return self._open_read(file.path)
 
     def let_go(self, file: LocalFile) -> None:
@@ -82,7 +82,7 @@ class OpenFiles:
             self._open.discard(file)
 
     def close(self) -> None:
-        """Let all of them go."""
+        """Release all files."""
         with self._lock:
             for file in self._open:
                 file.opened = None
@@ -91,8 +91,8 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._open)
 
-    def _let_oldest_go(self) -> None:
-        # A quarter at once: the next opens need not look for the oldest.
+    def _release_oldest(self) -> None:
+        # A quarter at once: the next opens do not have to find the oldest.
         oldest = sorted(self._open, key=lambda file: file.used)
         for file in oldest[: max(1, self._files_max // 4)]:
             file.opened = None

@@ -1,11 +1,11 @@
-"""Single flight: of many who need the same thing at once, one fetches it and all get it.
+"""Single flight: of many threads that need the same result, one computes it and all get it.
 
-The first who asks leads, the others wait. An error of ours is an answer as well, and all get it: a
-store that does not answer is not asked again by each of them in turn. When the leader is broken off
-(an interrupt), somebody else leads.
+The first thread leads, the others wait. A Strandline error is a result as well, and all get it: an
+object store that does not respond is not called again by each of them in turn. When the leader is
+interrupted, another thread leads.
 
-Who joins a moment after the flight has landed leads another one: ``work`` looks first whether it
-has become needless.
+A thread that joins just after the end leads a new flight: ``work`` first checks whether it is still
+necessary.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from typing import Generic, TypeVar
 from strandline.errors import StrandlineError
 from strandline.platform.remote_wait import remote_wait
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-class Flights(Generic[Answer]):
-    """What is being fetched. Safe from many threads; holds no lock while anybody works or waits."""
+class Flights(Generic[Result]):
+    """Running calls by number. Safe from many threads; holds no lock during work or a wait."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._flights: dict[int, _Flight[Answer]] = {}
+        self._flights: dict[int, _Flight[Result]] = {}
 
     def waiting(self) -> int:
-        """How many wait for what another fetches."""
+        """Number of threads that wait for another thread's result."""
         with self._lock:
             return sum(flight.joined - 1 for flight in self._flights.values())
 
-    def join(self, number: int, work: Callable[[], Answer]) -> Answer:
-        """What ``work`` gives, for all who join while it is done once."""
+    def join(self, number: int, work: Callable[[], Result]) -> Result:
+        """Run ``work`` once for all threads that join meanwhile; return its result."""
         while True:
-            mine: _Flight[Answer] = _Flight()
+            own: _Flight[Result] = _Flight()
             with self._lock:
-                flight = self._flights.setdefault(number, mine)
+                flight = self._flights.setdefault(number, own)
                 flight.joined += 1
-            if flight is mine:
-                return self._lead(number, mine, work)
+            if flight is own:
+                return self._lead(number, own, work)
             with remote_wait():
                 flight.landed.wait()
             if flight.error is not None:
                 raise flight.error
-            if flight.answer is not None:
-                return flight.answer
+            if flight.result is not None:
+                return flight.result
 
-    def _lead(self, number: int, flight: _Flight[Answer], work: Callable[[], Answer]) -> Answer:
+    def _lead(self, number: int, flight: _Flight[Result], work: Callable[[], Result]) -> Result:
         try:
-            flight.answer = work()
-            return flight.answer
+            flight.result = work()
+            return flight.result
         except StrandlineError as error:
             flight.error = error
             raise
@@ -61,11 +61,11 @@ class Flights(Generic[Answer]):
             flight.landed.set()
 
 
-class _Flight(Generic[Answer]):
-    """An answer or an error, neither when the leader was broken off."""
+class _Flight(Generic[Result]):
+    """A result or an error; neither when the leader was interrupted."""
 
     def __init__(self) -> None:
         self.landed = threading.Event()
         self.joined = 0
-        self.answer: Answer | None = None
+        self.result: Result | None = None
         self.error: StrandlineError | None = None

@@ -1,9 +1,8 @@
-"""Pages packed into one file, in memory until it is stored.
+"""A data file under construction: its pages in memory until it is stored.
 
-They stay the pieces that they were: a file in one piece is made only for stores that want it so.
-Joining sixty megabytes into fresh memory takes longer than everything else that is done with them.
-When the file is stored it drops the pages, and what is left tells where they are. A small file may
-keep them, to be merged with others (``pool.py``).
+The pages stay separate: they are only joined for object stores that need it. Joining sixty
+megabytes into new memory takes longer than all other steps. When the file is stored, the pages are
+dropped, and their places stay. A small file may keep them, for a merge with others (``pool.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ CHUNK_SIZE = 1024 * 1024
 
 
 class Blob:
-    """A full file. Nothing but ``drop`` changes it."""
+    """A full file. Only ``drop`` changes it."""
 
     __slots__ = ("_index", "_pages", "_places", "entry", "ids", "rows")
 
@@ -35,7 +34,7 @@ class Blob:
         version: int,
         flags: int = 0,
     ) -> None:
-        """``version`` is that of the checkpoint that will list it first."""
+        """``version`` is the first checkpoint that will list the file."""
         flags |= data_file_codec.FLAG_BUNDLE if object_keys.is_bundle(file_id) else 0
         self._pages = list(pages.values())
         self._places: dict[int, int] | None = None
@@ -69,25 +68,25 @@ class Blob:
             yield b"".join(pages[first : first + step])
 
     def content(self) -> bytes:
-        """The same in one piece."""
+        """The bytes of the file, joined."""
         return b"".join((self._index, *self._pages))
 
     def pieces(self) -> list[bytes] | None:
-        """The same as it is in memory; None once the pages are dropped."""
+        """The bytes of the file as separate pieces; None after the pages are dropped."""
         pages = self._pages
         return [self._index, *pages] if pages else None
 
     def find(self, page_id: int) -> int | None:
-        """The number of the row of a page, None when it is not in here."""
-        if self._places is None:  # made when somebody asks: most files are never asked
+        """The number of the row of a page, None when it is not in this file."""
+        if self._places is None:  # built on demand: most files are never searched
             self._places = dict(zip(self.ids.tolist(), range(len(self.ids)), strict=True))
         return self._places.get(page_id)
 
     def stored(self, at: int) -> bytes | None:
-        """A page as it is stored, by the number of its row; None once the object store has it."""
+        """The stored bytes of a page by the number of its row; None after ``drop``."""
         pages = self._pages
         return pages[at] if pages else None
 
     def drop(self) -> None:
-        """The object store has the pages, and they are not needed here."""
+        """Release the memory of the pages, which the object store has."""
         self._pages = []

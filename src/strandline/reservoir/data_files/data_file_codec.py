@@ -1,4 +1,4 @@
-"""A data file <-> bytes: pages of many sessions, one behind the other. Pure.
+"""Data file <-> bytes: pages of many sessions, one after the other. Pure.
 
     offset  size     field
     0       4        "SRDF"
@@ -10,15 +10,15 @@
     40      8        size of the file
     48      8        zero
     56      8        CRC-64 of the bytes before
-    64      8 N      page ids, in the order in which the pages lie
-    ..      4 (N+1)  where each page begins; the last is the end of the file
+    64      8 N      page ids, in the order of the pages
+    ..      4 (N+1)  offset of each page; the last is the end of the file
     ..               pages, without gaps
 
-Numbers are little-endian. The page table of a checkpoint says where a page is, how long, and with
-which checksum; the index in the file is for those who copy or check it whole.
+Numbers are little-endian. The page table of a checkpoint has offset, size and checksum of a page;
+the index in the file is for copies and checks of the whole file.
 
 A page's checksum is XXH3-64 of its bytes, seeded with the ids of page and file: bytes of another
-page, or of this page in another file, never pass for it. The CRC-64 (ECMA-182) of all bytes of the
+page, or of this page in another file, fail the check. The CRC-64 (ECMA-182) of all bytes of the
 file is in the checkpoint.
 """
 
@@ -57,7 +57,7 @@ Ids = NDArray[np.int64]
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a data file tells about itself."""
+    """The header of a data file."""
 
     flags: int
     reservoir_id: bytes
@@ -67,7 +67,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def crc64(data: Buffer, before: int = 0) -> int:
-    """CRC-64 of some bytes, going on from that of the bytes before them."""
+    """CRC-64 of some bytes, continued from that of the bytes before them."""
     return ecma_182(data, before)
 
 
@@ -76,7 +76,7 @@ def page_checksum(data: Buffer, page_id: int, file_id: int) -> int:
 
 
 def page_checksums(pages: Sequence[Buffer], ids: Ids, file_id: int) -> NDArray[np.uint64]:
-    """The same for many pages of one file."""
+    """The checksums of many pages of one file."""
     seeds = ids.astype("<u8") * np.uint64(_PAGE_FACTOR)
     seeds += np.uint64(file_id * _FILE_FACTOR & _MASK)
     sums = list(map(xxh3_64_intdigest, pages, seeds.tolist()))
@@ -84,20 +84,20 @@ def page_checksums(pages: Sequence[Buffer], ids: Ids, file_id: int) -> NDArray[n
 
 
 def index_size(pages: int) -> int:
-    """Where the first page begins."""
+    """The offset of the first page."""
     return HEADER_SIZE + 8 * pages + 4 * (pages + 1)
 
 
 def encode_index(
     ids: Ids, sizes: NDArray[np.int64], *, reservoir_id: bytes, file_id: int, flags: int
 ) -> tuple[bytes, NDArray[np.uint32]]:
-    """All bytes before the first page, and where each page begins (and the last one ends)."""
+    """All bytes before the first page, and the offset of each page and of the end."""
     offsets = np.empty(len(ids) + 1, dtype="<i8")
     offsets[0] = index_size(len(ids))
     np.cumsum(sizes, out=offsets[1:])
     offsets[1:] += offsets[0]
     size = int(offsets[-1])
-    assert size <= FILE_BYTES_MAX, "a file ends where its offsets do"
+    assert size <= FILE_BYTES_MAX, "offsets in a file have four bytes"
     header = _HEADER.pack(MAGIC, FORMAT_VERSION, flags, reservoir_id, file_id, len(ids), size)
     starts = offsets.astype("<u4")
     index = b"".join(
@@ -107,12 +107,12 @@ def encode_index(
 
 
 def decode_header(data: Buffer, label: str) -> Header:
-    """The header, checked; what it says about the reservoir and the file is for the caller."""
+    """Decode and verify a header; the caller compares the ids of reservoir and file."""
     if len(data) < HEADER_SIZE:
         raise Corrupt("a data file is shorter than its header", path=label, offset=len(data))
     magic, version, flags, reservoir_id, file_id, pages, size = _HEADER.unpack_from(data)
     if magic != MAGIC:
-        raise Corrupt("a data file does not begin as one", path=label)
+        raise Corrupt("a data file does not begin with its magic bytes", path=label)
     if _CRC.unpack_from(data, _HEADER.size)[0] != crc64(bytes(data[: _HEADER.size])):
         raise Corrupt("the header of a data file fails its checksum", path=label)
     if version > FORMAT_VERSION:
@@ -121,7 +121,7 @@ def decode_header(data: Buffer, label: str) -> Header:
 
 
 def decode_index(data: Buffer, label: str) -> tuple[Header, Ids, NDArray[np.int64]]:
-    """Header, page ids, and where each page begins (and the last one ends) in a whole file."""
+    """Header, page ids, and the offset of each page and of the end, of a whole file."""
     header = decode_header(data, label)
     begin = index_size(header.pages)
     if header.size != len(data) or begin > len(data):
@@ -137,7 +137,7 @@ def decode_index(data: Buffer, label: str) -> tuple[Header, Ids, NDArray[np.int6
 
 
 def check_file(data: Buffer, label: str, *, reservoir_id: bytes, file_id: int, crc: int) -> None:
-    """Complain when a whole file is not the one that a checkpoint lists."""
+    """Raise Corrupt when a whole file is not the one that a checkpoint lists."""
     if crc64(data) != crc:
         raise Corrupt("a data file fails its checksum", path=label)
     header = decode_header(data, label)

@@ -1,11 +1,12 @@
-"""The files of a reservoir, and how much of each is dead. Owned by whoever holds the lock.
+"""The files of a reservoir, and how much of each is dead. Owned by the holder of the lock.
 
-A page that is written again or deleted makes its old bytes dead. A file with nothing alive becomes
-garbage: it stays for as long as a version that can be recovered may need it, then it is deleted.
+A page that is written again or deleted makes its old bytes dead. A file without live pages becomes
+garbage: it stays while a recoverable version may need it, then it is deleted.
 
-The object with which an opening began stays for its name, long after its content is of use. A
-writer that was fenced and slept would create exactly that name next; were it free again, nobody
-would tell him. In a checkpoint such names are rows of garbage, since a version that never comes.
+The object with which an opening began stays for its name, long after its content is needed. A
+fenced writer that was paused would create exactly that name next; if it were free again, the writer
+would not find out that it is fenced. In a checkpoint such names are rows of garbage, with a version
+that never exists.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ FILE_ROW = np.dtype(
 """One file in a checkpoint; columns in this order."""
 
 INDEX_BYTES = 12
-"""Of a page in the index of its file."""
+"""Bytes of a page in the index of its file."""
 
 GARBAGE_ROW = np.dtype([("file_id", "<u8"), ("deleted_at", "<u8")])
 
 
 NAME_ONLY = (1 << 64) - 1
-"""The version since which an object is garbage that is kept for its name."""
+"""The version in the row of an object that stays for its name."""
 
 NAMES_MAX = 1000
-"""So many names of openings are kept: a writer would have to sleep for as many."""
+"""Maximum number of names of openings: a paused writer would have to miss as many openings."""
 
 
 class FileRef(msgspec.Struct, frozen=True, gc=False):
-    """What must be known of a file to fetch and check it."""
+    """The facts needed to fetch and verify a file."""
 
     file_id: int
     size: int
@@ -53,18 +54,18 @@ class FileRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class FileEntry(msgspec.Struct, kw_only=True, gc=False):
-    """One file that has live pages, or had some a moment ago."""
+    """One file that has live pages, or had some until recently."""
 
     ref: FileRef
     pages: int
     dead_pages: int = 0
     dead_bytes: int = 0
     added_at: int
-    """The version that lists it first."""
+    """The first version that lists it."""
 
     @property
     def live_bytes(self) -> int:
-        """What a copy of the live pages would take."""
+        """Bytes of a copy of the live pages."""
         return self.ref.size - self.dead_bytes - INDEX_BYTES * self.dead_pages
 
     @property
@@ -78,9 +79,9 @@ class FileTable:
     def __init__(self) -> None:
         self.live: dict[int, FileEntry] = {}
         self.garbage: dict[int, int] = {}
-        """Files without a live page, and the version since which."""
+        """Files without a live page, with the version since which."""
         self.names: set[int] = set()
-        """Ids of the objects, as bundles, with which openings began."""
+        """Ids of the objects with which openings began, as bundles."""
         self._changed: set[int] = set()
         self._dropped: set[int] = set()
 
@@ -89,7 +90,7 @@ class FileTable:
         self._changed.add(entry.ref.file_id)
 
     def kill(self, file_ids: NDArray[np.uint64], sizes: NDArray[np.int64]) -> None:
-        """Pages of these sizes in these files are dead; file 0 is none."""
+        """Count pages of these sizes in these files as dead; file 0 is none."""
         touched, place = np.unique(file_ids, return_inverse=True)
         counts = np.bincount(place, minlength=len(touched))
         totals = np.bincount(place, weights=sizes, minlength=len(touched))
@@ -117,7 +118,7 @@ class FileTable:
             self._changed.discard(file_id)
 
     def keep_name(self, file_id: int, version: int) -> None:
-        """An opening began with this object; the oldest of too many becomes garbage."""
+        """Keep the name of an opening's object; the oldest above the maximum become garbage."""
         self.names.add(file_id)
         self._dropped.add(file_id)
         for old in sorted(self.names)[:-NAMES_MAX]:
@@ -126,7 +127,7 @@ class FileTable:
             self._dropped.add(old)
 
     def forget(self, file_ids: Iterable[int]) -> None:
-        """These objects are deleted."""
+        """Remove deleted objects from the garbage."""
         for file_id in file_ids:
             self.garbage.pop(file_id, None)
 
@@ -142,12 +143,12 @@ class FileTable:
         return np.array(rows, dtype=GARBAGE_ROW)
 
     def checkpointed(self) -> None:
-        """All changes up to now are in a checkpoint."""
+        """Record that all changes up to now are in a checkpoint."""
         self._changed.clear()
         self._dropped.clear()
 
     def apply(self, rows: NDArray[np.void], garbage: NDArray[np.void]) -> None:
-        """What a checkpoint says, on top of what is here."""
+        """Apply the rows of a checkpoint to the table."""
         for entry in _entries(rows):
             self.live[entry.ref.file_id] = entry
         for file_id, deleted_at in garbage.tolist():

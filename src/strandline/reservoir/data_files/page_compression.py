@@ -1,4 +1,4 @@
-"""A page as it is stored: as it is, or as one zstd frame. Which, its file tells."""
+"""The stored form of a page: unchanged, or one zstd frame, by the flags of its file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ else:
     from backports import zstd
 
 PAGE_BYTES_MAX = GIB
-"""Together with as much that waits for the same file this stays below what its offsets reach."""
+"""Together with as many bytes that wait for the same file, it is below the limit of offsets."""
 
 _LEVEL = 1
 
 
 def pack(data: Buffer, flags: int) -> bytes:
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise Invalid(f"a page is bytes, not {type(data).__name__}")
+        raise Invalid(f"a page must be bytes, not {type(data).__name__}")
     return zstd.compress(data, _LEVEL) if flags & FLAG_ZSTD else bytes(data)
 
 
@@ -37,5 +37,6 @@ def unpack(stored: bytes, flags: int, page_id: int) -> bytes:
         return zstd.decompress(stored)
     except zstd.ZstdError as error:
         raise Corrupt(
-            f"page {page_id} passes its checksum and cannot be unpacked ({error})", path="a page"
+            f"page {page_id} passes its checksum but cannot be unpacked ({error})",
+            path="a page",
         ) from error

@@ -1,12 +1,12 @@
-"""Where each page lies. Arrays, not objects: five million pages take 160 MB, not a gigabyte.
+"""The place of each page. Arrays, not objects: five million pages take 160 MB, not a gigabyte.
 
-    base      all pages as of some moment: ids in order, a row for each
-    log       rows of later changes, one behind the other; a row of file 0 is a delete
+    base      all pages at one time: ids in order, a row for each
+    log       rows of later changes in order; a row of file 0 is a delete
     recent    page id -> its newest row in the log
 
-A look-up asks ``recent``, then searches the base. Changes are folded into a new base when they have
-become many, which copies it once. What has changed since the last checkpoint is the end of the log.
-Owned by whoever holds the reservoir's lock.
+A lookup reads ``recent``, then searches the base. Many changes are merged into a new base, which
+copies it once. The changes since the last checkpoint are the end of the log. Owned by the holder of
+the reservoir's lock.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ ROW = np.dtype([("file_id", "<u8"), ("offset", "<u4"), ("size", "<u4"), ("checks
 
 RECENT_MIN = 65_536
 RECENT_SHARE = 8
-"""Fold when this part of the base has changed."""
+"""Merge when one part in this many of the base has changed."""
 
 _ROW = struct.Struct("<QIIQ")
 _LOG_FIRST = 1024
-_new = tuple.__new__  # a look-up is on the way of every read, and ``_make`` is a call more
+_new = tuple.__new__  # every read needs a lookup, and ``_make`` costs one more call
 
 Rows = NDArray[np.void]
 
 
 class Place(NamedTuple):
-    """Where a page lies, and what its bytes must add up to."""
+    """The file, offset, size and checksum of a page."""
 
     file_id: int
     offset: int
@@ -52,7 +52,7 @@ class PageTable:
         self._base: Rows = np.empty(0, dtype=ROW)
         self._base_bytes = memoryview(b"")
         self._ids_view = memoryview(b"")
-        """The ids once more: one of them costs a third of what it costs from the array."""
+        """The ids again: reading one takes a third of the time of reading it from the array."""
         self._log_ids: Ids = np.empty(_LOG_FIRST, dtype="<i8")
         self._log: Rows = np.empty(_LOG_FIRST, dtype=ROW)
         self._log_bytes = _bytes_of(self._log)
@@ -65,7 +65,7 @@ class PageTable:
         return self._count
 
     def find(self, page_id: int) -> Place | None:
-        """The place of a page, None when there is no such page."""
+        """The place of a page, None when the page does not exist."""
         at = self._recent.get(page_id)
         if at is not None:
             found = _ROW.unpack_from(self._log_bytes, at * 24)
@@ -76,7 +76,7 @@ class PageTable:
         return _new(Place, _ROW.unpack_from(self._base_bytes, at * 24))
 
     def find_many(self, ids: Ids) -> Rows:
-        """The rows of these pages; file 0 where there is none."""
+        """The rows of these pages, with file 0 for missing ones."""
         found = np.zeros(len(ids), dtype=ROW)
         if len(self._ids):
             at = np.minimum(self._ids.searchsorted(ids), len(self._ids) - 1)
@@ -90,7 +90,7 @@ class PageTable:
         return found
 
     def put(self, ids: Ids, rows: Rows) -> Rows:
-        """Give pages (each once) new places; their old rows, of file 0 where there were none."""
+        """Set new places of pages (each once); return their old rows, with file 0 for new pages."""
         old = self.find_many(ids)
         self._count += int((rows["file_id"] != 0).sum()) - int((old["file_id"] != 0).sum())
         start = self._logged
@@ -102,21 +102,21 @@ class PageTable:
         return old
 
     def remove(self, ids: Ids) -> Rows:
-        """These pages are no more; their old rows, of file 0 where there were none."""
+        """Remove pages; return the old rows of those that existed."""
         old = self.find_many(ids)
-        there = old["file_id"] != 0
-        gone = ids[there]
-        self.put(gone, np.zeros(len(gone), dtype=ROW))
-        gone_rows: Rows = old[there]
-        return gone_rows
+        existed = old["file_id"] != 0
+        removed = ids[existed]
+        self.put(removed, np.zeros(len(removed), dtype=ROW))
+        old_rows: Rows = old[existed]
+        return old_rows
 
     def everything(self) -> tuple[Ids, Rows]:
         """All pages, in the order of their ids."""
-        self._fold()
+        self._merge_log()
         return self._ids, self._base
 
     def changes(self) -> tuple[Ids, Rows, Ids]:
-        """Pages with new places, and those that are no more, since the last ``checkpointed``."""
+        """Pages with new places, and removed pages, since the last ``checkpointed``."""
         ids, rows = newest(
             self._log_ids[self._saved : self._logged], self._log[self._saved : self._logged]
         )
@@ -124,46 +124,46 @@ class PageTable:
         return ids[alive], rows[alive], ids[~alive]
 
     def checkpointed(self) -> None:
-        """All changes up to now are in a checkpoint."""
+        """Record that all changes up to now are in a checkpoint."""
         self._saved = self._logged
         if self._logged > max(RECENT_MIN, len(self._ids) // RECENT_SHARE):
-            self._fold()
+            self._merge_log()
 
     def load(self, ids: Ids, rows: Rows) -> None:
-        """Take a whole table, in order; changes come later."""
+        """Set the whole table, in order; changes follow."""
         self._set_base(ids, rows)
 
     def apply(self, parts: Sequence[tuple[Ids, Rows]]) -> None:
-        """Put changes on top of the base, the oldest first; file 0 is a delete."""
+        """Apply changes to the base, the oldest first; file 0 is a delete."""
         ids, rows = newest(
             np.concatenate([np.empty(0, dtype="<i8"), *(part[0] for part in parts)]),
             np.concatenate([np.empty(0, dtype=ROW), *(part[1] for part in parts)]),
         )
-        self._set_base(*_merged(self._ids, self._base, ids, rows))
+        self._set_base(*_merge(self._ids, self._base, ids, rows))
 
     def pages_of(self, file_id: int) -> Ids:
-        """The pages that lie in a file; looks at all."""
+        """The pages in a file; scans all pages."""
         ids, rows = self.everything()
         found: Ids = ids[rows["file_id"] == file_id]
         return found
 
-    def _fold(self) -> None:
-        """Make the changes part of the base. Those since the last checkpoint must be in one."""
+    def _merge_log(self) -> None:
+        """Merge the changes into the base. Those since the last checkpoint also stay in the log."""
         unsaved = self._log_ids[self._saved : self._logged], self._log[self._saved : self._logged]
         if not self._logged:
             return
         ids, rows = newest(self._log_ids[: self._logged], self._log[: self._logged])
-        base = _merged(self._ids, self._base, ids, rows)
+        base = _merge(self._ids, self._base, ids, rows)
         self._set_base(*base)
-        kept_ids, kept = unsaved[0].copy(), unsaved[1].copy()
+        unsaved_ids, unsaved_rows = unsaved[0].copy(), unsaved[1].copy()
         self._recent = {}
         self._logged = self._saved = 0
-        if len(kept_ids):  # a fold in between: what no checkpoint has stays in the log
-            self._grow(len(kept_ids))
-            self._log_ids[: len(kept_ids)] = kept_ids
-            self._log[: len(kept_ids)] = kept
-            self._logged = len(kept_ids)
-            self._recent.update(zip(kept_ids.tolist(), range(self._logged), strict=True))
+        if len(unsaved_ids):  # a merge between checkpoints: unsaved changes stay in the log
+            self._grow(len(unsaved_ids))
+            self._log_ids[: len(unsaved_ids)] = unsaved_ids
+            self._log[: len(unsaved_ids)] = unsaved_rows
+            self._logged = len(unsaved_ids)
+            self._recent.update(zip(unsaved_ids.tolist(), range(self._logged), strict=True))
 
     def _set_base(self, ids: Ids, rows: Rows) -> None:
         self._ids, self._base = np.ascontiguousarray(ids), np.ascontiguousarray(rows)
@@ -174,10 +174,10 @@ class PageTable:
     def _grow(self, size: int) -> None:
         if size <= len(self._log):
             return
-        room = max(size, 2 * len(self._log))
+        capacity = max(size, 2 * len(self._log))
         for name in ("_log_ids", "_log"):
             old = getattr(self, name)
-            new = np.empty(room, dtype=old.dtype)
+            new = np.empty(capacity, dtype=old.dtype)
             new[: self._logged] = old[: self._logged]
             setattr(self, name, new)
         self._log_bytes = _bytes_of(self._log)
@@ -194,8 +194,8 @@ def newest(ids: Ids, rows: Rows) -> tuple[Ids, Rows]:
     return ordered[last], rows[order[last]]
 
 
-def _merged(base_ids: Ids, base: Rows, ids: Ids, rows: Rows) -> tuple[Ids, Rows]:
-    """Changes (in order, each page once) on top of a base; one pass over it."""
+def _merge(base_ids: Ids, base: Rows, ids: Ids, rows: Rows) -> tuple[Ids, Rows]:
+    """Changes (in order, each page once) applied to a base; one pass over it."""
     if not len(ids):
         return base_ids, base
     if not len(base_ids):

@@ -1,9 +1,9 @@
-"""Full files on their way into the object store: a few at once, a few waiting, no more.
+"""Upload queue for full files: a bounded number of running and waiting uploads.
 
-Whoever has a file to send reserves a place first, and waits for one when the object store is slow:
-that bounds memory. A file that could not be stored stays here, in its place, and is tried again by
-the next who wants a place and by ``finish``; that one is told of the failure. Files are tried again
-by one thread at a time, so that ``finish`` does not miss the one that another is trying.
+A caller reserves a slot before it sends a file, and waits for one when the object store is slow:
+that bounds memory. A file that could not be stored keeps its slot, and is tried again by the next
+``reserve`` that waits and by ``finish``, which raise if it fails again. One thread at a time
+retries, so that ``finish`` does not miss a file that another thread retries.
 """
 
 from __future__ import annotations
@@ -18,48 +18,48 @@ from strandline.reservoir.data_files.data_file_builder import Blob
 
 
 class Uploads:
-    """Safe from many threads. ``store`` puts one file into the object store; repeating is safe.
+    """Uploads files. Safe from many threads. ``store`` uploads one file and can be repeated.
 
-    Two locks: ``_retrying`` while files are tried again; inside it, for moments, ``_lock``.
+    Two locks: ``_retry_lock`` during retries; inside it, briefly, ``_lock``.
     """
 
     def __init__(self, store: Callable[[Blob], None], *, waiting_max: int, at_once: int) -> None:
         self._store = store
-        self._places = threading.Semaphore(waiting_max)
+        self._slots = threading.Semaphore(waiting_max)
         self._threads = ThreadPool(at_once, "strandline-upload")
-        self._retrying = threading.Lock()
+        self._retry_lock = threading.Lock()
         self._lock = threading.RLock()  # a pool may run the work in the thread that submits it
         self._closed = False
         self._running: set[Future[None]] = set()
         self._failed: list[Blob] = []
 
     def reserve(self) -> None:
-        """Wait for a place. Raises when a file that waits still cannot be stored."""
-        while not self._places.acquire(timeout=0.05):
+        """Wait for a slot. Raises when a failed file still cannot be stored."""
+        while not self._slots.acquire(timeout=0.05):
             self._check_open()
             self._retry()
 
     def release(self) -> None:
-        """Give a place back that was not needed."""
-        self._places.release()
+        """Return a slot that was not used."""
+        self._slots.release()
 
     def send(self, blob: Blob) -> None:
-        """Store it in the background, in the place that was reserved."""
+        """Upload a file in the background, in the reserved slot."""
         self._check_open()
-        future = self._threads.submit(self._send, blob)  # here when there is no thread for it
+        future = self._threads.submit(self._send, blob)  # runs in this thread if there is no other
         with self._lock:
             self._running.add(future)
-        future.add_done_callback(self._ended)
+        future.add_done_callback(self._remove_finished)
 
     def finish(self) -> None:
-        """Return when every file that was sent is stored; else raise, and those go on waiting."""
+        """Wait until every sent file is stored; raise on failure, and failed files stay here."""
         with self._lock:
             running = set(self._running)
         wait(running)
         self._retry()
 
     def close(self) -> None:
-        """Let those under way end; the others fail, and whoever waits for them is told."""
+        """Wait for running uploads; the others fail, and their waiting callers raise ``Closed``."""
         with self._lock:
             self._closed = True
         self._threads.shutdown(wait=True)
@@ -72,15 +72,15 @@ class Uploads:
             with self._lock:
                 self._failed.append(blob)
             raise
-        self._places.release()
+        self._slots.release()
 
-    def _ended(self, future: Future[None]) -> None:
+    def _remove_finished(self, future: Future[None]) -> None:
         with self._lock:
             self._running.discard(future)
 
     def _retry(self) -> None:
-        """Try in the caller's thread what failed before."""
-        with self._retrying:
+        """Retry failed uploads in the caller's thread."""
+        with self._retry_lock:
             while True:
                 with self._lock:
                     if not self._failed:

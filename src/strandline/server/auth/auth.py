@@ -1,20 +1,20 @@
-"""The one place that says who asks and whether he may: every route, every view, every stream.
+"""Authentication and authorisation of all requests: every route, every view, every stream.
 
-Who asks is told by the header ``Authorization``:
+The header ``Authorization`` identifies the principal:
 
 - ``Bearer strand1_…``: a token (``security/tokens.py``);
-- ``Basic user:key``: a user of the command language, whose roles and grants are turned into scopes
-  (``security/user_principals.py``). His key takes scrypt some ten milliseconds, so ask
+- ``Basic user:key``: a user of the command language, whose roles and grants are converted to scopes
+  (``security/user_principals.py``). Checking a key with scrypt takes some ten milliseconds: call
   ``takes_time`` first;
-- nothing: ``local``, who may do all, as long as nobody but this machine can reach the server, and
-  it has neither tokens nor users. It had one once: then never again.
+- none: ``local``, which may do everything, only if the server can be reached from this machine
+  alone, and has neither tokens nor users, and never had any.
 
-A header that was found good is remembered until any token or user changes. Every decision looks at
-the heads of their topics, so a revocation counts from the next request on; ``start`` begins a watch
-that tells ``on_revoked`` within a quarter of a second, for streams that are open.
+An accepted header is cached until any token or user changes. Every decision compares the heads of
+their topics, so a revocation applies from the next request on; ``start`` starts a watch that calls
+the functions of ``on_revoked`` within a quarter of a second, for open streams.
 
-``security/internal_topics.py`` says what scopes mean for the server's own topics. If the tokens
-cannot be trusted, nobody gets in.
+``security/internal_topics.py`` defines the meaning of scopes for internal topics. If the tokens
+cannot be verified, all requests are rejected.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from strandline.store import Store
 
 INTERNAL = internal_topics.INTERNAL
 _log = structlog.get_logger("strandline.server")
-_REMEMBERED_MAX = 4096
-_TURN_S = 0.25
-_NAMED_MAX = 100
-"""Files that the entry of a start names; the others are counted."""
-_SAY_WHO = "send `Authorization: Bearer TOKEN`"
+_CACHE_MAX = 4096
+_SWEEP_S = 0.25
+_FILES_MAX = 100
+"""Files that the audit entry of a start names; the others are counted."""
+_NO_HEADER = "send `Authorization: Bearer TOKEN`"
 _UNKNOWN = "no such token, user or key"
 
 
 class Auth:
-    """Decides. Owned by the loop's thread, but for ``authenticate``: safe from many threads."""
+    """Decides. Owned by the loop's thread; ``authenticate`` is safe from many threads."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Auth:
         clock: Clock,
         random_id: Callable[[], bytes] | None = None,
     ) -> None:
-        """Corrupt when tokens or audit log cannot be trusted: then the server does not start."""
+        """Corrupt when tokens or audit log cannot be verified: then the server does not start."""
         random_id = random_id or OsDisk().random_id
         self.registry = Registry(store, clock, random_id)
         self.audit = Audit(store, clock)
@@ -78,23 +78,23 @@ class Auth:
         self._private = is_local_bind(settings.bind) and not settings.behind_proxy
         self._users_topic: Topic | None = None
         self._topics_without_users = -1
-        """How many topics there were when there was none of users."""
+        """The number of topics when the topic of users did not exist."""
         self._open = False
-        self._remembered: dict[str, Principal] = {}
+        self._principals: dict[str, Principal] = {}
         self._rights: dict[str, Scopes] = {}
-        self._granted: dict[tuple[str | None, str], Principal] = {}
-        """Who may write, by header and topic."""
-        self._ended: dict[str, str] = {}
-        """Why a principal is no longer let in, by id, as far as it was asked."""
-        self._seen = (-1, -1)
-        self._used: dict[str, str] = {}
-        self._told: list[Callable[[str], object]] = []
+        self._write_grants: dict[tuple[str | None, str], Principal] = {}
+        """Principals that may write, by header and topic."""
+        self._end_reasons: dict[str, str] = {}
+        """Cached reasons why a principal is no longer accepted, by id; empty if it is."""
+        self._heads = (-1, -1)
+        self._days_used: dict[str, str] = {}
+        self._callbacks: list[Callable[[str], object]] = []
         self._watch: asyncio.Task[None] | None = None
-        self._live: dict[str, Principal] = {}
+        self._accepted: dict[str, Principal] = {}
         self.registry.current()
-        self._look()
+        self._refresh()
 
-    # Who asks
+    # Authentication
 
     @property
     def has_tokens(self) -> bool:
@@ -103,104 +103,104 @@ class Auth:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody on this machine may do everything."""
-        self._look()
+        """Whether all clients on this machine may do everything."""
+        self._refresh()
         return self._open
 
     def takes_time(self, authorization: str | None) -> bool:
-        """Whether to authenticate this takes so long that it belongs on a thread."""
+        """Whether authenticating this takes so long that it needs a thread."""
         return (
             authorization is not None
-            and authorization not in self._remembered
+            and authorization not in self._principals
             and authorization[:6].lower() == "basic "
         )
 
     def known(self, authorization: str | None, address: str) -> Principal | None:
-        """The client, if ``authenticate`` has accepted this header and no token changed since.
+        """The principal, if ``authenticate`` accepted this header and no token changed since.
 
-        None: call ``authenticate``. For the head of a request that may take the hot path.
+        None: call ``authenticate``. For the head of a request that may take the fast path.
         """
         try:
-            self._look()
+            self._refresh()
         except Refused:
             return None
         if authorization is None:
             return LOCAL if self._open and is_loopback(address) else None
-        return self._remembered.get(authorization)
+        return self._principals.get(authorization)
 
     def authenticate(self, authorization: str | None, address: str) -> Principal:
-        """Who this is; Refused with 401 when the header names nobody, 429 after many of them."""
-        self._look()
+        """The principal; Refused with 401 for a wrong header, with 429 after many of them."""
+        self._refresh()
         if authorization is None:
-            return self._nobody(address)
-        known = self._remembered.get(authorization)
-        if known is not None and (known.kind == "token" or not self._wait_s(address)):
-            self.check_live(known)
-            return known
+            return self._without_header(address)
+        cached = self._principals.get(authorization)
+        if cached is not None and (cached.kind == "token" or not self._wait_s(address)):
+            self.check_live(cached)
+            return cached
         scheme, _, credentials = authorization.partition(" ")
         if scheme.lower() == "bearer":
             who = self._token(credentials.strip(), address)
         elif scheme.lower() == "basic":
             who = self._user(credentials.strip(), address)
         else:
-            raise _unauthorized(_SAY_WHO)
-        self._remember(authorization, who)
+            raise _unauthorized(_NO_HEADER)
+        self._cache(authorization, who)
         return who
 
     def identify(self, authorization: str | None, address: str) -> Principal:
-        """As ``authenticate``; NOBODY when there is no header. For public routes."""
+        """As ``authenticate``, but NOBODY when there is no header. For public routes."""
         if authorization is None and not self.is_open:
             return NOBODY
         return self.authenticate(authorization, address)
 
     def redeem(self, ticket: str, address: str) -> Principal:
-        """Whose ticket this is: for streams that cannot send a header."""
-        self._look()
+        """The principal of a ticket, for streams that cannot send a header."""
+        self._refresh()
         who = self.tickets.take(ticket)
         if who is None:
-            self._refuse_if_over(address)
-            raise self._failed(address, "ticket", "this ticket was used, is over, or never was")
+            self._check_failures(address)
+            raise self._failed(address, "ticket", "the ticket is used, expired or unknown")
         self.check_live(who)
         return who
 
     def check_live(self, who: Principal) -> None:
-        """401, when somebody who was let in may be so no longer."""
+        """401, when a principal that was accepted is no longer accepted."""
         if who.kind == "nobody":
-            raise _unauthorized(_SAY_WHO)
+            raise _unauthorized(_NO_HEADER)
         if who.kind == "local":
             if not self._open:
                 raise _unauthorized("this server has tokens now: send one")
             return
         if who.kind == "token" and self._clock.now_us() >= who.expires_us:
             raise _unauthorized("this token has expired")
-        reason = self._ended.get(who.id)
+        reason = self._end_reasons.get(who.id)
         if reason is None:
-            reason = self._ended[who.id] = self._why_ended(who)
+            reason = self._end_reasons[who.id] = self._end_reason(who)
         if reason:
             raise _unauthorized(reason)
 
-    # Whether he may
+    # Authorisation
 
     def authorise(self, who: Principal, action: Action, topic: str = "") -> None:
-        """Forbidden, unless he may do this with the topic (with the server when none is named)."""
-        self._look()
+        """Forbidden, unless the principal may do this with the topic (without one, the server)."""
+        self._refresh()
         self.check_live(who)
         if not self._allowed(who, action, topic):
             on = f" {topic!r}" if topic else ""
             raise Forbidden(f"{who.name or who.id} may not {action}{on}")
 
     def grant(self, authorization: str | None, who: Principal, topic: str) -> None:
-        """Remember that whoever sends this header may write to a topic, until anything changes."""
-        if who.kind in ("local", "token"):  # users are asked each time: their keys can be guessed
-            if len(self._granted) >= _REMEMBERED_MAX:
-                self._granted.clear()
-            self._granted[authorization, topic] = who
+        """Cache that this header may write to a topic, until a token or user changes."""
+        if who.kind in ("local", "token"):  # users are checked each time: keys can be guessed
+            if len(self._write_grants) >= _CACHE_MAX:
+                self._write_grants.clear()
+            self._write_grants[authorization, topic] = who
 
     def granted(self, authorization: str | None, address: str, topic: str) -> Principal | None:
-        """Who this is, if he surely may write to a topic; None: ask, step by step."""
-        if not self._is_as_seen():
+        """The principal, if it is cached that it may write to a topic; None: check all steps."""
+        if not self._is_unchanged():
             return None
-        who = self._granted.get((authorization, topic))
+        who = self._write_grants.get((authorization, topic))
         if who is None:
             return None
         if who.kind == "local":
@@ -208,7 +208,7 @@ class Auth:
         return who if self._clock.now_us() < who.expires_us else None
 
     def may(self, who: Principal, action: Action, topic: str = "") -> bool:
-        """The same as a question, for lists."""
+        """As ``authorise``, but returns whether it is allowed; for lists."""
         try:
             self.authorise(who, action, topic)
         except (Forbidden, Refused):
@@ -216,20 +216,20 @@ class Auth:
         return True
 
     def visible(self, who: Principal, names: Iterable[str]) -> list[str]:
-        """Those of the topics that he may read."""
-        self._look()
+        """The topics of a list that the principal may read."""
+        self._refresh()
         self.check_live(who)
         return [name for name in names if self._allowed(who, "read", name)]
 
     def authorise_everything(self, who: Principal) -> None:
-        """Forbidden, unless he may do all there is: for giving roles and grants to users."""
-        self._look()
+        """Forbidden, unless the principal may do everything: for roles and grants of users."""
+        self._refresh()
         self.check_live(who)
         if not self.scopes(who).cover(EVERYTHING):
-            raise Forbidden(f"{who.name or who.id} may not do everything, as this needs")
+            raise Forbidden(f"{who.name or who.id} lacks the right to everything, which this needs")
 
     def scopes(self, who: Principal) -> Scopes:
-        """What he may do now."""
+        """The principal's present scopes."""
         if who.kind != "user":
             return who.scopes
         found = self._rights.get(who.name)
@@ -240,107 +240,107 @@ class Auth:
     def _allowed(self, who: Principal, action: Action, topic: str) -> bool:
         return internal_topics.allowed(self.scopes(who), action, topic)
 
-    # Streams that are open
+    # Revocation
 
-    def on_revoked(self, tell: Callable[[str], object]) -> None:
-        """Call this with the id of a principal who may be let in no longer, on the loop."""
-        self._told.append(tell)
+    def on_revoked(self, callback: Callable[[str], object]) -> None:
+        """Register a function, called on the loop with the id of each revoked principal."""
+        self._callbacks.append(callback)
 
     def start(self) -> None:
-        """Begin to watch for tokens that end. On the running loop."""
+        """Start to watch for revoked and expired tokens, on the running loop."""
         if self._watch is None:
-            found = self._store.health()
-            told = {"bind": self._settings.bind, "health": found.status, "open": self.is_open}
-            told |= {"found": "; ".join(found.reasons)} | _set_aside(self._store.set_aside())
-            self.audit.note("start", told)
-            self._watch = asyncio.get_running_loop().create_task(self._watching())
+            health = self._store.health()
+            fields = {"bind": self._settings.bind, "health": health.status, "open": self.is_open}
+            fields |= {"found": "; ".join(health.reasons)} | _file_fields(self._store.set_aside())
+            self.audit.note("start", fields)
+            self._watch = asyncio.get_running_loop().create_task(self._watch_tokens())
 
     async def stop(self) -> None:
-        """End the watch, and put on record which tokens were used."""
+        """End the watch, and store the last days of use of tokens."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watch
-        await asyncio.to_thread(self._write_used)
+        await asyncio.to_thread(self._write_days_used)
 
     def sweep(self) -> None:
-        """One turn of the watch: tell of those who were let in and may be so no longer."""
+        """One round of the watch: report principals that are no longer accepted."""
         self._topics_without_users = -1
-        for who in list(self._live.values()):
+        for who in list(self._accepted.values()):
             try:
-                self._look()
+                self._refresh()
                 self.check_live(who)
             except Refused:
-                self._end(who)
+                self._report_revoked(who)
 
-    async def _watching(self) -> None:
+    async def _watch_tokens(self) -> None:
         while True:
-            await asyncio.sleep(_TURN_S)
+            await asyncio.sleep(_SWEEP_S)
             try:
                 self.sweep()
-                if self._used:
-                    await asyncio.to_thread(self._write_used)
-            except Exception as error:  # noqa: BLE001 - one bad turn must not end the watch
-                _log.error("the watch over tokens failed", exc_info=error)
+                if self._days_used:
+                    await asyncio.to_thread(self._write_days_used)
+            except Exception as error:  # noqa: BLE001 - one failed round must not end the watch
+                _log.error("checking for revoked tokens failed", exc_info=error)
 
-    def _end(self, who: Principal) -> None:
-        self._live.pop(who.id, None)
+    def _report_revoked(self, who: Principal) -> None:
+        self._accepted.pop(who.id, None)
         self.tickets.forget(who.id)
-        for tell in self._told:
-            tell(who.id)
+        for callback in self._callbacks:
+            callback(who.id)
 
-    # Looking things up
+    # Caches and lookups
 
-    def _look(self) -> None:
-        """Forget what was remembered when a token or user has changed since."""
-        if self._is_as_seen():
+    def _refresh(self) -> None:
+        """Clear the caches if a token or user has changed."""
+        if self._is_unchanged():
             return
         try:
             self.registry.current()
-            seen = (self.registry.version, self._users_head())
+            heads = (self.registry.version, self._users_head())
         except StrandlineError as error:
-            self._remembered.clear()
-            self._granted.clear()
+            self._principals.clear()
+            self._write_grants.clear()
             self._open = False
-            self._seen = (-1, -1)
-            raise Refused(503, "unavailable", "the tokens cannot be trusted: nobody may") from error
-        if seen != self._seen:
-            self._remembered.clear()
-            self._granted.clear()
+            self._heads = (-1, -1)
+            raise Refused(503, "unavailable", "the tokens cannot be verified") from error
+        if heads != self._heads:
+            self._principals.clear()
+            self._write_grants.clear()
             self._rights.clear()
-            self._ended.clear()
-            self._open = self._private and not self.registry.begun and not seen[1]
-            self._seen = seen
+            self._end_reasons.clear()
+            self._open = self._private and not self.registry.begun and not heads[1]
+            self._heads = heads
 
-    def _is_as_seen(self) -> bool:
-        """Whether surely nothing has changed: the heads of both topics are where they were."""
+    def _is_unchanged(self) -> bool:
+        """Whether the heads of both topics are unchanged, so no token or user has changed."""
         users, registry = self._users_topic, self.registry
-        if registry.version != self._seen[0] or not registry.is_current:
+        if registry.version != self._heads[0] or not registry.is_current:
             return False
         if users is None:
             return self._store.topic_count() == self._topics_without_users
-        return users.head_seq == self._seen[1]
+        return users.head_seq == self._heads[1]
 
-    def _remember(self, authorization: str, who: Principal) -> None:
-        if len(self._remembered) >= _REMEMBERED_MAX:
-            self._remembered.clear()
-        self._remembered[authorization] = who
-        self._live[who.id] = who
+    def _cache(self, authorization: str, who: Principal) -> None:
+        if len(self._principals) >= _CACHE_MAX:
+            self._principals.clear()
+        self._principals[authorization] = who
+        self._accepted[who.id] = who
 
-    def _nobody(self, address: str) -> Principal:
+    def _without_header(self, address: str) -> Principal:
         if self._open and is_loopback(address):
-            self._live[LOCAL.id] = LOCAL
+            self._accepted[LOCAL.id] = LOCAL
             return LOCAL
-        raise _unauthorized(_SAY_WHO)
+        raise _unauthorized(_NO_HEADER)
 
     def _token(self, text: str, address: str) -> Principal:
         if not is_loopback(address):
-            self._refuse_if_over(address)
+            self._check_failures(address)
         token = self.registry.find(text)
         reason = _UNKNOWN if token is None else token.why_not(self._clock.now_us())
         if token is None or reason:
-            self._refuse_if_over(address)
+            self._check_failures(address)
             raise self._failed(address, token.id if token else "", reason)
         self._note_use(token)
         return Principal(
@@ -351,8 +351,8 @@ class Auth:
         )
 
     def _user(self, credentials: str, address: str) -> Principal:
-        # Keys that people choose can be guessed, so here nobody is spared the wait.
-        self._refuse_if_over(address)
+        # Keys that people choose can be guessed, so loopback is not exempt from the limit.
+        self._check_failures(address)
         login = user_principals.login_of(credentials)
         try:
             if login is None or not self._users_head():
@@ -368,7 +368,7 @@ class Auth:
             scopes=user_principals.scopes_of(user),
         )
 
-    def _why_ended(self, who: Principal) -> str:
+    def _end_reason(self, who: Principal) -> str:
         if who.kind == "user":
             return "" if self._user_now(who.name).active else "this user's key was revoked"
         token = self.registry.current().get(who.id)
@@ -381,7 +381,7 @@ class Auth:
         return self._store.questions.users
 
     def _users_head(self) -> int:
-        """How many changes users have seen; 0 when there are none, and their view is not made."""
+        """The head of the topic of users; 0 when it does not exist. Does not create their view."""
         if self._users_topic is None:
             count = self._store.topic_count()
             if count == self._topics_without_users:
@@ -393,18 +393,18 @@ class Auth:
                 return 0
         return self._users_topic.head_seq
 
-    # Those who fail
+    # Failures
 
     def _wait_s(self, address: str) -> float:
         return self.quotas.failures.wait_s(network_of(address))
 
-    def _refuse_if_over(self, address: str) -> None:
+    def _check_failures(self, address: str) -> None:
         wait_s = self._wait_s(address)
         if wait_s > 0:
             raise Refused(
                 429,
                 "throttled",
-                "too many wrong tokens came from this address: retry later",
+                "too many wrong tokens from this address: retry later",
                 detail={"limit": "failures_per_minute", "retry_after_ms": round(wait_s * 1000)},
                 retry_after_s=wait_s,
             )
@@ -420,22 +420,22 @@ class Auth:
         now = datetime.fromtimestamp(self._clock.now_us() / 1e6, UTC)
         day = now.date().isoformat()
         if self.registry.last_used(token.id) != day:
-            self._used[token.id] = day
+            self._days_used[token.id] = day
 
-    def _write_used(self) -> None:
-        used, self._used = self._used, {}
-        # A full disk, or damage: the day of use is not worth anybody's stream, or a clean end.
+    def _write_days_used(self) -> None:
+        days, self._days_used = self._days_used, {}
+        # A full disk, or damage: the day of use must not end a stream, or prevent a clean shutdown.
         with contextlib.suppress(StrandlineError):
-            self.registry.note_used(used)
+            self.registry.note_used(days)
 
 
 def _unauthorized(reason: str) -> Refused:
     return Refused(401, "unauthorized", reason)
 
 
-def _set_aside(paths: list[str]) -> dict[str, object]:
-    """Files that were taken out of use, as an entry tells them: one word each."""
+def _file_fields(paths: list[str]) -> dict[str, object]:
+    """Quarantined files as fields of an audit entry, one for each file."""
     if not paths:
         return {}
-    named = {f"set_aside_{place}": path for place, path in enumerate(paths[:_NAMED_MAX], start=1)}
-    return {"set_aside": len(paths), **named}
+    files = {f"set_aside_{number}": path for number, path in enumerate(paths[:_FILES_MAX], start=1)}
+    return {"set_aside": len(paths), **files}

@@ -1,13 +1,13 @@
-"""Who may knock: the name under which the server is asked, and the web page that asks.
+"""Checks of the headers Host and Origin, CORS, and body types: protection against other web pages.
 
-A page of anybody can make a browser ask ``127.0.0.1``. Three things stop it, on loopback, too:
+Any web page can make a browser send requests to ``127.0.0.1``. Three checks reject them:
 
-- Host: a name that is not ours is 421. A name that its owner lets point to 127.0.0.1 (DNS
-  rebinding) is such a name; an address in figures is none, and cannot be made to point elsewhere.
+- Host: a name that is not of this server is 421. That includes names that resolve to 127.0.0.1
+  (DNS rebinding); a numeric address cannot be rebound.
 - Origin: a page that is not of this server, and not in ``origins``, is 403.
-- The type of a body is one that a plain form cannot send: JSON, NDJSON, Arrow; else 415.
+- The type of a body has to be one that a plain form cannot send: JSON, NDJSON, Arrow; else 415.
 
-What was found good is remembered, so that a request pays for one look into a set.
+Accepted pairs of Host and Origin are cached, so that a request costs one lookup in a set.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from strandline.server.settings import ServerSettings
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
-_REMEMBERED_MAX = 1000
+_CACHE_MAX = 1000
 _METHODS = "GET, PUT, POST, DELETE, PATCH, HEAD"
 _HEADERS = "Authorization, Content-Type, Accept, Idempotency-Key, Last-Event-ID"
 
 
 class Gate:
-    """Names and origins that may ask. Owned by the loop's thread."""
+    """The accepted hosts and origins. Owned by the loop's thread."""
 
     def __init__(self, settings: ServerSettings) -> None:
         bound, _ = split_host(settings.bind) or ("", "")
@@ -34,26 +34,26 @@ class Gate:
         self._hosts = frozenset(host.lower() for host in settings.hosts)
         self._origins = frozenset(_origin(origin) for origin in settings.origins)
         self._schemes = ("https",) if settings.tls.certificate else ("http", "https")
-        self._good: set[tuple[str | None, str | None]] = set()
+        self._accepted: set[tuple[str | None, str | None]] = set()
 
     def check(self, host: str | None, origin: str | None) -> None:
-        """Refused, unless the server may be asked under this name, by this page."""
+        """Refused, unless host and origin are accepted."""
         pair = (host, origin)
-        if pair in self._good:
+        if pair in self._accepted:
             return
         self._check_host(host)
         self._check_origin(host or "", origin)
-        if len(self._good) < _REMEMBERED_MAX:
-            self._good.add(pair)
+        if len(self._accepted) < _CACHE_MAX:
+            self._accepted.add(pair)
 
     def cors(self, origin: str | None) -> dict[str, str]:
-        """What an answer tells the browser of a page that may ask; nothing for our own pages."""
+        """CORS headers of a response for an accepted origin; none for the server's own pages."""
         if origin is None or _origin(origin) not in self._origins:
             return {}
         return {"access-control-allow-origin": origin, "vary": "origin"}
 
     def preflight(self, origin: str | None) -> dict[str, str]:
-        """What is told to a browser that asks whether a page may ask (OPTIONS)."""
+        """CORS headers of the response to a preflight request (OPTIONS)."""
         allowed = self.cors(origin)
         if not allowed:
             return {}
@@ -65,12 +65,12 @@ class Gate:
         }
 
     def _check_host(self, host: str | None) -> None:
-        found = None if host is None else split_host(host)
-        if found is None or not self._is_ours(*found):
+        name_and_port = None if host is None else split_host(host)
+        if name_and_port is None or not self._is_ours(*name_and_port):
             raise Refused(
                 421,
                 "misdirected_request",
-                "this server does not have the name under which it was asked: add it to `hosts`",
+                "the Host header is not a name of this server: add it to `hosts`",
             )
 
     def _is_ours(self, name: str, port: str) -> bool:
@@ -86,22 +86,22 @@ class Gate:
         if plain in self._origins or plain in own:
             return
         raise Refused(
-            403, "forbidden", "pages of this origin may not ask this server: add it to `origins`"
+            403, "forbidden", "requests from pages of this origin are rejected: add it to `origins`"
         )
 
 
 def check_media(takes: tuple[str, ...], media_type: str, *, has_body: bool) -> None:
-    """415, unless a body is of a type that the route takes. The type is without parameters."""
+    """415, unless the route accepts the type of the body. The type is without parameters."""
     if media_type in takes or (not has_body and not media_type):
         return
-    told = " or ".join(takes) if takes else "no body at all"
+    expected = " or ".join(takes) if takes else "no body"
     raise Refused(
-        415, "unsupported_media_type", f"the type of the body is {media_type!r}: send {told}"
+        415, "unsupported_media_type", f"the type of the body is {media_type!r}: send {expected}"
     )
 
 
 def split_host(host: str) -> tuple[str, str] | None:
-    """Name and port of a Host header or a bind; None when it is neither."""
+    """Name and port of a Host header or a bind address; None when it is neither."""
     if any(character in host for character in "@/\\?#, \t") or not host.isascii():
         return None
     if host.startswith("["):
@@ -117,14 +117,14 @@ def split_host(host: str) -> tuple[str, str] | None:
 
 
 def is_local_bind(bind: str) -> bool:
-    """Whether nobody but this machine can reach a server that is bound so."""
+    """Whether a server with this bind address can be reached from this machine only."""
     if bind.startswith("unix:"):
         return True
-    found = split_host(bind)
-    if found is None:
+    address = split_host(bind)
+    if address is None:
         return False
-    return found[0] == "localhost" or (
-        _is_address(found[0]) and ipaddress.ip_address(found[0]).is_loopback
+    return address[0] == "localhost" or (
+        _is_address(address[0]) and ipaddress.ip_address(address[0]).is_loopback
     )
 
 

@@ -1,10 +1,10 @@
-"""Where a server listens, and whether it may: an address that others reach needs protection. Pure.
+"""Listen addresses, and the protection that a public one needs. Pure.
 
     unix:PATH            a socket file of mode 0600      nothing needed
     127.0.0.1, [::1]     this machine                    nothing needed
     anything else        the network                     a token, and TLS or a proxy that encrypts
 
-Names other than ``localhost`` count as the network: what they mean is another's to say.
+Names other than ``localhost`` count as the network: DNS decides what they resolve to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Address(NamedTuple):
 
     @property
     def is_private(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether it can be reached from this machine only."""
         if self.path or self.host == "localhost":
             return True
         try:
@@ -56,7 +56,7 @@ def parse(bind: str) -> Address:
 
 
 def check_exposure(settings: ServerSettings) -> Address:
-    """The address to bind; Invalid when others reach it and nothing encrypts."""
+    """The address to bind; Invalid when it is public and unencrypted."""
     address = parse(settings.bind)
     tls = settings.tls
     if bool(tls.certificate) != bool(tls.key):
@@ -69,7 +69,7 @@ def check_exposure(settings: ServerSettings) -> Address:
         return address
     if not settings.behind_proxy:
         raise Invalid(
-            f"bind {settings.bind} can be reached by others, unencrypted: set tls.certificate and "
+            f"bind {settings.bind} is a public address, unencrypted: set tls.certificate and "
             "tls.key, or behind_proxy with trusted_proxies, or bind to 127.0.0.1"
         )
     if not settings.trusted_proxies:
@@ -78,10 +78,10 @@ def check_exposure(settings: ServerSettings) -> Address:
 
 
 def check_tokens(settings: ServerSettings, *, has_tokens: bool) -> None:
-    """Invalid when others reach the address and anybody would be let in."""
+    """Invalid when the address is public and there is no token."""
     if not has_tokens and not parse(settings.bind).is_private:
         raise Invalid(
-            f"bind {settings.bind} can be reached by others, and there is no token: make one with "
+            f"bind {settings.bind} is a public address, and there is no token: create one with "
             "`strandline token create`, or bind to 127.0.0.1"
         )
 

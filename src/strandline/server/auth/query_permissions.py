@@ -1,12 +1,12 @@
-"""What a command or a SELECT needs to be allowed, found before anything runs.
+"""The permissions that a command or a SELECT needs, found before anything runs.
 
 For users of the command language ``query/access/permissions.py`` decides about commands, as in a
-store that is embedded. For tokens, and on a server that is open, these actions are needed:
+embedded store. For tokens, and on a server that is open, these actions are needed:
 
     QUERY, REPLAY, EXPLAIN, PLOT        read of every event it names
     REPLAY without an event             read of every event there is
     REMEMBER                            the same, and create of remembered:<alias>
-    SHOW, FORGET                        read of the events of what is remembered; FORGET also delete
+    SHOW, FORGET                        read of the remembered query's events; FORGET also delete
                                         of remembered:<alias>
     STORE                               write
     DEFINE                              create and config
@@ -17,8 +17,8 @@ store that is embedded. For tokens, and on a server that is open, these actions 
     PING                                nothing
     BATCH                               what its commands need
 
-A relation of SQL needs read of its topic; ``remembered.x`` read of the events that it was made of.
-Names are looked for among those that one may read alone, so that no error tells another.
+A relation of SQL needs read of its topic; ``remembered.x`` read of its query's events.
+Names are resolved among those that the client may read, so that errors disclose no others.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Needed(NamedTuple):
 
 
 EVERYTHING = Needed("tokens", "*")
-"""Who gives rights to others must have them all: else he could give himself more."""
+"""A principal that grants rights must have all: otherwise it could extend its own."""
 
 
 class Sight:
-    """What one principal may read of a store: the rest is not there. Safe from many threads."""
+    """A store limited to the topics that a principal may read. Safe from many threads."""
 
     def __init__(self, store: Store, scopes: Scopes) -> None:
         self._store = store
@@ -87,7 +87,7 @@ class Sight:
         return self._store.existing_topic(name)
 
     def needs_of_command(self, command: Command) -> Iterator[Needed]:
-        """What a command needs."""
+        """The needs of a command."""
         match command:
             case ast.Ping():
                 return
@@ -113,8 +113,8 @@ class Sight:
             case ast.Forget(alias=alias):
                 yield from self.needs_of_alias(alias)
                 yield Needed("delete", PREFIX + alias)
-            case ast.Batch(commands=several):
-                for each in several:
+            case ast.Batch(commands=commands):
+                for each in commands:
                     yield from self.needs_of_command(each)
             case ast.ListUsers() | ast.ShowPermissions():
                 yield Needed("tokens")
@@ -129,7 +129,7 @@ class Sight:
             raise NotFound("there is no remembered query of this name") from error
 
     def needs_of_alias(self, alias: str) -> Iterator[Needed]:
-        """What is needed to see what is remembered. An alias that is not there is told plainly."""
+        """The needs of a materialized query; NotFound for an unknown alias."""
         try:
             text = self._store.questions.remembered.describe(alias).query
         except NotFound as error:
@@ -139,16 +139,16 @@ class Sight:
         yield from self._reads(query)
 
     def needs_of_sql(self, statement: Statement) -> Iterator[Needed]:
-        """What a SELECT needs."""
-        seen = self.topics()
-        for named in statement.relations:
-            if named.schema.lower() == "remembered":
-                yield from self.needs_of_alias(named.name)
+        """The needs of a SELECT."""
+        readable = self.topics()
+        for relation in statement.relations:
+            if relation.schema.lower() == "remembered":
+                yield from self.needs_of_alias(relation.name)
             else:
-                yield Needed("read", _found(named, seen))
+                yield Needed("read", _topic_of(relation, readable))
 
     def without_names(self, error: Mistake) -> Mistake:
-        """An error without a hint at what one may not read."""
+        """The error without a hint that names topics the client may not read."""
         hidden = (name for name in self._store.topics() if not self.sees(name))
         if not any(name in error.hint for name in hidden):
             return error
@@ -156,13 +156,13 @@ class Sight:
         hidden_hint.results = error.results
         return hidden_hint
 
-    def _reads(self, question: ast.Query | ast.Replay | ast.Plot) -> Iterator[Needed]:
-        for name in self._named(question):
+    def _reads(self, query: ast.Query | ast.Replay | ast.Plot) -> Iterator[Needed]:
+        for name in self._event_names(query):
             yield Needed("read", name)
 
-    def _named(self, question: ast.Query | ast.Replay | ast.Plot) -> list[str]:
+    def _event_names(self, query: ast.Query | ast.Replay | ast.Plot) -> list[str]:
         names: list[Name | None] = []
-        match question:
+        match query:
             case ast.Query(event=event, steps=steps):
                 names = [event, *(step.event for step in steps)]
             case ast.Replay(event=None):
@@ -183,17 +183,17 @@ class Sight:
         return self._store.questions.events()
 
 
-def _found(named: Named, seen: list[str]) -> str:
-    """The topic that a relation is of: one that may be read, else what was written."""
-    name = named.name.partition("/")[0]
-    if name in seen:
+def _topic_of(relation: Named, readable: list[str]) -> str:
+    """The topic of a relation: a readable one, else the name as written."""
+    name = relation.name.partition("/")[0]
+    if name in readable:
         return name
-    alike = [each for each in seen if each.lower() == name.lower()]
+    alike = [each for each in readable if each.lower() == name.lower()]
     return alike[0] if len(alike) == 1 else name
 
 
 def check(auth: Auth, who: Principal, needs: Iterable[Needed]) -> None:
-    """Forbidden, unless all of it is allowed."""
+    """Forbidden, unless all needs are allowed."""
     for need in needs:
         if need is EVERYTHING:
             auth.authorise_everything(who)
@@ -202,38 +202,38 @@ def check(auth: Auth, who: Principal, needs: Iterable[Needed]) -> None:
 
 
 def check_first_user(command: Command) -> None:
-    """Invalid, if an open server would be closed to all by this command.
+    """Invalid, if this command would lock all clients out of an open server.
 
-    With its first user a server is no longer open. Unless that user is an admin, no key and no
-    token would then allow to make another.
+    A server with a user is not open. Unless its first user is an admin, no key and no token would
+    have the right to create another.
     """
-    several = command.commands if isinstance(command, ast.Batch) else (command,)
-    first = next((each for each in several if isinstance(each, ast.CreateUser)), None)
+    commands = command.commands if isinstance(command, ast.Batch) else (command,)
+    first = next((each for each in commands if isinstance(each, ast.CreateUser)), None)
     if first is not None and ADMIN not in checked_roles(first.roles):
         raise Invalid(
-            "the first user of a server without tokens must be an admin, or nothing could be "
-            f"administered any more: CREATE USER {first.user} WITH ROLES [admin], or create a "
+            "the first user of a server without tokens must be an admin, or no client could "
+            f"administer it any more: CREATE USER {first.user} WITH ROLES [admin], or create a "
             "token with scopes `all` first"
         )
 
 
 def is_query(command: Command) -> bool:
-    """Whether a command may run long: it reads events, or holds a command that does."""
-    several = command.commands if isinstance(command, ast.Batch) else (command,)
-    return any(isinstance(each, _QUERIES) for each in several)
+    """Whether a command may run long: it reads events, or contains a command that does."""
+    commands = command.commands if isinstance(command, ast.Batch) else (command,)
+    return any(isinstance(each, _QUERIES) for each in commands)
 
 
 def is_write(command: Command) -> bool:
     """Whether a command appends events."""
-    several = command.commands if isinstance(command, ast.Batch) else (command,)
-    return any(isinstance(each, ast.StoreEvent) for each in several)
+    commands = command.commands if isinstance(command, ast.Batch) else (command,)
+    return any(isinstance(each, ast.StoreEvent) for each in commands)
 
 
 def told_in_audit(command: Command) -> Iterator[dict[str, object]]:
-    """What of a command is put on record: its kind and names, never its text, which may be keys."""
+    """The audit fields of a command: its kind and names, never its text, which may have keys."""
     match command:
-        case ast.Batch(commands=several):
-            for each in several:
+        case ast.Batch(commands=commands):
+            for each in commands:
                 yield from told_in_audit(each)
         case ast.Define(event=event) | ast.DeleteEvents(event=event):
             yield {"command": type(command).__name__, "names": [event.text]}
@@ -242,8 +242,8 @@ def told_in_audit(command: Command) -> Iterator[dict[str, object]]:
         case ast.Grant(user=user) | ast.Revoke(user=user):
             names = [name.text for name in command.events]
             permissions = list(command.permissions)
-            told = {"user": user, "names": names, "permissions": permissions}
-            yield {"command": type(command).__name__, **told}
+            fields = {"user": user, "names": names, "permissions": permissions}
+            yield {"command": type(command).__name__, **fields}
         case ast.Remember(alias=alias) | ast.Forget(alias=alias):
             yield {"command": type(command).__name__, "names": [alias]}
         case _:

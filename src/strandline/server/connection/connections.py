@@ -1,7 +1,7 @@
-"""The open connections of a server: how many there may be, and which are kept waiting too long.
+"""The open connections of a server: limits on their number, and their deadlines.
 
-Deadlines are looked at by one sweep over all connections, about once a second: a timer for each
-request would cost more than the request's parsing. Addresses of IPv6 count by their first 64 bits.
+One sweep over all connections checks deadlines, about once a second: a timer for each request would
+cost more than parsing it. IPv6 addresses count by their first 64 bits.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _SWEEP_S_MIN = 0.02
 
 
 class Waiting(Protocol):
-    """A connection that a client may keep waiting."""
+    """A connection with a deadline for its client."""
 
     def overdue(self, now: float) -> bool:
-        """Whether it has been kept waiting for too long."""
+        """Whether its deadline has passed."""
         ...
 
     def give_up(self) -> None:
-        """Close it, saying why where that makes sense."""
+        """Close it, after an error response if a request is incomplete."""
         ...
 
     def cut(self) -> None:
-        """Close it now, whatever is under way."""
+        """Close it now, without waiting for anything."""
         ...
 
 
 class Connections:
-    """All of them. Owned by the loop's thread."""
+    """All open connections. Owned by the loop's thread."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self.limits = limits
@@ -47,7 +47,7 @@ class Connections:
         return min(_SWEEP_S_MAX, max(_SWEEP_S_MIN, shortest / 4))
 
     def add(self, connection: Waiting, address: str) -> None:
-        """Count a connection; Refused with 429 when there are too many. Either way, remove it."""
+        """Count a connection; Refused with 429 above a limit. Call ``remove`` in both cases."""
         limits, address = self.limits, network_of(address)
         count = self._by_address.get(address, 0) + 1
         self.open.add(connection)
@@ -58,7 +58,7 @@ class Connections:
             raise _too_many("connections_per_address_max", limits.connections_per_address_max)
 
     def remove(self, connection: Waiting, address: str) -> None:
-        """Forget a connection; once is enough."""
+        """Remove a connection; repeated calls do nothing."""
         if connection not in self.open:
             return
         self.open.remove(connection)
@@ -70,16 +70,16 @@ class Connections:
             del self._by_address[address]
 
     def sweep(self, now: float) -> None:
-        """Close what is overdue."""
+        """Close the overdue connections."""
         for connection in [each for each in self.open if each.overdue(now)]:
             connection.give_up()
 
 
-def _too_many(limit: str, most: int) -> Refused:
+def _too_many(limit: str, limit_max: int) -> Refused:
     return Refused(
         429,
         "throttled",
-        f"too many connections: at most {most}",
-        detail={"limit": limit, "max": most},
+        f"too many connections: at most {limit_max}",
+        detail={"limit": limit, "max": limit_max},
         retry_after_s=1.0,
     )

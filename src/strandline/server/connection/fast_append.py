@@ -1,14 +1,14 @@
-"""The hot path: a plain append is answered by its connection, without the application.
+"""The fast path: the connection handles a plain append itself, without the application.
 
-What is plain: ``POST /v0/topics/NAME`` to a topic at hand, without a query, with a body of known,
-moderate size and no header that would make the application answer in another way. All the rest
-gets the application's answer. Both place an append with the same function (``appending.place``) and
-tell its answer and its errors with the same bytes: ``tests/server/test_hot_path.py``.
+An append is plain if it is ``POST /v0/topics/NAME`` to a cached topic, without a query, with a body
+of known, moderate size and no header that changes the application's response. The application
+handles all others. Both append with the same function (``append.place``) and send the same bytes in
+responses and errors: ``tests/server/test_hot_path.py``.
 
-A client sends the same head again and again. A head that led here is remembered as bytes
-(``head_cache.py``), and the next one like it is not looked at any more. Whatever may have changed
-since is asked each time: rights, limits, the topic. A lone record in the plainest form is not even
-decoded, only checked; where anything is in doubt, the steps are gone one by one.
+Clients send the same head many times. A head that led here is cached as bytes (``head_cache.py``),
+and an equal one is not parsed again. State that may have changed since is checked each time:
+rights, limits, the topic. A single record in the plainest form is not decoded, only validated; in
+any doubtful case all steps are taken.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from strandline.server.limits.rate_limits import client_of
 _LOG = structlog.get_logger("strandline.server")
 _PATH = b"/v0/topics/"
 _MEDIA_TYPES = {each.encode(): each for each in handlers_append.MEDIA_TYPES}
-# Headers that ask for more than a plain answer.
+# Headers that require more than a plain response.
 _NOT_PLAIN = frozenset(
     {b"expect", b"upgrade", b"origin", b"content-encoding", b"transfer-encoding"}
 )
@@ -52,25 +52,25 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Heads:
-    """Beginnings of answers, made anew when the date changes. Owned by the loop's thread."""
+    """Cached starts of responses, until the date changes. Owned by the loop's thread."""
 
     def __init__(self, life: int) -> None:
         self._ids = itertools.count(1)
         self._id = b"x-request-id: %x-h" % life
-        self._of: Headers = []
-        self._begun: dict[int, bytes] = {}
+        self._common: Headers = []
+        self._starts: dict[int, bytes] = {}
 
     def answer(self, status: int, body: bytes, common: Headers) -> bytes:
-        """An answer in bytes, as ``answers.send_plain`` sends it."""
-        if common is not self._of:
-            self._of, self._begun = common, {}
-        begun = self._begun.get(status)
-        if begun is None:
-            begun = self._begun[status] = self._begin(status, common)
-        return b"%b%x\r\ncontent-length: %d\r\n\r\n%b" % (begun, next(self._ids), len(body), body)
+        """A response in bytes, as ``responses.send_plain`` sends it."""
+        if common is not self._common:
+            self._common, self._starts = common, {}
+        start = self._starts.get(status)
+        if start is None:
+            start = self._starts[status] = self._start(status, common)
+        return b"%b%x\r\ncontent-length: %d\r\n\r\n%b" % (start, next(self._ids), len(body), body)
 
     def problem(self, problem: Problem, common: Headers, *, close: bool = False) -> bytes:
-        """An error in bytes, as ``answers.send_problem`` sends it."""
+        """An error in bytes, as ``responses.send_problem`` sends it."""
         more = b""
         if problem.retry_after_s is not None:
             more += b"retry-after: %d\r\n" % max(1, math.ceil(problem.retry_after_s))
@@ -78,18 +78,18 @@ class Heads:
             more += b"www-authenticate: Bearer\r\n"
         if close:
             more += b"connection: close\r\n"
-        body, begun = problem.body(), self._begin(problem.status, common)
+        body, start = problem.body(), self._start(problem.status, common)
         return b"%b%x\r\n%bcontent-length: %d\r\n\r\n%b" % (
-            *(begun, next(self._ids), more, len(body), body),
+            *(start, next(self._ids), more, len(body), body),
         )
 
-    def _begin(self, status: int, common: Headers) -> bytes:
-        told = b"".join(b"%b: %b\r\n" % header for header in common)
-        return STATUS_LINE[status] + told + _HEADERS + self._id
+    def _start(self, status: int, common: Headers) -> bytes:
+        lines = b"".join(b"%b: %b\r\n" % header for header in common)
+        return STATUS_LINE[status] + lines + _HEADERS + self._id
 
 
 class Waiting:
-    """An append that is told when it is durable. Owned by the loop's thread."""
+    """An append whose response is sent when it is durable. Owned by the loop's thread."""
 
     __slots__ = ("_address", "_hot", "_placed", "_who", "pending", "told")
 
@@ -105,12 +105,12 @@ class Waiting:
         self._placed = placed
         self.pending = pending
         self.told = b""
-        """The answer, once there is one."""
+        """The response, once there is one."""
         self._who = who
         self._address = address
 
     def answer(self, error: BaseException | None, common: Headers) -> bytes:
-        """What to tell, once it is known how the wait ended."""
+        """The response, once the wait has ended, with or without an error."""
         self._hot.parts.auth.quotas.end(self._who, self._address)
         if error is not None:
             return self._hot.refused(error, common)
@@ -118,42 +118,42 @@ class Waiting:
 
 
 class Hot:
-    """The hot path of a server. Owned by the loop's thread."""
+    """The fast path of a server. Owned by the loop's thread."""
 
     def __init__(self, parts: Parts, gate: Gate, heads: Heads) -> None:
         self.parts = parts
         self.heads = heads
         self._gate = gate
-        self._hosts: set[bytes | None] = set()  # that the gate lets in
+        self._hosts: set[bytes | None] = set()  # that the gate accepted
         limits = parts.settings.limits
         self._size_max = min(handlers_append.LARGE, limits.body_bytes_max, limits.json_objects_max)
         self._depth_max = limits.json_depth_max
         self._monotonic = parts.clock.monotonic
         self._governor = parts.hub.governor
         self.repeats: dict[bytes, Repeat] = {}
-        """Heads that led here, at most ``repeats.KNOWN_MAX``."""
+        """Heads that led here, at most ``head_cache.KNOWN_MAX``."""
 
     def plain(self, url: bytes, headers: dict[bytes, bytes], address: str) -> Append | None:
-        """The append that a head announces; None when the application has to answer, as to
-        a sender who is not authenticated yet."""
-        parts, asked = self.parts, headers.get
+        """The append of a head; None when the application has to handle it, as for a client that
+        is not authenticated yet."""
+        parts, get = self.parts, headers.get
         if not url.startswith(_PATH) or not headers.keys().isdisjoint(_NOT_PLAIN):
             return None
-        media_type = _MEDIA_TYPES.get(asked(b"content-type", b""))
-        size = asked(b"content-length", b"")
+        media_type = _MEDIA_TYPES.get(get(b"content-type", b""))
+        size = get(b"content-length", b"")
         if media_type is None or not size or len(size) > 9 or int(size) > self._size_max:
             return None
-        if asked(b"connection", _KEEP).lower() != _KEEP or asked(b"accept", _ANY) not in _ACCEPTED:
+        if get(b"connection", _KEEP).lower() != _KEEP or get(b"accept", _ANY) not in _ACCEPTED:
             return None
-        # Where topics are at hand by their names, there are no others than proper names.
+        # The cache has existing topics only, so a name that is found there is valid.
         topic = url[len(_PATH) :].decode("latin-1")
-        if topic not in parts.handles or parts.draining or not self._is_ours(asked(b"host")):
+        if topic not in parts.handles or parts.draining or not self._is_ours(get(b"host")):
             return None
-        authorization = _text(asked(b"authorization"))
+        authorization = _text(get(b"authorization"))
         who = parts.auth.known(authorization, address)
         if who is None:
             return None
-        return Append(topic, media_type, authorization, _text(asked(b"idempotency-key")), who)
+        return Append(topic, media_type, authorization, _text(get(b"idempotency-key")), who)
 
     def hold(self, append: Append, address: str) -> None:
         """Count an unfinished body; Refused with 503 when there is no room for it."""
@@ -173,7 +173,7 @@ class Hot:
         return True
 
     def take(self, append: Append, address: str, common: Headers) -> bytes | Waiting | None:
-        """The answer to an append, or how it comes; None when the application has to give it."""
+        """The response to an append, now or later; None when the application has to handle it."""
         auth, body = self.parts.auth, append.body
         try:
             who = auth.authenticate(append.authorization, address)
@@ -196,20 +196,20 @@ class Hot:
                 return Waiting(self, placed, placed.pending, who, address)
             return self.told(placed, common)
         except UnknownTopic:
-            return None  # deleted a moment ago: the application may make it again
-        except Exception as error:  # noqa: BLE001 - a bug must not look like the client's mistake
+            return None  # deleted in the meantime: the application may create it again
+        except Exception as error:  # noqa: BLE001 - a bug is a 500, not the client's error
             if not isinstance(error, StrandlineError):
-                _LOG.error("an append met a bug", topic=append.topic, exc_info=error)
+                _LOG.error("internal error in an append", topic=append.topic, exc_info=error)
             return self.refused(error, common)
         finally:
             if not waits:
                 auth.quotas.end(who, address)
 
     def remember(self, head: bytes, append: Append, headers: Headers) -> None:
-        """An append with this head was answered here: the next one may be answered at once."""
+        """Cache the head of an append that was handled here."""
         topic = self.parts.handles.get(append.topic)
         if topic is None or append.idempotency_key is not None or not head_cache.is_head(head):
-            return  # each of such keys comes once
+            return  # a head with an idempotency key does not repeat
         if len(self.repeats) >= head_cache.KNOWN_MAX:
             self.repeats.clear()
         self.repeats[head] = Repeat(topic, append, headers)
@@ -217,7 +217,7 @@ class Hot:
     def take_again(
         self, repeat: Repeat, body: bytes, address: str, common: Headers
     ) -> bytes | Waiting | None:
-        """The same for an append whose head is known; None when it has to be looked at again."""
+        """As ``take``, for an append with a cached head; None when it has to be parsed again."""
         parts = self.parts
         topic = repeat.topic
         if parts.draining or parts.handles.get(repeat.name) is not topic:
@@ -227,7 +227,7 @@ class Hot:
             append = Append(repeat.name, repeat.media_type, repeat.authorization, None, NOBODY)
             append.pieces.append(body)
             return self.take(append, address, common)
-        began = self._monotonic()
+        started_s = self._monotonic()
         auth = parts.auth
         who = auth.granted(repeat.authorization, address, repeat.name)
         if (
@@ -240,7 +240,7 @@ class Hot:
             return None
         try:
             if repeat.waits:
-                return self._wait_for(topic, data, who, address, began)
+                return self._wait_for(topic, data, who, address, started_s)
             seq = topic.append(data).first_seq
         except UnknownTopic:
             return None
@@ -250,17 +250,17 @@ class Hot:
         counters.appends += 1
         counters.records += 1
         counters.requests[200] += 1
-        told = repeat.told % (seq, seq, seq, (self._monotonic() - began) * 1000)
-        return self.heads.answer(200, told, common)
+        body = repeat.told % (seq, seq, seq, (self._monotonic() - started_s) * 1000)
+        return self.heads.answer(200, body, common)
 
     def _wait_for(
-        self, topic: Topic, data: bytes, who: Principal, address: str, began: float
+        self, topic: Topic, data: bytes, who: Principal, address: str, started_s: float
     ) -> Waiting:
         parts = self.parts
         pending = topic.append_soon(data)
         parts.counters.appends += 1
         parts.counters.records += 1
-        placed = handlers_append.Placed(parts, topic.name, pending.appended, pending, began)
+        placed = handlers_append.Placed(parts, topic.name, pending.appended, pending, started_s)
         parts.auth.quotas.begin(who, address)
         return Waiting(self, placed, pending, who, address)
 
@@ -268,17 +268,17 @@ class Hot:
         if isinstance(error, TopicFull):
             error = handlers_append.full(topic, error)
         elif not isinstance(error, StrandlineError):
-            _LOG.error("an append met a bug", topic=topic.name, exc_info=error)
+            _LOG.error("internal error in an append", topic=topic.name, exc_info=error)
         return self.refused(error, common)
 
     def told(self, placed: handlers_append.Placed, common: Headers) -> bytes:
-        """The answer to an append that is acknowledged."""
+        """The response to an acknowledged append."""
         status, body = placed.answer()
         self.parts.counters.requests[status] += 1
         return self.heads.answer(status, body, common)
 
     def refused(self, error: BaseException, common: Headers) -> bytes:
-        """The answer to one that is not."""
+        """The response to a failed append."""
         problem = problem_of(error)
         self.parts.counters.requests[problem.status] += 1
         return self.heads.problem(problem, common)

@@ -1,7 +1,7 @@
-"""Plain appends, and heads of requests by which the next one like it is known at once. Pure.
+"""Plain appends, and a cache of request heads, so that an equal head is not parsed again. Pure.
 
-A head is remembered as the bytes that it was. Whoever meets them again knows what the parser and
-the checks of a head found, since they look at nothing else.
+The key is the bytes of the head. The parser and the checks of a head depend on nothing else, so
+their results hold for every request with equal bytes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from strandline.server.limits.byte_budget import Hold
 
 KNOWN_MAX = 1024
 _HEAD_SIZE_MAX = 2048
-_BEGIN = b'{"records":[{"data":'
+_START = b'{"records":[{"data":'
 _END = b"}]}"
 _BLANK = b" \t\r\n"
-_NUMBER_SIZE_MAX = 1000  # as limits.py has it: longer data may have a number that is too long
+_NUMBER_SIZE_MAX = 1000  # as in api/json_limits.py: longer data may have a number that is too long
 _is_value = msgspec.json.Decoder(msgspec.Raw).decode
 
 Headers = list[tuple[bytes, bytes]]
@@ -43,10 +43,10 @@ class Append:
         self.authorization = authorization
         self.idempotency_key = idempotency_key
         self.who = who
-        """The client, as its head was authenticated."""
+        """The principal that the head was authenticated as."""
         self.pieces: list[bytes] = []
         self.hold: Hold | None = None
-        """What an unfinished body holds of the budget."""
+        """The bytes of an unfinished body in the budget."""
 
     @property
     def body(self) -> bytes:
@@ -78,19 +78,19 @@ class Repeat:
         self.authorization = append.authorization
         self.headers = headers
         self.size = len(append.body)
-        """Of the body: the head says it."""
+        """Size of the body: part of the head."""
         self.told = (
             b'{"topic":"%b","first_seq":%%d,"last_seq":%%d,"head_seq":%%d,"count":1,'
             b'"created":false,"deduped":false,"performance":{"server_total_ms":%%.3f}}'
         ) % append.topic.encode()
-        """The answer to a lone record, but for its numbers."""
+        """Template of the response to a single record, without its numbers."""
         self.waits = False
         """Whether appends to the topic wait for a sync."""
         self._config: TopicConfig | None = None
 
     def is_open(self, config: TopicConfig) -> bool:
-        """Whether everybody may append to a topic that is set to this, without being admitted by
-        its queue."""
+        """Whether clients may append to a topic with this configuration without being admitted by
+        a view or a queue."""
         if config is self._config:
             return True
         if config.views.owner or config.views.queue is not None:
@@ -100,17 +100,16 @@ class Repeat:
 
 
 def is_head(head: bytes) -> bool:
-    """Whether bytes up to the first empty line are worth remembering."""
+    """Whether bytes up to the first empty line are cached."""
     return head.startswith(b"POST ") and len(head) <= _HEAD_SIZE_MAX
 
 
 def lone_data(body: bytes, depth_max: int) -> bytes | None:
-    """The data of a body with one record and nothing else; None when it has to be decoded.
+    """The data of a body that has one record with data only; None when it has to be decoded.
 
-    What stands between the beginning and the end of the plainest body is one JSON value, or the
-    body is another one.
+    If the bytes between the fixed start and end of the body are one JSON value, they are the data.
     """
-    if not body.startswith(_BEGIN) or not body.endswith(_END):
+    if not body.startswith(_START) or not body.endswith(_END):
         return None
     data = body[20:-3]
     if (

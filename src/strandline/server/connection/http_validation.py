@@ -1,14 +1,14 @@
-"""What is refused of a request's head before anybody looks at it. Pure.
+"""Rejects invalid heads of requests before they are processed. Pure.
 
-The parser (llhttp, without leniencies) refuses bare LF, folded lines, spaces before the colon, bad
+The parser (llhttp, without leniencies) rejects bare LF, folded lines, spaces before the colon, bad
 characters, Content-Length twice or beside Transfer-Encoding, and methods and versions that do not
-exist. Left to do here is what it lets through and what proxies may read in another way than we do:
+exist. The rules here cover what it accepts and what proxies may interpret differently:
 
     protocol         HTTP/1.0 and 1.1 only; nothing of RTSP, ICE or CONNECT
-    Host             exactly one, but for HTTP/1.0; the same as in a target that names one, too
+    Host             exactly one, except in HTTP/1.0; equal to the host of an absolute target
     target           a path or ``*``, without a fragment
     codings          chunked and nothing else, not in HTTP/1.0
-    ONCE             names that must not come twice, because it would matter which one counts
+    ONCE             names that must not occur twice, because the choice would matter
     counts, sizes    at most ``headers_max``, together ``header_bytes_max``
 """
 
@@ -24,37 +24,37 @@ ONCE = frozenset(
     {b"host", b"authorization", b"content-type", b"content-encoding", b"content-length"}
     | {b"transfer-encoding", b"idempotency-key", b"origin"}
 )
-# Methods that the parser takes for other protocols than HTTP, and the one that makes a tunnel.
+# Methods of other protocols than HTTP that the parser accepts, and the one that opens a tunnel.
 _FOREIGN = frozenset(
     {b"CONNECT", b"SOURCE", b"DESCRIBE", b"ANNOUNCE", b"SETUP", b"PLAY", b"PAUSE", b"TEARDOWN"}
     | {b"GET_PARAMETER", b"SET_PARAMETER", b"REDIRECT", b"RECORD", b"FLUSH", b"PRI"}
 )
 
 WAITING_MAX = 256
-"""Requests for the application that may wait on one connection for the answers before them."""
+"""Requests for the application that may wait on one connection for earlier responses."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 def malformed(message: str) -> Refused:
-    """A request that is no proper HTTP."""
+    """The error for a request that is not valid HTTP."""
     return Refused(400, "invalid_request", message)
 
 
 def check_waiting(count: int) -> None:
-    """Refuse one more request when so many of its connection wait."""
+    """Reject a request when ``count`` requests of its connection wait already."""
     if count >= WAITING_MAX:
         raise Refused(
             429,
             "throttled",
-            f"{WAITING_MAX} requests of this connection wait: read their answers first",
+            f"{WAITING_MAX} requests of this connection wait: read their responses first",
             detail={"max": WAITING_MAX},
             retry_after_s=1.0,
         )
 
 
 def headers_too_large(limits: RequestLimits) -> Refused:
-    """A head beyond a limit."""
+    """The error for a head that exceeds a limit."""
     return Refused(
         431,
         "headers_too_large",
@@ -71,9 +71,9 @@ def check(
     headers: Headers,
     by_name: Mapping[bytes, bytes],
 ) -> None:
-    """Refuse a head that breaks a rule; ``by_name`` is the same headers as a dict."""
+    """Reject a head that breaks a rule; ``by_name`` is the same headers as a dict."""
     if version not in ("1.1", "1.0") or method in _FOREIGN:
-        raise malformed("only HTTP/1.1 and HTTP/1.0 are spoken here")
+        raise malformed("only HTTP/1.1 and HTTP/1.0 are supported")
     if len(by_name) != len(headers):
         _check_once(headers)
     host = by_name.get(b"host")
@@ -90,23 +90,23 @@ def _check_once(headers: Headers) -> None:
     seen: set[bytes] = set()
     for name, _ in headers:
         if name in seen and name in ONCE:
-            raise malformed(f"the header {name.decode('latin-1')} comes twice")
+            raise malformed(f"the header {name.decode('latin-1')} occurs twice")
         seen.add(name)
 
 
 def _check_target(method: bytes, url: bytes, host: bytes | None) -> None:
     if b"#" in url:
-        raise malformed("the target of a request has no fragment")
+        raise malformed("the target of a request must not have a fragment")
     if url == b"*" and method == b"OPTIONS":
         return
     scheme, _, rest = url.partition(b"://")
     authority = rest.partition(b"/")[0].partition(b"?")[0]
     if scheme.lower() not in (b"http", b"https") or authority != (host or authority):
-        raise malformed("the target of a request is a path, or names the same host as Host does")
+        raise malformed("the target of a request must be a path, or have the same host as Host")
 
 
 def check_size(url: bytes, headers: Headers, limits: RequestLimits) -> None:
-    """Refuse a head that is larger than it may be."""
+    """Reject a head that exceeds a limit."""
     size = len(url) + 4 * len(headers) + sum(map(len, itertools.chain.from_iterable(headers)))
     if size > limits.header_bytes_max or len(headers) > limits.headers_max:
         raise headers_too_large(limits)

@@ -1,8 +1,8 @@
-"""Sockets, connections and their upkeep: accepts, sweeps, keeps the date, drains.
+"""The network side of the server: accepts connections, sweeps them, updates the date, drains.
 
-Uvicorn's protocol and ASGI machinery with a life of our own around it: its server begins with the
-application and ends with a signal, ours begins before the store is open and ends after streams were
-told.
+It uses uvicorn's protocol and ASGI code, but not its server: that starts with the application and
+ends with a signal; this one starts before the store is open, and ends after an error event was sent
+to the streams.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from strandline.server.settings import ServerSettings
 from strandline.server.startup_app import Door
 
 _LOG = structlog.get_logger("strandline.server")
-_LOOK_S = 0.01
-_LAST_WORDS_S = 0.5
+_POLL_S = 0.01
+_CLOSE_S_MAX = 0.5
 
 
 class Listener:
@@ -54,9 +54,9 @@ class Listener:
         self._context = context
         self._state = ServerState()
         self.connections = Connections(settings.limits)
-        """Those that are open."""
+        """The open connections."""
         self._servers: list[asyncio.Server | Handshakes] = []
-        self._upkeep: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.Task[None] | None = None
         self._hot: Hot | None = None
         self._heads = Heads(clock.now_us())
         self._config = Config(
@@ -76,7 +76,7 @@ class Listener:
 
     async def start(self, sockets: Iterable[socket]) -> None:
         """Accept connections from now on."""
-        self._keep_date()
+        self._update_date()
         loop = asyncio.get_running_loop()
         for listening in sockets:
             if self._context is None:
@@ -86,17 +86,17 @@ class Listener:
                 handshakes = Handshakes(self._context, self.connections, self.make_protocol)
                 handshakes.start(listening)
                 self._servers.append(handshakes)
-        self._upkeep = loop.create_task(self._keep_up())
+        self._sweeper = loop.create_task(self._sweep())
 
     def serve(self, parts: Parts) -> None:
-        """The store is open: the hot path may be taken."""
+        """Enable the fast path: the store is open."""
         self._hot = Hot(parts, Gate(self._settings), self._heads)
         for connection in self.connections.open:
-            if isinstance(connection, Protocol):  # all are: the set knows less
+            if isinstance(connection, Protocol):  # every one is; the set's type is a protocol
                 connection.hot = self._hot
 
     async def drain(self, streams: Coroutine[None, None, None]) -> None:
-        """Accept nothing new, end the streams, and let requests end within ``drain_s``."""
+        """Stop accepting, end the streams, and wait up to ``drain_s`` for requests."""
         for server in self._servers:
             server.close()
         for connection in list(self._state.connections):
@@ -105,26 +105,26 @@ class Listener:
         deadline = loop.time() + self._settings.drain_s
         ending = loop.create_task(streams)
         await asyncio.wait({ending}, timeout=self._settings.drain_s)
-        await self._until_quiet(deadline - loop.time())
-        ending.cancel()  # does nothing when it is done
+        await self._wait_closed(deadline - loop.time())
+        ending.cancel()  # no effect when it is done
         for failure in await asyncio.gather(ending, return_exceptions=True):
             if isinstance(failure, Exception):
-                _LOG.error("the streams could not be ended", exc_info=failure)
+                _LOG.error("ending the streams failed", exc_info=failure)
 
     async def end(self) -> None:
-        """Close everything that is still open."""
+        """Close all connections that are still open."""
         for server in self._servers:
             server.close()
         for task in list(self._state.tasks):
             task.cancel()
         for connection in list(self.connections.open):
             connection.cut()
-        await self._until_quiet(_LAST_WORDS_S)
-        if self._upkeep is not None:
-            self._upkeep.cancel()
+        await self._wait_closed(_CLOSE_S_MAX)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
 
     def make_protocol(self) -> Protocol:
-        """A new connection, for what accepts them."""
+        """The protocol of a new connection; called by whatever accepts it."""
         protocol = Protocol(
             self._config,
             self._state,
@@ -137,20 +137,20 @@ class Listener:
         protocol.hot = self._hot
         return protocol
 
-    async def _until_quiet(self, seconds: float) -> None:
+    async def _wait_closed(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        # Connections end in many ways, and this is the only one who waits for all of them.
+        # Polled: connections end in many ways, and only this code waits for all of them.
         while (self._state.connections or self._state.tasks) and loop.time() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
-    async def _keep_up(self) -> None:
+    async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.connections.sweep_s)
-            self._keep_date()
+            self._update_date()
             self.connections.sweep(loop.time())
 
-    def _keep_date(self) -> None:
+    def _update_date(self) -> None:
         date = email.utils.formatdate(self._clock.now_us() / 1e6, usegmt=True).encode()
         self._state.default_headers = [(b"date", date)]

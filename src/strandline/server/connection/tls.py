@@ -1,6 +1,6 @@
-"""Encryption of a server's connections: TLS 1.2 or newer; new certificates without a restart.
+"""TLS of a server's connections: version 1.2 or newer; reloads certificates without a restart.
 
-Connections that are open keep the certificate that they began with.
+Open connections keep the certificate of their handshake.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from strandline.server.settings import TlsSettings
 
 
 def make_context(settings: TlsSettings) -> ssl.SSLContext | None:
-    """What connections are encrypted with; None without a certificate."""
+    """The TLS context of connections; None without a certificate."""
     if not settings.certificate:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -30,7 +30,7 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext | None:
 
 
 def reload(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Use what the files hold now; Invalid, and nothing is changed, when they do not fit."""
+    """Read the files again; Invalid, without any change, when they do not match."""
     make_context(settings)
     _load(context, settings)
 
@@ -41,5 +41,5 @@ def _load(context: ssl.SSLContext, settings: TlsSettings) -> None:
     except OSError as error:  # SSLError is one
         raise Invalid(
             f"tls.certificate {settings.certificate} with tls.key {settings.key}: {error}: "
-            "name two PEM files that belong together"
+            "use a matching pair of PEM files"
         ) from error

@@ -1,8 +1,8 @@
-"""Connections of a TLS port from the moment they are accepted: counted, and bounded in time.
+"""Connections of a TLS port during their handshake: counted, with a time limit.
 
-The loop's own TLS servers show a connection only once its handshake is over: whoever begins
-handshakes and does not end them would be counted by nobody. So connections are accepted here and
-counted, then the loop makes the handshake, and the protocol takes their place.
+The loop's own TLS servers create a protocol only after the handshake: unfinished handshakes would
+not be counted. So connections are accepted and counted here, then the loop performs the handshake,
+and the protocol is counted in their place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strandline.server.connection.protocol import Protocol
 
 _BACKLOG = 2048
 _PAUSE_S = 0.1
-"""When no more files may be opened: until some are closed."""
+"""Pause after a failed accept, for instance because no more files may be opened."""
 
 
 class Arriving:
@@ -31,11 +31,11 @@ class Arriving:
         self.task: asyncio.Task[None] | None = None
 
     def count(self) -> None:
-        """Refused, when there are too many."""
+        """Count the connection; Refused when there are too many."""
         self._connections.add(self, self._address)
 
     def leave(self) -> None:
-        """It is no longer in its handshake. Twice is fine."""
+        """Remove it from the count. Repeated calls do nothing."""
         self._connections.remove(self, self._address)
 
     def overdue(self, now: float) -> bool:
@@ -43,7 +43,7 @@ class Arriving:
         return now - self._since > self._connections.limits.receive_s_max
 
     def give_up(self) -> None:
-        """The handshake is overdue."""
+        """Close it: the handshake is overdue."""
         self.cut()
 
     def cut(self) -> None:
@@ -76,7 +76,7 @@ class Handshakes:
         self._accepting.append((self._loop.create_task(self._accept(listening)), listening))
 
     def close(self) -> None:
-        """Accept nothing more. Twice is fine."""
+        """Stop accepting. Repeated calls do nothing."""
         for task, listening in self._accepting:
             task.cancel()
             listening.close()
@@ -84,37 +84,37 @@ class Handshakes:
     async def _accept(self, listening: socket) -> None:
         while True:
             try:
-                connected, peer = await self._loop.sock_accept(listening)
-            except OSError:  # too many files, or it was gone before we looked
+                connection, peer = await self._loop.sock_accept(listening)
+            except OSError:  # too many open files, or the client has disconnected
                 await asyncio.sleep(_PAUSE_S)
                 continue
             address = peer[0] if isinstance(peer, tuple) else ""
-            arriving = Arriving(self._connections, address, self._loop.time())
+            handshake = Arriving(self._connections, address, self._loop.time())
             try:
-                arriving.count()
+                handshake.count()
             except Refused:
-                # An answer would need the handshake, and of those there are too many.
-                arriving.leave()
-                connected.close()
+                # A response would need a handshake, and there are too many of those.
+                handshake.leave()
+                connection.close()
                 continue
-            arriving.task = self._loop.create_task(self._shake_hands(connected, arriving))
-            self._tasks.add(arriving.task)
-            arriving.task.add_done_callback(self._tasks.discard)
+            handshake.task = self._loop.create_task(self._shake_hands(connection, handshake))
+            self._tasks.add(handshake.task)
+            handshake.task.add_done_callback(self._tasks.discard)
 
-    async def _shake_hands(self, connected: socket, arriving: Arriving) -> None:
-        def protocol() -> Protocol:
-            made = self._make_protocol()
-            made.arrived = arriving.leave
-            return made
+    async def _shake_hands(self, connection: socket, handshake: Arriving) -> None:
+        def create_protocol() -> Protocol:
+            new_protocol = self._make_protocol()
+            new_protocol.arrived = handshake.leave
+            return new_protocol
 
         try:
             await self._loop.connect_accepted_socket(
-                protocol,
-                connected,
+                create_protocol,
+                connection,
                 ssl=self._context,
                 ssl_handshake_timeout=self._connections.limits.receive_s_max,
             )
         except (OSError, asyncio.CancelledError):  # SSLError is one; the loop has closed it
             pass
         finally:
-            arriving.leave()
+            handshake.leave()

@@ -1,1 +1,1 @@
-"""Work of route handlers that several routes share."""
+"""Operations that several route handlers share."""

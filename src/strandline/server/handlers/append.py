@@ -1,11 +1,11 @@
-"""Appending over the wire: a body becomes a batch of its topic, all of it or nothing.
+"""Appends over the wire: a body becomes a batch of its topic, all of it or nothing.
 
-    place     decides and places, without waiting: for requests, the hot path and WebSockets
-    Placed    what came of it: perhaps to be waited for (``pending``), then to be told (``answer``)
-    append    the same for coroutines: makes the topic when it may, and waits until it is durable
+    place     checks and appends without waiting: for requests, the fast path and WebSockets
+    Placed    the result: ``pending`` if it waits for a sync, then ``answer`` is the response
+    append    the same for coroutines: creates the topic if allowed, waits until it is durable
 
-What a body asks for is read by ``append_request.py``. A single plain record takes the shortest way
-through; its answer is written as bytes.
+``append_request.py`` decodes bodies. A single plain record takes the shortest path; its response is
+formatted as bytes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from strandline.server.handlers.topic_cache import fresh_topic_of, topic_of
 __all__ = ["JSON", "LARGE", "MEDIA_TYPES", "NOTHING_SAID", "Placed", "append", "full", "place"]
 
 LARGE = 256 * 1024
-"""Bodies over this are decoded on a thread: they would hold everybody up."""
+"""Bodies over this size are decoded on a thread: they would block the loop."""
 
 NOTHING_SAID = AppendQuery()
 
 
 class Placed:
-    """An append that is placed. Owned by the loop's thread."""
+    """An append that is in the log. Owned by the loop's thread."""
 
     __slots__ = (
         *("appended", "began", "created", "parts"),
@@ -57,15 +57,15 @@ class Placed:
         self.topic = topic
         self.appended = appended
         self.pending = pending
-        """To be waited for before it is told; None when it is durable enough already."""
+        """Wait for this before the response; None when the append is durable enough already."""
         self.began = began
         self.placed = 0.0 if pending is None else parts.clock.monotonic()
-        """When it was in the log, of one that is waited for."""
+        """When a pending append was in the log, on the monotonic clock."""
         self.created = False
         self.return_seqs = False
 
     def answer(self) -> tuple[int, bytes]:
-        """Status and body."""
+        """Status and body of the response."""
         first, last, head = (
             self.appended.first_seq,
             self.appended.last_seq,
@@ -88,19 +88,19 @@ class Placed:
                 b"true" if self.created else b"false",
                 b"true" if self.appended.deduped else b"false",
                 (self.parts.clock.monotonic() - self.began) * 1000,
-                b"" if self.pending is None else self._took(),
+                b"" if self.pending is None else self._timings(),
             ),
         )
 
-    def _took(self) -> bytes:
-        """Of what was waited for: how long until it was in the log, and then until its sync.
+    def _timings(self) -> bytes:
+        """Timings of a pending append: until it was in the log, and from then until its sync.
 
-        Of the latter, the server under pressure may have caused as much as its sync window.
+        ``throttle_wait_ms`` is the most that load shedding added to the latter: its sync window.
         """
         now, began, placed = self.parts.clock.monotonic(), self.began, self.placed
         throttled = min(now - placed, self.parts.hub.governor.window_s)
-        told = (placed - began) * 1000, (now - placed) * 1000, throttled * 1000
-        return b',"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.3f' % told
+        timings_ms = (placed - began) * 1000, (now - placed) * 1000, throttled * 1000
+        return b',"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.3f' % timings_ms
 
 
 def place(
@@ -112,13 +112,13 @@ def place(
     *,
     idempotency_key: str | None = None,
     return_seqs: bool = False,
-    said: AppendQuery = NOTHING_SAID,
+    query: AppendQuery = NOTHING_SAID,
 ) -> Placed:
-    """Place an append. Never waits; UnknownTopic when the topic has to be made first, or its queue
-    has to be opened or asked for room."""
+    """Append without waiting. UnknownTopic when the topic has to be created first, or its queue
+    has to be opened or checked for room."""
     parts.auth.authorise(who, "write", topic)
     began = parts.clock.monotonic()
-    placed = _place(parts, who, topic, body, media_type, idempotency_key, said, began)
+    placed = _place(parts, who, topic, body, media_type, idempotency_key, query, began)
     placed.return_seqs = return_seqs
     return placed
 
@@ -132,22 +132,22 @@ async def append(
     *,
     idempotency_key: str | None = None,
     return_seqs: bool = False,
-    said: AppendQuery = NOTHING_SAID,
+    query: AppendQuery = NOTHING_SAID,
 ) -> Placed:
-    """Append, making the topic when there is none and that is allowed."""
+    """Append; creates the topic if it does not exist and the client may create it."""
     parts.auth.authorise(who, "write", topic)
     began = parts.clock.monotonic()
-    given = (parts, who, topic, body, media_type, idempotency_key, said, began)
+    arguments = (parts, who, topic, body, media_type, idempotency_key, query, began)
     created = False
     while True:
         try:
             slow = len(body) > LARGE or not topic_of(parts, topic).is_quick
-            placed = await _place_large(*given) if slow else _place(*given)
+            placed = await _place_large(*arguments) if slow else _place(*arguments)
             break
         except UnknownTopic:
             if created:
                 raise
-            await _make(parts, who, topic, body, media_type, said)
+            await _create_topic(parts, who, topic, body, media_type, query)
             created = True
     placed.created = created
     placed.return_seqs = return_seqs
@@ -163,7 +163,7 @@ def _place(
     body: bytes,
     media_type: str,
     key: str | None,
-    said: AppendQuery,
+    query: AppendQuery,
     began: float,
 ) -> Placed:
     topic = parts.handles.get(name)
@@ -172,15 +172,15 @@ def _place(
     if not topic.is_quick:
         raise UnknownTopic(f"topic {name!r} cannot be appended to on the loop")
     try:
-        if media_type == JSON and said is NOTHING_SAID:
+        if media_type == JSON and query is NOTHING_SAID:
             data = plain_batch(body, parts.settings.limits.json_depth_max) if key is None else None
             if data:
                 return _place_plain(parts, topic, data, len(body), began)
-            asked = asked_of_json(decoded(body), key, said, len(body))
+            request = asked_of_json(decoded(body), key, query, len(body))
         else:
-            asked = asked_of(body, media_type, key, said)
-        _check_bypass(parts, who, name, asked)
-        return _place_asked(parts, topic, asked, began)
+            request = asked_of(body, media_type, key, query)
+        _check_bypass(parts, who, name, request)
+        return _place_request(parts, topic, request, began)
     except TopicFull as error:
         raise full(topic, error) from error
 
@@ -192,26 +192,26 @@ async def _place_large(
     body: bytes,
     media_type: str,
     key: str | None,
-    said: AppendQuery,
+    query: AppendQuery,
     began: float,
 ) -> Placed:
-    """The same on threads, but for rights: those are looked up on the loop."""
+    """As ``_place``, on threads, except for rights: they are checked on the loop."""
     topic = topic_of(parts, name)
-    asked = await parts.bridge.run(asked_of, body, media_type, key, said)
-    _check_bypass(parts, who, name, asked)
+    request = await parts.bridge.run(asked_of, body, media_type, key, query)
+    _check_bypass(parts, who, name, request)
     try:
-        return await parts.bridge.run(_place_asked, parts, topic, asked, began)
+        return await parts.bridge.run(_place_request, parts, topic, request, began)
     except TopicFull as error:
         raise full(topic, error) from error
 
 
-def _check_bypass(parts: Parts, who: Principal, name: str, asked: Asked) -> None:
-    if asked.bypass:
+def _check_bypass(parts: Parts, who: Principal, name: str, request: Asked) -> None:
+    if request.bypass:
         parts.auth.authorise(who, "bypass", name)
 
 
 def full(topic: Topic, error: TopicFull) -> Refused:
-    """What is told about a topic that takes no more."""
+    """The error for an append to a full topic."""
     numbers = topic.estimate()
     return Refused(
         422,
@@ -228,7 +228,7 @@ def full(topic: Topic, error: TopicFull) -> Refused:
 
 
 def _place_plain(parts: Parts, topic: Topic, data: list[bytes], size: int, began: float) -> Placed:
-    """Place records of which nothing is said but their data."""
+    """Append records that have only data."""
     _admit(parts, topic, len(data), size)
     waits = topic.config.durability == "fsync"
     if len(data) > 1:
@@ -244,16 +244,16 @@ def _place_plain(parts: Parts, topic: Topic, data: list[bytes], size: int, began
     return placed
 
 
-def _place_asked(parts: Parts, topic: Topic, asked: Asked, began: float) -> Placed:
-    count = len(asked.records) if asked.table is None else asked.table.num_rows
-    _admit(parts, topic, count, asked.size, bypass=asked.bypass)
-    if asked.table is not None:
-        table = _with_node(asked.table, asked.node)
+def _place_request(parts: Parts, topic: Topic, request: Asked, began: float) -> Placed:
+    count = len(request.records) if request.table is None else request.table.num_rows
+    _admit(parts, topic, count, request.size, bypass=request.bypass)
+    if request.table is not None:
+        table = _with_node(request.table, request.node)
         pending = topic.place_arrow(
-            table, expected_head=asked.expected_head, idempotency_key=asked.once
+            table, expected_head=request.expected_head, idempotency_key=request.once
         )
     else:
-        pending = _place_records(parts, topic, asked)
+        pending = _place_records(parts, topic, request)
     parts.counters.appends += 1
     parts.counters.records += count
     waits = pending if topic.config.durability == "fsync" else None
@@ -261,7 +261,7 @@ def _place_asked(parts: Parts, topic: Topic, asked: Asked, began: float) -> Plac
 
 
 def _admit(parts: Parts, topic: Topic, count: int, size: int, *, bypass: bool = False) -> None:
-    """Raise when so many records in a body of this size may not be appended, or not now."""
+    """Raise when ``count`` records in a body of ``size`` bytes are not admitted."""
     topic_options.check_open(topic)
     parts.hub.governor.admit(bypass=bypass)
     parts.fullness.admit(size)
@@ -275,9 +275,9 @@ def _admit(parts: Parts, topic: Topic, count: int, size: int, *, bypass: bool = 
         )
 
 
-def _place_records(parts: Parts, topic: Topic, asked: Asked) -> Pending:
+def _place_records(parts: Parts, topic: Topic, request: Asked) -> Pending:
     limits = parts.settings.limits
-    records, depth_max = asked.records, limits.json_depth_max
+    records, depth_max = request.records, limits.json_depth_max
     metas = None
     data = [data_of(record, depth_max) for record in records]
     if any(record.meta is not UNSET or record.meta_base64 is not None for record in records):
@@ -289,38 +289,38 @@ def _place_records(parts: Parts, topic: Topic, asked: Asked) -> Pending:
         keys = [key_of(record) for record in records]
     if any(record.tag is not None for record in records):
         tags = [record.tag for record in records]
-    if asked.node is not None or any(record.node is not None for record in records):
-        nodes = [asked.node if record.node is None else record.node for record in records]
+    if request.node is not None or any(record.node is not None for record in records):
+        nodes = [request.node if record.node is None else record.node for record in records]
     return topic.place_many(
         data,
         keys=keys,
         tags=tags,
         nodes=nodes,
         metas=metas,
-        expected_head=asked.expected_head,
-        idempotency_key=asked.once,
+        expected_head=request.expected_head,
+        idempotency_key=request.once,
     )
 
 
 def _check_sizes(data: list[bytes], metas: list[bytes | None], size_max: int) -> None:
     for payload, meta in zip(data, metas, strict=True):
         if len(payload) + len(meta or b"") > size_max:
-            raise TooLarge(f"data and meta of a record are over {size_max} (record_bytes_max)")
+            raise TooLarge(f"data and meta of a record exceed {size_max} bytes (record_bytes_max)")
 
 
 def _with_node(table: pa.Table, node: str | None) -> pa.Table:
     if node is None:
         return table
     if "node" in table.column_names:
-        place = table.column_names.index("node")
-        return table.set_column(place, "node", table.column(place).fill_null(node))
+        index = table.column_names.index("node")
+        return table.set_column(index, "node", table.column(index).fill_null(node))
     return table.append_column("node", pa.array([node] * table.num_rows, pa.string()))
 
 
-async def _make(
-    parts: Parts, who: Principal, name: str, body: bytes, media_type: str, said: AppendQuery
+async def _create_topic(
+    parts: Parts, who: Principal, name: str, body: bytes, media_type: str, query: AppendQuery
 ) -> None:
-    config, create = None, said.create
+    config, create = None, query.create
     if media_type == JSON:
         request = decoded(body)
         config = request.config

@@ -1,7 +1,7 @@
-"""What an append over the wire asks for, whatever form its body has. Pure.
+"""Decodes append requests, in every media type. Pure.
 
-A body is JSON (``{"records": [...]}``), NDJSON (a record each line) or an Arrow stream. What the
-body says wins over the query, and the query over the header.
+A body is JSON (``{"records": [...]}``), NDJSON (one record per line) or an Arrow stream. Values of
+the body win over the query, and those of the query over the header.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Key = str | bytes
 
 
 class PlainRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A record of which nothing is said but its data."""
+    """A record that has only data."""
 
     data: msgspec.Raw
 
 
 class PlainAppend(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """An append of which nothing else is said."""
+    """An append that has only records with data."""
 
     records: list[PlainRecord]
 
@@ -46,7 +46,7 @@ _record = msgspec.json.Decoder(WriteRecord)
 
 
 class Asked(NamedTuple):
-    """An append, whatever its body was."""
+    """A decoded append request."""
 
     records: list[WriteRecord]
     table: pa.Table | None
@@ -56,11 +56,11 @@ class Asked(NamedTuple):
     create: bool | None
     bypass: bool
     size: int
-    """Of the body."""
+    """Of the body, in bytes."""
 
 
 def decoded(body: bytes) -> Append:
-    """A JSON body; errors name the place."""
+    """The append of a JSON body; errors name the field."""
     try:
         return _append.decode(body)
     except msgspec.DecodeError as error:
@@ -70,11 +70,11 @@ def decoded(body: bytes) -> Append:
 
 
 def plain_batch(body: bytes, depth_max: int) -> list[bytes] | None:
-    """The records of a JSON body that has nothing but their data, None when it says more."""
+    """The data of the records of a JSON body; None when the body has more than data."""
     try:
         records = _plain.decode(body).records
     except (msgspec.DecodeError, RecursionError):
-        return None  # it says more, or something wrong, which the whole decoder can tell
+        return None  # more fields, or an error, which the full decoder reports
     if not records:
         return None
     data = [bytes(record.data) for record in records]
@@ -84,11 +84,11 @@ def plain_batch(body: bytes, depth_max: int) -> list[bytes] | None:
     return data
 
 
-def asked_of(body: bytes, media_type: str, key: str | None, said: AppendQuery) -> Asked:
-    """What a body of a type asks for, with a header's key and what the query says."""
+def asked_of(body: bytes, media_type: str, key: str | None, query: AppendQuery) -> Asked:
+    """The append request of a body, with the key of the header and the options of the query."""
     if media_type == JSON:
-        return asked_of_json(decoded(body), key, said, len(body))
-    once = _once(_key(said, key), said.producer, said.number)
+        return asked_of_json(decoded(body), key, query, len(body))
+    once = _once(_key(query, key), query.producer, query.number)
     records: list[WriteRecord] = []
     table = None
     if media_type == NDJSON:
@@ -105,44 +105,44 @@ def asked_of(body: bytes, media_type: str, key: str | None, said: AppendQuery) -
     return Asked(
         records,
         table,
-        said.node,
+        query.node,
         once,
-        said.expected_head_seq,
-        said.create,
-        said.disable_backpressure,
+        query.expected_head_seq,
+        query.create,
+        query.disable_backpressure,
         len(body),
     )
 
 
-def asked_of_json(request: Append, key: str | None, said: AppendQuery, size: int) -> Asked:
-    """The same of a JSON body."""
+def asked_of_json(request: Append, key: str | None, query: AppendQuery, size: int) -> Asked:
+    """The append request of a decoded JSON body."""
     numbered = request.numbered
     producer, number = (
-        (said.producer, said.number) if numbered is None else (numbered.producer, numbered.number)
+        (query.producer, query.number) if numbered is None else (numbered.producer, numbered.number)
     )
     return Asked(
         request.records,
         None,
-        said.node if request.node is None else request.node,
-        _once(_key(request, _key(said, key)), producer, number),
-        said.expected_head_seq if request.expected_head_seq is None else request.expected_head_seq,
-        said.create if request.create is None else request.create,
-        request.disable_backpressure or said.disable_backpressure,
+        query.node if request.node is None else request.node,
+        _once(_key(request, _key(query, key)), producer, number),
+        query.expected_head_seq if request.expected_head_seq is None else request.expected_head_seq,
+        query.create if request.create is None else request.create,
+        request.disable_backpressure or query.disable_backpressure,
         size,
     )
 
 
-def _key(given: Append | AppendQuery, otherwise: Key | None) -> Key | None:
-    if given.idempotency_key_base64 is None:
-        return otherwise if given.idempotency_key is None else given.idempotency_key
-    if given.idempotency_key is not None:
-        raise Invalid("give idempotency_key or idempotency_key_base64, not both")
-    return from_base64(given.idempotency_key_base64, "idempotency_key_base64")
+def _key(fields: Append | AppendQuery, default: Key | None) -> Key | None:
+    if fields.idempotency_key_base64 is None:
+        return default if fields.idempotency_key is None else fields.idempotency_key
+    if fields.idempotency_key is not None:
+        raise Invalid("send idempotency_key or idempotency_key_base64, not both")
+    return from_base64(fields.idempotency_key_base64, "idempotency_key_base64")
 
 
 def _once(key: Key | None, producer: str | None, number: int | None) -> Once | None:
     if producer is None and number is None:
         return key
     if producer is None or number is None or key is not None:
-        raise Invalid("give an idempotency key, or a producer with its number")
+        raise Invalid("send an idempotency key, or a producer with its number")
     return Numbered(producer, number)

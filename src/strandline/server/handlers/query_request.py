@@ -1,4 +1,4 @@
-"""A query of a request: it counts, has a deadline, and ends when its client goes."""
+"""The query of a request: counted, with a deadline, stopped when its client disconnects."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from strandline.server.limits.query_registry import RunningQuery
 
 
 class ClientGone(StrandlineError):
-    """What ends a query whose client has gone. It is never sent."""
+    """Stops a query whose client has disconnected. It is never sent."""
 
 
 @contextlib.asynccontextmanager
 async def query_of(call: Call) -> AsyncIterator[RunningQuery]:
-    """A query for this request, watched until its answer, or the first piece of it, is there. A
-    query that is left with rows to send is ended by what sends them
+    """A query for this request, stopped on disconnect until its response, or the first chunk of it,
+    is computed. A query that still has rows to send then is ended by the sender
     (``server/http/arrow_streams.py``)."""
     query = call.parts.queries.begin(call.who, address_of(call.connection))
-    watch = asyncio.ensure_future(_stop_when_gone(call, query))
+    watch = asyncio.ensure_future(_stop_on_disconnect(call, query))
     try:
         yield query
     except ClientGone:
@@ -34,7 +34,7 @@ async def query_of(call: Call) -> AsyncIterator[RunningQuery]:
     except StrandlineError:
         query.end()
         raise
-    except BaseException:  # what runs may not know of it
+    except BaseException:  # a thread may still run the query
         query.stop(Closed("the query has ended"))
         query.end()
         raise
@@ -42,8 +42,8 @@ async def query_of(call: Call) -> AsyncIterator[RunningQuery]:
         watch.cancel()
 
 
-async def _stop_when_gone(call: Call, query: RunningQuery) -> None:
+async def _stop_on_disconnect(call: Call, query: RunningQuery) -> None:
     assert isinstance(call.connection, Request), "queries come as requests"
     while (await call.connection.receive())["type"] != "http.disconnect":
         pass
-    query.stop(ClientGone("the client has gone"))
+    query.stop(ClientGone("the client has disconnected"))

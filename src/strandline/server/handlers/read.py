@@ -1,8 +1,8 @@
-"""Reads topics for the wire: pages by cursor, with long polls, and single records.
+"""Reads topics for the wire: pages by cursor, with long polls.
 
 Reads of memory and log, of local segments, and of the lake run in three different pools: history
-never holds up what is live. Who names several nodes is spared the records of all of them;
-the store knows one, so the others are left out here, and pages go on until one has something.
+never delays live reads. A request may exclude the records of several nodes. The store excludes one;
+for more, they are filtered here, and pages are read until one has records left.
 """
 
 from __future__ import annotations
@@ -33,40 +33,40 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Found(NamedTuple):
-    """What a diff found."""
+    """The result of a diff."""
 
     page: Page
     records: list[Record] | None
-    """What is left of the page when several nodes are left out; None: all of it."""
+    """The records of the page without excluded nodes; None: all of them."""
     tombstone: TombstoneTold | None
     earliest_seq: int
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell, and nothing more to read."""
+        """Whether there is nothing to return, and nothing more to read."""
         count = len(self.page) if self.records is None else len(self.records)
         return not count and self.tombstone is None and self.page.caught_up
 
 
 async def read(parts: Parts, name: str, diff: Diff) -> Found:
-    """The records that a diff asks for; waits for some if it says so."""
+    """The records of a diff; waits for some if ``wait_ms`` is set."""
     topic = topic_of(parts, name)
     touch(parts, name)
-    found = await _read(parts, topic, diff, diff.from_seq)
+    result = await _read(parts, topic, diff, diff.from_seq)
     deadline = parts.clock.monotonic() + min(diff.wait_ms, WAIT_MS_MAX) / 1000
-    while diff.wait_ms and found.is_empty:
+    while diff.wait_ms and result.is_empty:
         left_s = deadline - parts.clock.monotonic()
-        if left_s <= 0 or not await parts.hub.wait_for(topic, found.page.next, left_s):
+        if left_s <= 0 or not await parts.hub.wait_for(topic, result.page.next, left_s):
             break
-        found = await _read(parts, topic, diff, found.page.next)
-    return found
+        result = await _read(parts, topic, diff, result.page.next)
+    return result
 
 
-def json_of(name: str, found: Found, diff: Diff) -> bytes:
-    """A diff's answer as JSON."""
+def json_of(name: str, result: Found, diff: Diff) -> bytes:
+    """The response to a diff as JSON."""
     shown = Shown(diff.include_tags, diff.include_meta, diff.include_data, diff.include_micros)
-    page = found.page
-    records = page.records if found.records is None else found.records
+    page = result.page
+    records = page.records if result.records is None else result.records
     return (
         b'{"topic":"%b","records":%b,"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,'
         b'"caught_up":%b,"tombstone":%b,"lag":%d,"epoch":%d}'
@@ -75,29 +75,29 @@ def json_of(name: str, found: Found, diff: Diff) -> bytes:
             told_page(records, shown),
             page.next,
             page.head_seq,
-            found.earliest_seq,
+            result.earliest_seq,
             b"true" if page.caught_up else b"false",
-            _encode(found.tombstone),
+            _encode(result.tombstone),
             max(0, page.head_seq - page.next),
             page.epoch,
         )
     )
 
 
-def arrow_of(name: str, found: Found, diff: Diff) -> tuple[pa.Table, dict[str, object]]:
-    """The same as columns, and what is said besides them."""
-    page = found.page
+def arrow_of(name: str, result: Found, diff: Diff) -> tuple[pa.Table, dict[str, object]]:
+    """The response to a diff as columns, and its other fields."""
+    page = result.page
     table = page.arrow()
-    if found.records is not None:
+    if result.records is not None:
         nodes = pa.array(sorted(_nodes(diff)), pa.string())
         table = table.filter(pc.invert(pc.is_in(table.column("node"), nodes)))
     return table, {
         "topic": name,
         "next_from_seq": page.next,
         "head_seq": page.head_seq,
-        "earliest_seq": found.earliest_seq,
+        "earliest_seq": result.earliest_seq,
         "caught_up": page.caught_up,
-        "tombstone": found.tombstone,
+        "tombstone": result.tombstone,
         "lag": max(0, page.head_seq - page.next),
         "epoch": page.epoch,
     }
@@ -109,21 +109,21 @@ async def _read(parts: Parts, topic: Topic, diff: Diff, after: int) -> Found:
 
 
 def _pool(bridge: Bridge, topic: Topic, after: int) -> Callable[..., Awaitable[Found]]:
-    """The pool for a read of what follows a cursor, by where that is."""
+    """The pool for a read after a cursor, by where those records are."""
     if topic.is_near(after):
         return bridge.run
     return bridge.slow if topic.is_local(after) else bridge.lake
 
 
 def _gather(topic: Topic, diff: Diff, after: int, limit: int) -> Found:
-    nodes = _nodes(diff)
-    alone = next(iter(nodes)) if len(nodes) == 1 else None
+    excluded = _nodes(diff)
+    only_node = next(iter(excluded)) if len(excluded) == 1 else None
     size_max = min(diff.max_batch_bytes or BATCH_BYTES, BATCH_BYTES_MAX)
-    page = topic.read(after, limit, node=alone, size_max=size_max, epoch=diff.epoch)
+    page = topic.read(after, limit, node=only_node, size_max=size_max, epoch=diff.epoch)
     records = None
-    if len(nodes) > 1 and topic.config.dedupe_node:
+    if len(excluded) > 1 and topic.config.dedupe_node:
         for _ in range(_PAGES_MAX):
-            records = [record for record in page.records if record.node not in nodes]
+            records = [record for record in page.records if record.node not in excluded]
             if records or page.caught_up or page.tombstone is not None:
                 break
             page = topic.read(page.next, limit, size_max=size_max)

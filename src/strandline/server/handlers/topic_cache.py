@@ -1,4 +1,4 @@
-"""Topics by name, kept at hand: making a handle costs more than an append."""
+"""Cache of topic handles by name: creating a handle costs more than an append."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ _HANDLES_MAX = 16_384
 
 
 def topic_of(parts: Parts, name: str) -> Topic:
-    """The topic of this name, UnknownTopic when there is none."""
-    found = parts.handles.get(name)
-    if found is not None and not found.is_gone:
-        return found
+    """The topic of this name; UnknownTopic when it does not exist."""
+    topic = parts.handles.get(name)
+    if topic is not None and not topic.is_gone:
+        return topic
     return fresh_topic_of(parts, name)
 
 
 def fresh_topic_of(parts: Parts, name: str) -> Topic:
-    """The same, when the one at hand turned out to be deleted."""
+    """As ``topic_of``, without the cached handle, whose topic was deleted."""
     parts.handles.pop(name, None)
-    found = parts.store.existing_topic(name)
+    topic = parts.store.existing_topic(name)
     if len(parts.handles) >= _HANDLES_MAX:
         parts.handles.clear()
-    parts.handles[name] = found
-    return found
+    parts.handles[name] = topic
+    return topic
 
 
 def touch(parts: Parts, name: str) -> None:
-    """Somebody reads the topic: it matters more for a while."""
+    """Note a read of the topic: it raises the topic's priority for a while."""
     parts.read_at_ms[name] = parts.clock.now_us() // 1000

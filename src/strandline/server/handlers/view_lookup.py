@@ -1,7 +1,7 @@
-"""Views that requests name: found, never made, and asked on a thread in one go.
+"""Runs work on the view that a request names: lookup and work are one task on a thread.
 
-A verb never makes a view: with a name that was mistyped it would leave one behind.
-``server/routes/views.py`` has the route that does.
+A lookup never creates a view: a mistyped name would leave one. Views are created by a route of
+``server/routes/views.py``.
 """
 
 from __future__ import annotations
@@ -22,89 +22,89 @@ if TYPE_CHECKING:
     from strandline.views.table.table import Table
 
 View = TypeVar("View")
-Given = TypeVar("Given")
+Result = TypeVar("Result")
 
 
 async def ask(
-    call: Call, find: Callable[[Store, str], View], work: Callable[[View], Given]
-) -> Given:
-    """What work says that is done with the view of the path's topic; it takes moments."""
+    call: Call, find: Callable[[Store, str], View], work: Callable[[View], Result]
+) -> Result:
+    """Run ``work`` on the view of the path's topic; for short operations."""
     parts = call.parts
     name = call.path["topic"]
-    return await parts.bridge.run_view(name, _asked, parts.store, name, find, work)
+    return await parts.bridge.run_view(name, _run, parts.store, name, find, work)
 
 
 async def ask_slowly(
-    call: Call, find: Callable[[Store, str], View], work: Callable[[View], Given]
-) -> Given:
-    """The same of work that may take long."""
+    call: Call, find: Callable[[Store, str], View], work: Callable[[View], Result]
+) -> Result:
+    """As ``ask``, for work that may take long."""
     parts = call.parts
     name = call.path["topic"]
-    return await parts.bridge.slow_view(name, _asked, parts.store, name, find, work)
+    return await parts.bridge.slow_view(name, _run, parts.store, name, find, work)
 
 
-async def ask_metrics(call: Call, work: Callable[[Metrics], Given]) -> Given:
-    """The same of an aggregate of metrics."""
+async def ask_metrics(call: Call, work: Callable[[Metrics], Result]) -> Result:
+    """As ``ask``, for aggregates of metrics."""
     parts = call.parts
     name = call.path["topic"]
-    return await parts.bridge.metrics_view(name, _asked, parts.store, name, find_metrics, work)
+    return await parts.bridge.metrics_view(name, _run, parts.store, name, find_metrics, work)
 
 
 async def write(
-    call: Call, find: Callable[[Store, str], View], work: Callable[[View], Given]
-) -> Given:
-    """The same of work that adds records: 429 when the server is full, or at its limit."""
+    call: Call, find: Callable[[Store, str], View], work: Callable[[View], Result]
+) -> Result:
+    """As ``ask``, for work that adds records: 429 when the store is full or overloaded."""
     check_room(call)
     return await ask(call, find, work)
 
 
 def check_room(call: Call) -> None:
-    """429, when nothing more can be taken in."""
+    """Raise 429 when no more records are admitted."""
     call.parts.hub.governor.admit()
     call.parts.fullness.admit(len(call.raw))
 
 
 async def find_view(call: Call, find: Callable[[Store, str], View]) -> View:
-    """The view of the path's topic itself."""
+    """The view of the path's topic."""
     return await ask(call, find, lambda view: view)
 
 
 def find_kv(store: Store, name: str) -> Kv:
-    found: Kv = _find(store, "kv", name)
-    return found
+    view: Kv = _find(store, "kv", name)
+    return view
 
 
 def find_queue(store: Store, name: str) -> Queue:
-    found: Queue = _find(store, "queue", name)
-    return found
+    view: Queue = _find(store, "queue", name)
+    return view
 
 
 def find_series(store: Store, name: str) -> Series:
-    found: Series = _find(store, "series", name)
-    return found
+    view: Series = _find(store, "series", name)
+    return view
 
 
 def find_metrics(store: Store, name: str) -> Metrics:
-    found: Metrics = _find(store, "metrics", name)
-    return found
+    view: Metrics = _find(store, "metrics", name)
+    return view
 
 
 def find_table(store: Store, name: str) -> Table:
-    found: Table = _find(store, "table", name)
-    return found
+    view: Table = _find(store, "table", name)
+    return view
 
 
 def _find(store: Store, kind: str, name: str) -> Any:
     topic = store.existing_topic(name)
     if getattr(topic.config.views, kind) is not None:
         return store.views.open(kind, name, {})
-    told = f"topic {name!r} has no {kind} view: make it with PUT /v0/views/{name}/{kind}"
+    message = f"topic {name!r} has no {kind} view: create it with PUT /v0/views/{name}/{kind}"
     if kind == "queue":
-        raise Refused(409, "not_a_queue", told, detail={"kind": NotFound.code})
-    raise NotFound(told)
+        raise Refused(409, "not_a_queue", message, detail={"kind": NotFound.code})
+    raise NotFound(message)
 
 
-def _asked(
-    store: Store, name: str, find: Callable[[Store, str], View], work: Callable[[View], Given]
-) -> Given:
+def _run(
+    store: Store, name: str, find: Callable[[Store, str], View], work: Callable[[View], Result]
+) -> Result:
     return work(find(store, name))

@@ -1,4 +1,4 @@
-"""Which topics a request to watch means: by name, and by pattern as far as he may read them."""
+"""Resolves the topics of a watch request: names, and patterns limited to readable topics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from strandline.server.live.subscriptions import Sieve, is_pattern, prefix_of, s
 
 
 class Meant(NamedTuple):
-    """A topic that is meant, and where it is to begin."""
+    """A topic to watch, and the seq to start after."""
 
     topic: Topic
     from_seq: int
     head_seq: int
     earliest_seq: int
     epoch: int | None = None
-    """Of the life that the cursor is of, if he knows."""
+    """The topic's epoch when the cursor was returned, if the client sent it."""
 
     @property
     def name(self) -> str:
@@ -32,62 +32,62 @@ class Meant(NamedTuple):
 
     @property
     def life(self) -> int:
-        """Of which life the cursor is: an earlier one, when the topic was made anew since."""
-        now = life_of(self.topic)
-        return now if self.epoch is None else min(now, self.epoch)
+        """The epoch of the cursor: an earlier one if the topic was created again since."""
+        current_epoch = life_of(self.topic)
+        return current_epoch if self.epoch is None else min(current_epoch, self.epoch)
 
 
 class Named(NamedTuple):
-    """What a request means."""
+    """The resolved targets of a request."""
 
     topics: list[Meant]
     patterns: dict[str, From]
 
 
 async def named(
-    call: Call, asked: Mapping[str, From], sieve: Sieve, *, lenient: bool = False
+    call: Call, requested: Mapping[str, From], record_filter: Sieve, *, lenient: bool = False
 ) -> Named:
-    """The topics that are asked for; UnknownTopic, Forbidden or Invalid when that cannot be."""
-    most = call.parts.settings.limits.watch_topics_max
-    if not 1 <= len(asked) <= most:
-        raise Invalid(f"name 1 to {most} topics, not {len(asked)}")
+    """The topics of a request; UnknownTopic, Forbidden or Invalid if one cannot be watched."""
+    topics_max = call.parts.settings.limits.watch_topics_max
+    if not 1 <= len(requested) <= topics_max:
+        raise Invalid(f"name 1 to {topics_max} topics, not {len(requested)}")
     call.parts.auth.check_live(call.who)
     call.parts.hub.read_at_ms = call.parts.read_at_ms
-    patterns = {name: begin for name, begin in asked.items() if is_pattern(name)}
-    wanted: dict[str, tuple[Topic, From]] = {}
-    for name, begin in asked.items():
+    patterns = {name: start for name, start in requested.items() if is_pattern(name)}
+    topics: dict[str, tuple[Topic, From]] = {}
+    for name, start in requested.items():
         if name in patterns:
             continue
         call.allow("read", name)
         try:
-            wanted[name] = (topic_of(call.parts, name), begin)
+            topics[name] = (topic_of(call.parts, name), start)
         except UnknownTopic:
             if not lenient:
                 raise
             continue
-        check(wanted[name][0], sieve)
-    for topic, begin in await of_patterns(call, patterns, sieve):
-        wanted.setdefault(topic.name, (topic, begin))
-    if len(wanted) > most:
-        raise Invalid(f"these patterns mean {len(wanted)} topics; a stream has at most {most}")
-    found = await call.parts.bridge.run(_statistics, [topic for topic, _ in wanted.values()])
-    meant = []
-    for (topic, begin), now in zip(wanted.values(), found, strict=True):
-        if now is not None:
-            from_seq = now.head_seq if begin.tail else begin.from_seq
-            epoch = None if begin.tail else begin.epoch
-            meant.append(Meant(topic, from_seq, now.head_seq, now.earliest_seq, epoch))
-    return Named(meant, patterns)
+        check(topics[name][0], record_filter)
+    for topic, start in await of_patterns(call, patterns, record_filter):
+        topics.setdefault(topic.name, (topic, start))
+    if len(topics) > topics_max:
+        raise Invalid(f"the patterns match {len(topics)} topics; a stream has at most {topics_max}")
+    statistics = await call.parts.bridge.run(_statistics, [topic for topic, _ in topics.values()])
+    targets = []
+    for (topic, start), state in zip(topics.values(), statistics, strict=True):
+        if state is not None:
+            from_seq = state.head_seq if start.tail else start.from_seq
+            epoch = None if start.tail else start.epoch
+            targets.append(Meant(topic, from_seq, state.head_seq, state.earliest_seq, epoch))
+    return Named(targets, patterns)
 
 
 async def of_patterns(
-    call: Call, patterns: Mapping[str, From], sieve: Sieve
+    call: Call, patterns: Mapping[str, From], record_filter: Sieve
 ) -> list[tuple[Topic, From]]:
-    """The topics that patterns mean now, of those that he may read."""
+    """The topics that match the patterns now and that the client may read."""
     found: list[tuple[Topic, From]] = []
     if patterns:
-        call.parts.hub.watch_newcomers()  # before looking at those there are
-    for pattern, begin in patterns.items():
+        call.parts.hub.watch_newcomers()  # before the existing ones are listed
+    for pattern, start in patterns.items():
         prefix = prefix_of(pattern)
         names = await call.parts.bridge.run(call.parts.store.topics, prefix)
         for name in call.parts.auth.visible(call.who, names):
@@ -95,21 +95,21 @@ async def of_patterns(
                 continue
             try:
                 topic = topic_of(call.parts, name)
-                check(topic, sieve)
+                check(topic, record_filter)
             except (UnknownTopic, Invalid):
-                continue  # gone meanwhile, or without the fields that are asked for
-            found.append((topic, begin))
+                continue  # deleted in the meantime, or without the fields of the filter
+            found.append((topic, start))
     return found
 
 
-def check(topic: Topic, sieve: Sieve) -> None:
-    """Invalid, when the topic has not the fields that the filter asks for."""
+def check(topic: Topic, record_filter: Sieve) -> None:
+    """Invalid, when the topic lacks a field of the filter."""
     config = topic.config
-    sifter(sieve, Schema(config.schema_version, config.schema))
+    sifter(record_filter, Schema(config.schema_version, config.schema))
 
 
 def life_of(topic: Topic) -> int:
-    """Which life of its name a topic is: when it was made."""
+    """The epoch of a topic, which distinguishes it from others of its name."""
     return topic.identity[1]
 
 
@@ -119,5 +119,5 @@ def _statistics(topics: list[Topic]) -> list[TopicStatistics | None]:
         try:
             found.append(topic.estimate())
         except UnknownTopic:
-            found.append(None)  # deleted a moment ago
+            found.append(None)  # deleted in the meantime
     return found

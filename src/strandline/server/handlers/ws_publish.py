@@ -1,7 +1,7 @@
-"""Publishes over WebSocket: what they ask for, and their acks, which come in their order.
+"""Publishes over WebSocket: their bodies, and their acks, which are sent in order.
 
-An append that waits for a sync is acknowledged when ``server/commit_waiters.py`` says so; those
-behind it wait for it. Acks that are due together leave in one piece.
+An append that waits for a sync is acknowledged when ``server/commit_waiters.py`` reports it as
+durable; acks after it wait for it. Acks that are due together are written together.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _DRAIN_S = 1.0
 RequestId = str | int | None
 
 
-class _Owed:
-    """An append whose ack is not told yet."""
+class _PendingAck:
+    """An append whose ack is not sent yet."""
 
-    __slots__ = ("placed", "request_id", "told")
+    __slots__ = ("message", "placed", "request_id")
 
     def __init__(self, request_id: RequestId, placed: Placed) -> None:
         self.request_id = request_id
         self.placed = placed
-        self.told = b""
-        """What to tell, once it is known."""
+        self.message = b""
+        """The ack or error message, once it is known."""
 
 
 class Acks:
@@ -43,68 +43,68 @@ class Acks:
     def __init__(self, durable: Durable, write: Callable[..., None]) -> None:
         self._durable = durable
         self._write = write
-        self._owed: deque[_Owed] = deque()  # the first one waits for a sync
+        self._pending: deque[_PendingAck] = deque()  # the first one waits for a sync
         self._ready: list[bytes] = []
-        self._fewer: asyncio.Future[None] | None = None  # done when some were told
-        self._is_over = False
+        self._sent_some: asyncio.Future[None] | None = None  # done when some acks were sent
+        self._is_ended = False
 
     @property
     def count(self) -> int:
-        """How many are not told yet."""
-        return len(self._owed)
+        """How many acks are not sent yet."""
+        return len(self._pending)
 
     def owe(self, request_id: RequestId, placed: Placed) -> None:
-        """Acknowledge an append once it is durable, and those before it are; then ``flush``."""
-        if placed.pending is None and not self._owed:
+        """Acknowledge an append once it and those before it are durable. Call ``flush`` after."""
+        if placed.pending is None and not self._pending:
             self._ready.append(_ack(request_id, placed))
             return
-        owed = _Owed(request_id, placed)
-        self._owed.append(owed)
+        pending_ack = _PendingAck(request_id, placed)
+        self._pending.append(pending_ack)
         if placed.pending is None:
-            owed.told = _ack(request_id, placed)
+            pending_ack.message = _ack(request_id, placed)
         else:
-            self._durable.wait(placed.pending, self, owed)
+            self._durable.wait(placed.pending, self, pending_ack)
 
-    def settled(self, append: _Owed, error: BaseException | None) -> None:
-        """An append is durable, or will never be."""
+    def settled(self, append: _PendingAck, error: BaseException | None) -> None:
+        """Called when an append is durable, or never will be."""
         if error is None:
-            append.told = _ack(append.request_id, append.placed)
+            append.message = _ack(append.request_id, append.placed)
         else:
-            append.told = refusal(error, append.request_id)
+            append.message = refusal(error, append.request_id)
 
     def flush(self) -> None:
-        """Send the acks that are not behind one that waits."""
-        owed, ready = self._owed, self._ready
-        if self._is_over:
-            owed.clear()
+        """Send the acks that are not after a waiting one."""
+        pending, ready = self._pending, self._ready
+        if self._is_ended:
+            pending.clear()
             ready.clear()
-        while owed and owed[0].told:
-            ready.append(owed.popleft().told)
+        while pending and pending[0].message:
+            ready.append(pending.popleft().message)
         if ready:
             self._write(*ready)
             ready.clear()
-        if self._fewer is not None and not self._fewer.done():
-            self._fewer.set_result(None)
+        if self._sent_some is not None and not self._sent_some.done():
+            self._sent_some.set_result(None)
 
     async def wait_for_fewer(self) -> None:
-        """Return when some were told."""
-        self._fewer = asyncio.get_running_loop().create_future()
-        await self._fewer
+        """Return when some acks were sent."""
+        self._sent_some = asyncio.get_running_loop().create_future()
+        await self._sent_some
 
     async def drain(self) -> None:
-        """Give what was placed a moment to be acknowledged."""
+        """Wait up to ``_DRAIN_S`` for the remaining acks."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
-                while self._owed:
+                while self._pending:
                     await self.wait_for_fewer()
 
     def end(self) -> None:
-        """Nobody hears of them any more."""
-        self._is_over = True
+        """Discard the remaining acks: the connection is closed."""
+        self._is_ended = True
 
 
 def body_of(message: live.Publish) -> bytes:
-    """What the route would get as its body."""
+    """The body of an equal append request."""
     if (
         message.create is UNSET
         and message.config is UNSET
@@ -113,7 +113,7 @@ def body_of(message: live.Publish) -> bytes:
         and message.disable_backpressure is UNSET
     ):
         return b'{"records":%b}' % bytes(message.records)
-    told = {
+    fields = {
         "records": message.records,
         "create": message.create,
         "config": message.config,
@@ -121,20 +121,20 @@ def body_of(message: live.Publish) -> bytes:
         "node": message.node,
         "disable_backpressure": message.disable_backpressure,
     }
-    given = {name: value for name, value in told.items() if value is not UNSET}
-    return msgspec.json.encode(given)
+    sent = {name: value for name, value in fields.items() if value is not UNSET}
+    return msgspec.json.encode(sent)
 
 
 def _ack(request_id: RequestId, placed: Placed) -> bytes:
-    _, answer = placed.answer()
-    return b'{"op":"ack","request_id":%b,%b' % (msgspec.json.encode(request_id), answer[1:])
+    _, response = placed.answer()
+    return b'{"op":"ack","request_id":%b,%b' % (msgspec.json.encode(request_id), response[1:])
 
 
 def refusal(error: BaseException, request_id: RequestId) -> bytes:
-    """What is told about a message that failed."""
+    """The error message for a request that failed."""
     problem = problem_of(error)
-    told: dict[str, Any] = {"op": "error", "request_id": request_id, "status": problem.status}
-    told |= {"code": problem.code, "message": problem.message}
+    fields: dict[str, Any] = {"op": "error", "request_id": request_id, "status": problem.status}
+    fields |= {"code": problem.code, "message": problem.message}
     if problem.detail:
-        told["detail"] = problem.detail
-    return msgspec.json.encode(told)
+        fields["detail"] = problem.detail
+    return msgspec.json.encode(fields)

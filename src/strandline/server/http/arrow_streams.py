@@ -1,4 +1,4 @@
-"""Arrow over HTTP: bodies in, streams out, batch after batch."""
+"""Arrow over HTTP: decodes bodies, streams responses batch by batch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from strandline.server.http.request import Call
 from strandline.server.limits.query_registry import RunningQuery
 
 Slow = Callable[..., Awaitable[Any]]
-"""Runs something on a thread for slow work."""
+"""Runs work on a thread of a slow pool."""
 
 _log = structlog.get_logger("strandline.server")
 
 
 def wants(call: Call, media_type: str) -> bool:
-    """Whether the client asks for this kind of answer."""
+    """Whether the client accepts this media type by name."""
     offers = (offer.partition(";")[0].strip().lower() for offer in call.accept.split(","))
     return media_type in offers
 
@@ -34,19 +34,19 @@ def table_of(body: bytes) -> pa.Table:
         with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
             table = reader.read_all()
         table.validate(full=True)
-        _ = table.schema.names  # decoded when they are read: not every stream has UTF-8 there
+        _ = table.schema.names  # names are decoded when read, and may not be UTF-8
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"the body is no Arrow IPC stream: {error}") from error
+        raise Invalid(f"the body is not an Arrow IPC stream: {error}") from error
     return table
 
 
 def ipc_of(table: pa.Table) -> bytes:
-    """Rows as an Arrow IPC stream, whole."""
+    """Rows as one Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def ipc_chunks(
@@ -54,25 +54,25 @@ def ipc_chunks(
     batches: Iterator[pa.RecordBatch],
     trailer: Callable[[], dict[bytes, bytes]] = dict,
 ) -> Generator[bytes]:
-    """The same, piece by piece. What ``trailer`` has at the end goes with an empty batch."""
+    """As ``ipc_of``, in chunks. The metadata that ``trailer`` returns goes with an empty batch."""
     sink = _Sink()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema) as writer:
-        yield sink.taken()
+        yield sink.drain()
         for batch in batches:
             writer.write_batch(batch)
-            yield sink.taken()
-        last = trailer()
-        if last:
-            nothing = pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema=schema)
-            writer.write_batch(nothing, custom_metadata=last)
-    yield sink.taken()
+            yield sink.drain()
+        metadata = trailer()
+        if metadata:
+            empty = pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+            writer.write_batch(empty, custom_metadata=metadata)
+    yield sink.drain()
 
 
 async def streamed(
     call: Call, chunks: Generator[bytes], media_type: str, query: RunningQuery | None = None
 ) -> Response:
-    """An answer that is made while it is sent. What fails before the first piece is an error. A
-    query is ended with the answer."""
+    """A response that is computed while it is sent. A failure before the first chunk is an error
+    response. The query ends with the response."""
     bridge, topic = call.parts.bridge, call.path.get("topic")
     if query is not None:
         slow: Slow = partial(bridge.query, query.interrupt)
@@ -87,11 +87,11 @@ async def streamed(
 
 
 class Streamed(StreamingResponse):
-    """Pieces, each made on a thread when the one before is sent. Owned by the loop's thread.
+    """Chunks, each computed on a thread when the one before is sent. Owned by the loop's thread.
 
-    When the client goes, the piece that is being made is waited for, and what it is made of closed.
-    What fails on the way cannot be told any more: the stream ends without its end, so that nobody
-    takes it for the whole.
+    When the client disconnects, the chunk in progress is waited for, then the source is closed. A
+    later failure cannot be reported by status: the stream is cut without its end marker, so that
+    the client detects that it is incomplete.
     """
 
     def __init__(
@@ -102,39 +102,39 @@ class Streamed(StreamingResponse):
         media_type: str,
         query: RunningQuery | None,
     ) -> None:
-        super().__init__(self._pieces(first), media_type=media_type)
+        super().__init__(self._body_chunks(first), media_type=media_type)
         self._slow = slow
         self._chunks = chunks
         self._query = query
         self._is_complete = first is None
-        self._making: asyncio.Future[bytes | None] | None = None
+        self._next_chunk: asyncio.Future[bytes | None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
-        except Exception as error:  # noqa: BLE001 - the answer has begun
-            _log.error("an answer broke off", path=scope["path"], exc_info=error)
+        except Exception as error:  # noqa: BLE001 - the response has started
+            _log.error("a streamed response was cut", path=scope["path"], exc_info=error)
         finally:
             await self.abandon()
 
     async def abandon(self) -> None:
-        """Make no more of it."""
+        """Stop the computation and close its source."""
         if self._query is not None and not self._is_complete:
-            self._query.stop(Closed("the answer has ended"))
-        if self._making is not None:
-            await asyncio.wait((self._making,))
+            self._query.stop(Closed("the response has ended"))
+        if self._next_chunk is not None:
+            await asyncio.wait((self._next_chunk,))
         try:
             await self._slow(self._chunks.close)
         finally:
             if self._query is not None:
                 self._query.end()
 
-    async def _pieces(self, piece: bytes | None) -> AsyncGenerator[bytes]:
-        while piece is not None:
-            if piece:
-                yield piece
-            self._making = asyncio.ensure_future(self._slow(_next, self._chunks))
-            piece = await asyncio.shield(self._making)
+    async def _body_chunks(self, chunk: bytes | None) -> AsyncGenerator[bytes]:
+        while chunk is not None:
+            if chunk:
+                yield chunk
+            self._next_chunk = asyncio.ensure_future(self._slow(_next, self._chunks))
+            chunk = await asyncio.shield(self._next_chunk)
         self._is_complete = True
 
 
@@ -143,7 +143,7 @@ def _next(chunks: Iterator[bytes]) -> bytes | None:
 
 
 class _Sink:
-    """Takes what a writer writes, until somebody fetches it. Owned by one thread."""
+    """A file that buffers written bytes until ``drain``. Owned by one thread."""
 
     closed = False
 
@@ -154,7 +154,7 @@ class _Sink:
         self._parts.append(bytes(data))
         return len(data)
 
-    def taken(self) -> bytes:
+    def drain(self) -> bytes:
         parts, self._parts = self._parts, []
         return b"".join(parts)
 

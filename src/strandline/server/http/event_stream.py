@@ -1,4 +1,4 @@
-"""An answer that goes on: SSE frames of one source, until it ends or the client is gone.
+"""SSE responses: frames of one source, until it ends or the client disconnects.
 
     retry: 2000
 
@@ -6,10 +6,10 @@
     id: 7
     data: {"$seq": 7, ...}
 
-The source is cancelled as soon as the client has gone, and what has to be given back then is given
-back by ``closing``, which nothing cancels. When nothing was told for a while a comment is sent, so
-that everybody between knows that the stream is alive. ``/v0/watch`` has its own way (``live/``):
-there one record goes to thousands.
+The source is cancelled as soon as the client has disconnected; then ``closing`` releases resources,
+and is not cancelled. When nothing was sent for a while a comment is sent, so that proxies keep the
+connection open. ``/v0/watch`` has its own implementation (``live/``), where one record goes to
+thousands of streams.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from strandline.server.http.request import Call
 
 HEARTBEAT_S = 15.0
 RECHECK_S = 0.5
-"""How often a stream that waits asks whether it may go on."""
+"""How often a waiting stream checks its token."""
 EVENTS = "text/event-stream"
 
 _HEADERS = {
@@ -54,7 +54,7 @@ class EventStream(Response):
         *,
         closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """The source says None when there is nothing to tell: at least once in RECHECK_S."""
+        """The source yields None when it has no event: at least once every RECHECK_S."""
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
         self._call = call
@@ -66,42 +66,42 @@ class EventStream(Response):
         try:
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)
-            await self._until_gone(receive, send)
+            await self._run(receive, send)
         finally:
             self._call.parts.auth.quotas.close_stream(self._call.who)
             if self._closing is not None:
                 await self._closing()
 
-    async def _until_gone(self, receive: Receive, send: Send) -> None:
-        telling = asyncio.ensure_future(self._tell(send))
-        going = asyncio.ensure_future(_gone(receive))
+    async def _run(self, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send_frames(send))
+        disconnect = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
-            await asyncio.wait((telling, going), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((sending, disconnect), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            telling.cancel()
-            going.cancel()
+            sending.cancel()
+            disconnect.cancel()
             with contextlib.suppress(asyncio.CancelledError, OSError):
-                await telling
+                await sending
 
-    async def _tell(self, send: Send) -> None:
+    async def _send_frames(self, send: Send) -> None:
         clock = self._call.parts.clock
         await send(_body(b"retry: 2000\n\n"))
-        told = clock.monotonic()
+        sent_s = clock.monotonic()
         try:
-            async for each in self._frames:
+            async for event in self._frames:
                 self._check()
                 now = clock.monotonic()
-                if each is not None or now - told >= HEARTBEAT_S:
-                    await send(_body(each or b": hb %d\n\n" % (clock.now_us() // 1000)))
-                    told = now
+                if event is not None or now - sent_s >= HEARTBEAT_S:
+                    await send(_body(event or b": hb %d\n\n" % (clock.now_us() // 1000)))
+                    sent_s = now
                 if self._call.parts.draining:
                     break
         except StrandlineError as error:
             problem = problem_of(error)
-            told_error = {"code": problem.code, "message": problem.message}
+            fields = {"code": problem.code, "message": problem.message}
             if problem.detail:
-                told_error["detail"] = problem.detail  # type: ignore[assignment]  # JSON
-            body = msgspec.json.encode({"error": told_error})
+                fields["detail"] = problem.detail  # type: ignore[assignment]  # JSON
+            body = msgspec.json.encode({"error": fields})
             await send(_body(b"event: error\ndata: %b\n\n" % body))
         finally:
             await self._frames.aclose()  # type: ignore[attr-defined]  # sources are generators
@@ -116,6 +116,6 @@ def _body(frame: bytes) -> dict[str, object]:
     return {"type": "http.response.body", "body": frame, "more_body": True}
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

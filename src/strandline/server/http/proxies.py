@@ -1,8 +1,8 @@
-"""Who really asks, when a proxy asks for him: ``X-Forwarded-*``, from trusted addresses alone.
+"""The client's address from ``X-Forwarded-*``, accepted from trusted proxies only.
 
 The list of ``X-Forwarded-For`` grows to the right, and each trusted proxy vouches for the entry
-before its own. So the client is the first from the right that is no trusted proxy: what stands
-further left is only what that client says of itself.
+before its own. So the client is the first entry from the right that is not a trusted proxy: entries
+further left are claims of that client.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Proxies:
-    """The addresses that are believed. Owned by the loop's thread."""
+    """The trusted addresses. Owned by the loop's thread."""
 
     def __init__(self, trusted: Iterable[str]) -> None:
         self._networks: list[_Network] = [
@@ -24,43 +24,43 @@ class Proxies:
         ]
 
     def trusts(self, address: str) -> bool:
-        """Whether an address is one of them. None is without a list; a socket file is with one."""
+        """Whether an address is trusted. Without a list none is; with one, socket files are."""
         if not self._networks:
             return False
         if not address:
-            return True  # whoever may open the socket file is the operator's own proxy
+            return True  # only the operator's own proxy may open the socket file
         try:
-            found = ipaddress.ip_address(address)
+            parsed = ipaddress.ip_address(address)
         except ValueError:
             return False
-        return any(found in network for network in self._networks)
+        return any(parsed in network for network in self._networks)
 
     def client(self, peer: str, headers: Headers) -> str:
-        """The address of who asks, behind a peer that is trusted."""
-        named: list[str] = []
+        """The address of the client of a trusted peer."""
+        entries: list[str] = []
         for name, value in headers:
             if name == b"x-forwarded-for":
-                named += [entry.strip() for entry in value.decode("latin-1").split(",")]
-        for entry in reversed(named):
+                entries += [entry.strip() for entry in value.decode("latin-1").split(",")]
+        for entry in reversed(entries):
             address = _bare(entry)
             if address is None:
-                return peer  # nobody trustworthy wrote that
+                return peer  # not an address: no trusted proxy wrote it
             if not self.trusts(address):
                 return address
             peer = address
         return peer
 
-    def scheme(self, headers: Headers, otherwise: str) -> str:
-        """``http`` or ``https``, as the last proxy says."""
+    def scheme(self, headers: Headers, default: str) -> str:
+        """``http`` or ``https``, from the last proxy's header."""
         for name, value in headers:
             if name == b"x-forwarded-proto":
-                told = value.decode("latin-1").rpartition(",")[2].strip().lower()
-                return told if told in ("http", "https") else otherwise
-        return otherwise
+                scheme = value.decode("latin-1").rpartition(",")[2].strip().lower()
+                return scheme if scheme in ("http", "https") else default
+        return default
 
 
 def _bare(entry: str) -> str | None:
-    """An address without brackets and port; None when it is none."""
+    """An address without brackets and port; None when it is not an address."""
     if entry.startswith("["):
         entry = entry[1:].partition("]")[0]
     elif entry.count(":") == 1:

@@ -1,4 +1,4 @@
-"""One request, as handlers see it: who asks, for what, and the parts of the server that answer."""
+"""One request, as handlers get it: its principal, its content, and the parts of the server."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class Call:
         self.who = who
         self.path: dict[str, str] = connection.path_params
         self.query = query
-        """Decoded as the route's ``query`` says."""
+        """The query, decoded to the route's ``query`` type."""
         self.body = body
-        """Decoded as the route's ``body`` says, None for other media types."""
+        """The body, decoded to the route's ``body`` type; None for other media types."""
         self.raw = raw
-        """The body's bytes, unpacked."""
+        """The body's bytes, decompressed."""
         self.performance: dict[str, float] = {}
-        """What the work took: told in the answer, with the time of the whole."""
+        """Costs of the work, returned in the response beside the total time."""
 
     def allow(self, action: Action, topic: str = "") -> None:
-        """Forbidden, unless who asks may do this with the topic."""
+        """Forbidden, unless the principal may do this with the topic."""
         self.parts.auth.authorise(self.who, action, topic)
 
     @property
     def media_type(self) -> str:
-        """Of the body, in small letters, without parameters."""
+        """The media type of the body, in lower case, without parameters."""
         return self.connection.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property

@@ -1,4 +1,4 @@
-"""Bodies of requests: received, counted, unpacked. None is longer than it may be, packed or not."""
+"""Request bodies: receive, count, decompress. The size limit holds compressed and decompressed."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from strandline.server.limits.byte_budget import Hold
 
 _GZIP = 16 + zlib.MAX_WBITS
 _SMALL = 64 * 1024
-"""A body of at most this is discarded after a refusal, so that the connection stays open."""
+"""A rejected body of at most this size is discarded, so that the connection stays open."""
 
 
 class Gone(Exception):
-    """The client hung up before its request was whole."""
+    """The client disconnected before its request was complete."""
 
 
 def is_large(headers: Headers) -> bool:
-    """Whether a head announces a body that is too large, or of unknown size, to be discarded."""
+    """Whether a body is too large to be discarded, or of unknown size, by its headers."""
     size = headers.get("content-length", "")
     if not size:
         return "transfer-encoding" in headers
     return not size.isdigit() or len(size) > 9 or int(size) > _SMALL
 
 
-async def received(receive: Receive, told_size: str | None, size_max: int, hold: Hold) -> bytes:
-    """The body as it came, counted while it comes."""
-    if told_size is not None and told_size.isascii() and told_size.isdigit():
-        if int(told_size[:20]) > size_max:
+async def received(receive: Receive, length_header: str | None, size_max: int, hold: Hold) -> bytes:
+    """The body as received, counted in ``hold`` while it arrives."""
+    if length_header is not None and length_header.isascii() and length_header.isdigit():
+        if int(length_header[:20]) > size_max:
             raise too_large(size_max)
-        if told_size == "0":
+        if length_header == "0":
             return b""
     message = await _next(receive)
     body: bytes = message.get("body", b"")
@@ -50,15 +50,15 @@ async def received(receive: Receive, told_size: str | None, size_max: int, hold:
 
 
 def unpacked_size(body: bytes, encoding: str, size_max: int) -> int:
-    """At most so many bytes has a body without its ``Content-Encoding``, if it is whole.
+    """The maximum size of a complete body without its ``Content-Encoding``.
 
-    The last four bytes of gzip are the size, and ``unpacked`` refuses a body that has more.
+    The last four bytes of gzip are the size, and ``unpacked`` rejects a body that has more.
     """
     if encoding in ("", "identity"):
         return len(body)
     if encoding not in ("gzip", "x-gzip"):
         raise Refused(
-            415, "unsupported_media_type", f"bodies are plain or gzip, not {encoding[:40]!r}"
+            415, "unsupported_media_type", f"bodies are identity or gzip, not {encoding[:40]!r}"
         )
     return min(int.from_bytes(body[-4:], "little"), size_max)
 
@@ -67,15 +67,15 @@ def unpacked(body: bytes, encoding: str, size_max: int) -> bytes:
     """The body without its ``Content-Encoding``."""
     if encoding in ("", "identity"):
         return body
-    unpacking = zlib.decompressobj(_GZIP)
+    decompressor = zlib.decompressobj(_GZIP)
     try:
-        plain = unpacking.decompress(body, unpacked_size(body, encoding, size_max) + 1)
+        plain = decompressor.decompress(body, unpacked_size(body, encoding, size_max) + 1)
     except zlib.error as error:
         raise Refused(400, "invalid_request", f"the body is not gzip: {error}") from error
     if len(plain) > size_max:
         raise too_large(size_max)
-    if not unpacking.eof or unpacking.unused_data:
-        raise Refused(400, "invalid_request", "the gzip body ends early, or goes on after its end")
+    if not decompressor.eof or decompressor.unused_data:
+        raise Refused(400, "invalid_request", "the gzip body is truncated or has trailing bytes")
     return plain
 
 
@@ -83,7 +83,7 @@ def too_large(size_max: int) -> Refused:
     return Refused(
         413,
         "payload_too_large",
-        f"the body is over {size_max} bytes: send less at once",
+        f"the body exceeds {size_max} bytes: send less at once",
         detail={"limit": "body_bytes_max", "max": size_max},
     )
 
@@ -91,7 +91,7 @@ def too_large(size_max: int) -> Refused:
 def check_objects(body: bytes, objects_max: int) -> None:
     """Refused with 413 when decoded JSON could take many times the memory of its text.
 
-    Brackets in texts count, too: to leave them out takes longer than to decode.
+    Brackets in strings count, too: to exclude them takes longer than to decode.
     """
     if len(body) > objects_max and body.count(b"{") + body.count(b"[") > objects_max:
         raise Refused(

@@ -1,4 +1,4 @@
-"""Requests as values: query and body, by the types of their route. Errors name the place."""
+"""Decodes query and body to the types of their route. Errors name the field."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from strandline.api.json_limits import check_json
 from strandline.server.http.route import Route
 
 JSON = "application/json"
-_PLACE = re.compile(r" - at `(.*)`$")
+_FIELD_PATH = re.compile(r" - at `(.*)`$")
 _FIELDS_MAX = 100
 
 
 def query_of(route: Route, query_string: bytes) -> Any:
-    """The parameters behind the question mark."""
-    given = _parameters(query_string) if query_string else {}
+    """The query parameters, decoded to the route's ``query`` type."""
+    fields = _parameters(query_string) if query_string else {}
     if "text/event-stream" in route.gives or route.method == "WEBSOCKET":
-        given.pop("token", None)  # a ticket, looked at elsewhere
+        fields.pop("token", None)  # a ticket, checked during authentication
     if route.query is None:
-        if given:
-            raise invalid(f"this takes no query, and has {min(given)!r}")
+        if fields:
+            raise invalid(f"this route takes no query: remove {min(fields)!r}")
         return None
     lists = _list_fields(route.query)
     plain = {
-        name: values if name in lists else _only(name, values) for name, values in given.items()
+        name: values if name in lists else _single(name, values) for name, values in fields.items()
     }
     try:
         return msgspec.convert(plain, route.query, strict=False)
     except msgspec.ValidationError as error:
-        raise _misfit(error, "query") from error
+        raise _decode_error(error, "query") from error
 
 
 def body_of(route: Route, raw: bytes, depth_max: int) -> Any:
-    """A JSON body. An empty one counts as an empty object."""
+    """The JSON body, decoded. An empty body counts as an empty object."""
     return decoded(raw or b"{}", _decoder(route.body), depth_max)
 
 
 def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any], depth_max: int) -> Any:
-    """What JSON text says, as the decoder's type."""
+    """JSON text, decoded to the decoder's type."""
     check_json(raw, depth_max)
     try:
         return decoder.decode(raw)
@@ -54,20 +54,20 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any], depth_max: int) -> A
 
 
 def misfit(error: msgspec.DecodeError) -> Refused:
-    """How a body that does not fit is told."""
-    return _misfit(error, "body")
+    """The error for a body that does not decode."""
+    return _decode_error(error, "body")
 
 
 def invalid(message: str, **detail: object) -> Refused:
     return Refused(400, "invalid_request", message, detail=dict(detail))
 
 
-def _misfit(error: msgspec.DecodeError, where: str) -> Refused:
+def _decode_error(error: msgspec.DecodeError, where: str) -> Refused:
     text = str(error)
-    found = _PLACE.search(text)
-    if found is None:
+    path = _FIELD_PATH.search(text)
+    if path is None:
         return invalid(f"{where}: {text}")
-    return invalid(f"{where}: {text[: found.start()]}", at=found.group(1))
+    return invalid(f"{where}: {text[: path.start()]}", at=path.group(1))
 
 
 def _parameters(query_string: bytes) -> dict[str, list[str]]:
@@ -79,16 +79,16 @@ def _parameters(query_string: bytes) -> dict[str, list[str]]:
             errors="strict",
         )
     except (UnicodeDecodeError, ValueError) as error:
-        raise invalid("the query is not well formed") from error
-    found: dict[str, list[str]] = {}
+        raise invalid("the query string is malformed") from error
+    values_by_name: dict[str, list[str]] = {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
+        values_by_name.setdefault(name, []).append(value)
+    return values_by_name
 
 
-def _only(name: str, values: list[str]) -> str:
+def _single(name: str, values: list[str]) -> str:
     if len(values) > 1:
-        raise invalid(f"{name!r} is there {len(values)} times: say it once")
+        raise invalid(f"{name!r} occurs {len(values)} times: send it once")
     return values[0]
 
 

@@ -1,6 +1,6 @@
-"""Answers: values as JSON with what they took, packed when they are long, and errors in one form.
+"""Responses: values as JSON with timings, compressed when they are long, and errors in one format.
 
-Every JSON object of a successful answer gets a ``performance`` block at its end.
+Every JSON object of a successful response gets a ``performance`` block at its end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strandline.api.errors import Problem
 from strandline.server.http.route import Answer
 
 PACK_SIZE_MIN = 1400
-"""Shorter bodies fit into one packet anyway."""
+"""Shorter bodies fit into one packet and are not compressed."""
 
 HeaderList = list[tuple[bytes, bytes]]
 
@@ -31,29 +31,29 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Told(bytes):
-    """A body that says what it took already."""
+    """A body that has its ``performance`` block already."""
 
 
 class Packed(bytes):
-    """A body that is packed already."""
+    """A body that is compressed already."""
 
 
 def body_with_performance(body: object, performance: Mapping[str, float]) -> bytes:
-    """A value as JSON; an object is told what it took."""
+    """A value as JSON; an object gets a ``performance`` block."""
     if isinstance(body, Told):
         return body
     encoded = body if isinstance(body, bytes) else _encode(body)
     if encoded[:1] != b"{" or not performance:
         return encoded
-    told = b",".join(b'"%b":%b' % (name.encode(), _number(v)) for name, v in performance.items())
+    members = b",".join(b'"%b":%b' % (name.encode(), _number(v)) for name, v in performance.items())
     comma = b"" if encoded == b"{}" else b","
-    return b'%b%b"performance":{%b}}' % (encoded[:-1], comma, told)
+    return b'%b%b"performance":{%b}}' % (encoded[:-1], comma, members)
 
 
 async def send_answer(
     send: Send, answer: Answer, body: bytes, more: HeaderList, *, packs: bool
 ) -> None:
-    """Send a JSON answer, with more headers than its own."""
+    """Send a JSON response, with additional headers."""
     headers = [_JSON, *_COMMON, *more]
     headers += [(name.lower().encode(), text.encode()) for name, text in answer.headers.items()]
     if len(body) >= PACK_SIZE_MIN or isinstance(body, Packed):
@@ -72,7 +72,7 @@ async def send_problem(send: Send, problem: Problem, more: HeaderList) -> None:
     if problem.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if problem.status == 413 or problem.code == "overloaded":
-        headers.append((b"connection", b"close"))  # the rest of the body is not wanted
+        headers.append((b"connection", b"close"))  # the rest of the body is not read
     if problem.status == 405:
         allowed = ", ".join(problem.detail.get("allowed", ()))
         headers.append((b"allow", allowed.encode()))
@@ -80,14 +80,14 @@ async def send_problem(send: Send, problem: Problem, more: HeaderList) -> None:
 
 
 async def send_plain(send: Send, status: int, headers: HeaderList, body: bytes) -> None:
-    """Send an answer as it is."""
+    """Send a response without changes."""
     headers.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 def finish(response: Response, more: HeaderList, *, packs: bool) -> None:
-    """Complete an answer that a handler made itself; streams are left as they are."""
+    """Complete a ``Response`` of a handler; streams are not changed."""
     response.raw_headers += more
     for name, text in _COMMON:
         response.headers.setdefault(name.decode(), text.decode())
@@ -101,7 +101,7 @@ def finish(response: Response, more: HeaderList, *, packs: bool) -> None:
 
 
 def wants_packed(headers: Headers) -> bool:
-    """Whether the client takes gzip."""
+    """Whether the client accepts gzip."""
     for offer in headers.get("accept-encoding", "").split(","):
         name, _, weight = offer.partition(";")
         if name.strip().lower() == "gzip":
@@ -110,8 +110,8 @@ def wants_packed(headers: Headers) -> bool:
 
 
 def packed(body: bytes) -> bytes:
-    packing = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-    return packing.compress(body) + packing.flush()
+    compressor = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return compressor.compress(body) + compressor.flush()
 
 
 def _number(value: float) -> bytes:

@@ -1,8 +1,8 @@
-"""What a route is: a path, what it needs to be allowed, what it takes and gives, and who answers.
+"""A route: its path, the rights it needs, its request and response types, and its handler.
 
-Every module of routes exports ``ROUTES``. From the table come the application (``app.py``), the
-OpenAPI document (``openapi.py``) and the matrix of the authorisation tests: what is not declared
-here is not served.
+Every module of routes exports ``ROUTES``. The application (``app.py``), the OpenAPI document
+(``openapi.py``) and the matrix of the authorisation tests are built from that table: other paths
+are not served.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from strandline.server.http.request import Call
 
 
 class Need(NamedTuple):
-    """An action, on the topic that a parameter of the path names; without one, on the server."""
+    """An action on the topic in a parameter of the path; without a parameter, on the server."""
 
     action: Action
     parameter: str = ""
 
 
 OPEN: tuple[Need, ...] = ()
-"""Needs no action of the table: the handler checks rights on what the body or the path names."""
+"""No needs in the table: the handler checks rights on the topics that the request names."""
 
 
 class Answer(NamedTuple):
-    """A plain answer: a struct or any JSON value, told as JSON."""
+    """A response body that is a struct or any JSON value, sent as JSON."""
 
     body: object
     status: int = 200
@@ -47,25 +47,25 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """With names in braces: ``/v0/topics/{topic}/diff``."""
     handler: Handler
     needs: tuple[Need, ...]
-    """All of them, before the handler is called. Names that are in the body it checks itself, with
+    """All are checked before the handler is called. The handler checks names in the body, with
     ``call.allow``."""
     summary: str
-    """One line, for the document."""
+    """One line, for the OpenAPI document."""
     is_public: bool = False
-    """Whether requests without a token reach the handler; others are refused by their head."""
+    """Whether requests without a token reach the handler; otherwise they are rejected."""
     query: type[msgspec.Struct] | None = None
-    """The parameters behind the question mark, by name; others are refused."""
+    """The query parameters, by name; others are rejected."""
     body: Any = None
     """The type of a JSON body, None for a route without one."""
     takes: tuple[str, ...] = ("application/json",)
-    """Media types of the body. Others than JSON are left to the handler (``call.raw``)."""
+    """Media types of the body. The handler decodes others than JSON (``call.raw``)."""
     decodes: bool = False
     """Whether the handler decodes JSON bodies itself (``call.raw``); ``body`` is their type."""
     answers: dict[int, Any] = {}
-    """Type of the answer by status; None where it is not JSON."""
+    """Type of the response by status; None where it is not JSON."""
     gives: tuple[str, ...] = ("application/json",)
-    """Media types of the answer."""
+    """Media types of the response."""
     errors: tuple[str, ...] = ()
-    """Codes of ``api/errors.py`` that may come, besides those that any route may give."""
+    """Codes of ``api/errors.py`` of this route, besides those of every route."""
     body_bytes_max: int | None = None
-    """Less than the server's own limit, when that is too much for this route."""
+    """A limit below the server's own, if that is too large for this route."""

@@ -1,7 +1,7 @@
-"""Finds the route of a path: segment by segment, each unpacked from percent signs by itself.
+"""Finds the route of a path, segment by segment; each segment is percent-decoded by itself.
 
-So a key may hold a slash, written ``%2F``. A name in braces takes one segment; plain words win over
-names. Nothing is collapsed or corrected: a path with a slash too many is another path.
+So a key may contain a slash, written ``%2F``. A name in braces matches one segment; a literal wins
+over a name. Paths are not normalized: a path with an extra slash is another path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from strandline.server.http.route import Route
 
 
 class Found(NamedTuple):
-    """The methods of a path, and what stands for its names."""
+    """The routes of a path by method, and the values of its names."""
 
     routes: dict[str, Route]
     names: dict[str, str]
@@ -40,13 +40,13 @@ class Paths:
             self._add(route)
 
     def find(self, raw_path: bytes) -> Found | None:
-        """What is at a path, None when nothing is."""
-        segments = [_unpacked(segment) for segment in raw_path.split(b"/")[1:]]
-        taken: list[str] = []
-        branch = _walk(self._root, segments, 0, taken)
+        """The routes at a path; None when there are none."""
+        segments = [_decode(segment) for segment in raw_path.split(b"/")[1:]]
+        values: list[str] = []
+        branch = _walk(self._root, segments, 0, values)
         if branch is None:
             return None
-        return Found(branch.routes, dict(zip(branch.names, taken, strict=True)))
+        return Found(branch.routes, dict(zip(branch.names, values, strict=True)))
 
     def _add(self, route: Route) -> None:
         branch, names = self._root, []
@@ -58,32 +58,32 @@ class Paths:
             else:
                 branch = branch.words.setdefault(segment, _Branch())
         if branch.routes and branch.names != tuple(names):
-            raise ValueError(f"{route.path} has other names than its other methods")
+            raise ValueError(f"the methods of {route.path} differ in their names")
         if route.method in branch.routes:
-            raise ValueError(f"{route.method} {route.path} is there twice")
+            raise ValueError(f"{route.method} {route.path} is declared twice")
         branch.names = tuple(names)
         branch.routes[route.method] = route
 
 
-def _walk(branch: _Branch, segments: list[str], place: int, taken: list[str]) -> _Branch | None:
-    if place == len(segments):
+def _walk(branch: _Branch, segments: list[str], index: int, values: list[str]) -> _Branch | None:
+    if index == len(segments):
         return branch if branch.routes else None
-    segment = segments[place]
-    plain = branch.words.get(segment)
-    if plain is not None:
-        found = _walk(plain, segments, place + 1, taken)
-        if found is not None:
-            return found
+    segment = segments[index]
+    literal = branch.words.get(segment)
+    if literal is not None:
+        match = _walk(literal, segments, index + 1, values)
+        if match is not None:
+            return match
     if branch.any_word is None or not segment:
         return None
-    taken.append(segment)
-    found = _walk(branch.any_word, segments, place + 1, taken)
-    if found is None:
-        taken.pop()
-    return found
+    values.append(segment)
+    match = _walk(branch.any_word, segments, index + 1, values)
+    if match is None:
+        values.pop()
+    return match
 
 
-def _unpacked(segment: bytes) -> str:
+def _decode(segment: bytes) -> str:
     try:
         return (unquote_to_bytes(segment) if b"%" in segment else segment).decode()
     except UnicodeDecodeError:

@@ -1,1 +1,1 @@
-"""Limits for one client: bytes, rates, queries, results, storage."""
+"""Limits of bytes, rates, queries, results and storage."""

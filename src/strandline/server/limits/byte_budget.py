@@ -1,14 +1,14 @@
 """The budget of bytes that requests hold in the memory of a server.
 
-    bodies           as received and unpacked, until the request is answered
-    messages         of a WebSocket: unfinished, waiting, and being answered
+    bodies           as received and decompressed, until the response is computed
+    messages         of a WebSocket: unfinished, waiting, and being handled
     heads            unfinished ones
-    pipelined        requests that wait for the answers before them
+    pipelined        requests that wait for earlier responses
 
 All of them together hold at most ``limits.in_flight_bytes_max``, and one client half of it: one
-client alone cannot keep the others out. A client is a token, a user or an address that needs no
-token; everything that is not authenticated is one client. Beyond it a request is refused with 503
-and ``Retry-After``; nothing waits for the budget, so nothing can be stuck in it.
+client alone cannot exhaust the budget. A client is a token, a user or an address that needs no
+token; all unauthenticated connections are one client. Beyond the limit a request is rejected with
+503 and ``Retry-After``; nothing waits for the budget, so it cannot cause a deadlock.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from strandline.errors import Invalid
 from strandline.server.settings import RequestLimits
 
 NOT_AUTHENTICATED = ""
-"""The client that all unauthenticated connections are together."""
+"""The one client that stands for all unauthenticated connections."""
 _BODIES_MIN = 4
-"""One client may hold a body as received and unpacked, and it may hold half of the budget."""
+"""A client holds a body as received and decompressed, in its half of the budget."""
 _RETRY_S = 1.0
 
 
 def check_budget(limits: RequestLimits) -> None:
-    """Invalid, when a body that is allowed could never be received."""
+    """Invalid, when a body of the maximum size could never be received."""
     least = _BODIES_MIN * limits.body_bytes_max
     if limits.in_flight_bytes_max < least:
         raise Invalid(
@@ -36,7 +36,7 @@ def check_budget(limits: RequestLimits) -> None:
 
 
 class ByteBudget:
-    """What all requests hold. Owned by the loop's thread."""
+    """The bytes that all requests hold. Owned by the loop's thread."""
 
     def __init__(self, limits: RequestLimits) -> None:
         check_budget(limits)
@@ -44,10 +44,10 @@ class ByteBudget:
         self._client_bytes_max = limits.in_flight_bytes_max // 2
         self._by_client: dict[str, int] = {}
         self.used = 0
-        """Bytes that are held now."""
+        """Bytes held now."""
 
     def hold(self, client: str) -> Hold:
-        """What one request or connection of a client holds: nothing yet."""
+        """A hold for one request or connection of a client, of 0 bytes."""
         return Hold(self, client)
 
     def _change(self, client: str, more: int) -> None:
@@ -75,22 +75,22 @@ class Hold:
         self.size = 0
 
     def resize(self, size: int) -> None:
-        """Hold so many bytes from now on; Refused with 503 when there is no room, and as before."""
+        """Set the held bytes; Refused with 503, without a change, when the budget is exhausted."""
         if size != self.size:
             self._budget._change(self._client, size - self.size)
             self.size = size
 
     def release(self) -> None:
-        """Hold nothing. Twice is fine."""
+        """Hold nothing. Repeated calls do nothing."""
         self.resize(0)
 
 
-def _overloaded(of: str, most: int) -> Refused:
+def _overloaded(of: str, limit: int) -> Refused:
     return Refused(
         503,
         "overloaded",
-        f"requests {of} hold more than {most / MIB:g} MiB of the server's memory: retry later, "
+        f"requests {of} hold more than {limit / MIB:g} MiB of the server's memory: retry later, "
         "and send fewer or smaller requests at once",
-        detail={"limit": "in_flight_bytes_max", "max": most},
+        detail={"limit": "in_flight_bytes_max", "max": limit},
         retry_after_s=_RETRY_S,
     )

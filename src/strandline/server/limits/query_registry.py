@@ -1,9 +1,9 @@
-"""Queries that run: how many a token may run, and what ends them.
+"""Running queries: their number for each token, and their interruption.
 
 A query is a SELECT, a command, or the rows of either while they are sent. It ends with 504 at its
 deadline (``limits.query_s_max``), with 401 when its token is revoked or expires, with 503 when the
-server goes down, and without an answer when its client has gone. Ending is a request: the thread
-that runs the query stops at its next step, and until then the query counts.
+server shuts down, and without a response when its client has disconnected. Stopping is a request:
+the thread that runs the query stops at its next step, and until then the query counts.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from strandline.security.principal import Principal
 from strandline.server.limits.rate_limits import client_of, too_many
 from strandline.server.settings import RequestLimits
 
-_AGAIN_S = 0.1
+_REPEAT_S = 0.1
 """An interrupt is repeated until the query has ended: DuckDB may miss one."""
 
 
 class RunningQuery:
-    """A query from its request to the end of its answer. Owned by the loop's thread."""
+    """A query from its request to the end of its response. Owned by the loop's thread."""
 
     def __init__(self, registry: QueryRegistry, who: Principal, key: str) -> None:
         self.who = who
         self.key = key
         self.interrupt = Interrupt()
         self._registry = registry
-        self._endings: list[Callable[[], object]] = []
+        self._callbacks: list[Callable[[], object]] = []
         self._stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(registry.seconds_max, self._expire)
 
     def stop(self, error: StrandlineError) -> None:
-        """Let it end with this error; it runs until ``end``."""
+        """Interrupt it with this error; it counts until ``end``."""
         self._timer.cancel()
         self._stopped.set()
         self.interrupt.stop(error)
-        self._timer = asyncio.get_running_loop().call_later(_AGAIN_S, self.stop, error)
+        self._timer = asyncio.get_running_loop().call_later(_REPEAT_S, self.stop, error)
 
     async def take(self, slots: asyncio.Semaphore) -> None:
-        """Wait for one of the slots, which is given back at the end; raises when it is stopped."""
+        """Wait for a slot, which is released at the end; raises when the query is stopped."""
         waits = [asyncio.ensure_future(each) for each in (slots.acquire(), self._stopped.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -55,14 +55,14 @@ class RunningQuery:
         self.interrupt.check()
 
     def at_end(self, work: Callable[[], object]) -> None:
-        """Do this when it has ended; last things first."""
-        self._endings.append(work)
+        """Call ``work`` when the query has ended; in reverse order of registration."""
+        self._callbacks.append(work)
 
     def end(self) -> None:
-        """It has ended. Doing so twice does no harm."""
+        """End the query. Repeated calls do nothing."""
         self._timer.cancel()
-        while self._endings:
-            self._endings.pop()()
+        while self._callbacks:
+            self._callbacks.pop()()
         self._registry.remove(self)
 
     def _expire(self) -> None:
@@ -71,27 +71,27 @@ class RunningQuery:
             Refused(
                 504,
                 "timeout",
-                f"the query ran for {seconds:g} s, which is the limit: ask for less",
+                f"the query ran for {seconds:g} s, the limit: request less data",
                 detail={"limit": "query_s_max", "max": seconds},
             )
         )
 
 
 class QueryRegistry:
-    """The queries that run now. Owned by the loop's thread."""
+    """The running queries. Owned by the loop's thread."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self.seconds_max = limits.query_s_max
         self._per_token_max = limits.queries_per_token_max
         self.processes = asyncio.Semaphore(limits.sql_processes_max)
-        """As many as there are processes for SQL."""
+        """One slot for each SQL process."""
         self._running: dict[str, set[RunningQuery]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._running.values()))
 
     def begin(self, who: Principal, address: str) -> RunningQuery:
-        """A query comes; 429 when it is one too many. Whoever begins must end."""
+        """Start a query; 429 above the limit. The caller must call ``end`` of the result."""
         key = client_of(who, address)
         if len(self._running.get(key, ())) >= self._per_token_max:
             raise too_many("queries_per_token_max", self._per_token_max)
@@ -100,19 +100,21 @@ class QueryRegistry:
         return query
 
     def remove(self, query: RunningQuery) -> None:
-        same = self._running.get(query.key, set())
-        same.discard(query)
-        if not same:
+        of_client = self._running.get(query.key, set())
+        of_client.discard(query)
+        if not of_client:
             self._running.pop(query.key, None)
 
     def stop_queries_of(self, principal: str) -> None:
-        """Somebody is let in no longer."""
+        """Stop the queries of a principal that is no longer accepted."""
         error = Refused(401, "unauthorized", "the token was revoked or has expired")
         self._stop(error, principal)
 
     def stop_all(self) -> None:
-        """The server goes down."""
-        error = Refused(503, "shutting_down", "the server is going down: retry", retry_after_s=1.0)
+        """Stop all queries: the server shuts down."""
+        error = Refused(
+            503, "shutting_down", "the server is shutting down: retry", retry_after_s=1.0
+        )
         self._stop(error)
 
     def _stop(self, error: StrandlineError, principal: str | None = None) -> None:

@@ -1,8 +1,8 @@
-"""How much one token, or one address, may take: requests, bytes, streams, wrong tokens.
+"""Rate limits for one token or one address: requests, bytes, streams, wrong tokens.
 
-Every count has a bound, and so has the number of those that are counted: whoever comes from many
-addresses pushes out the oldest counts, not the memory. Addresses of IPv6 count by their first 64
-bits, which is what one customer gets.
+Every count has a bound, and so has the number of counts: a client with many addresses evicts the
+oldest counts and does not exhaust memory. IPv6 addresses count by their first 64 bits, which is the
+network of one customer.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _KNOWN_MAX = 4096
 
 
 class Bucket:
-    """A bucket that leaks: so many at once, and so many per second. Safe from many threads."""
+    """A leaky bucket: ``burst`` at once, ``rate`` per second. Safe from many threads."""
 
     def __init__(self, rate: float, burst: float, monotonic: Callable[[], float]) -> None:
         self._rate = rate
         self._burst = burst
         self._monotonic = monotonic
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._pouring = threading.Lock()
+        self._lock = threading.Lock()
 
     def wait_s(self, key: str) -> float:
-        """How long until there is room for one more; 0 when there is."""
+        """Seconds until there is room for one more; 0 when there is."""
         over = self._level(key) + 1 - self._burst
         return max(0.0, over / self._rate)
 
     def debt_s(self, key: str) -> float:
-        """How long until what is in it is no more than may be; 0 when it is."""
+        """Seconds until the level is within the burst; 0 when it is."""
         return max(0.0, (self._level(key) - self._burst) / self._rate)
 
     def pour(self, key: str, amount: float = 1) -> None:
-        """So many more."""
-        with self._pouring:
+        """Add an amount to the level."""
+        with self._lock:
             self._levels[key] = (self._level(key) + amount, self._monotonic())
             self._levels.move_to_end(key)
             while len(self._levels) > COUNTED_MAX:
@@ -56,7 +56,7 @@ class Bucket:
 
 
 class Quotas:
-    """What is being used. Owned by the loop's thread."""
+    """Present use of each client. Owned by the loop's thread."""
 
     def __init__(self, limits: RequestLimits, clock: Clock) -> None:
         self._limits = limits
@@ -72,7 +72,7 @@ class Quotas:
         """Wrong tokens, by address."""
 
     def begin(self, who: Principal, address: str, size: int = 0) -> None:
-        """A request comes; 429 when it is one too many. Whoever begins must end."""
+        """Count a request; 429 above a limit. The caller must call ``end``."""
         key = client_of(who, address)
         if self._bytes is not None:
             self._admit_bytes(self._bytes, key)
@@ -89,40 +89,40 @@ class Quotas:
             self._bytes.pour(key, size)
 
     def message(self, who: Principal, address: str, size: int) -> None:
-        """A message comes on a stream that is open; 429 when there were too many bytes."""
+        """Count a message on an open stream; 429 above the byte limit."""
         if self._bytes is not None:
             key = client_of(who, address)
             self._admit_bytes(self._bytes, key)
             self._bytes.pour(key, size)
 
     def count(self, who: Principal, address: str, size: int) -> None:
-        """So many bytes came, or go."""
+        """Count received or sent bytes."""
         if self._bytes is not None:
             self._bytes.pour(client_of(who, address), size)
 
-    def _admit_bytes(self, counted: Bucket, key: str) -> None:
-        wait_s = counted.debt_s(key)
+    def _admit_bytes(self, bucket: Bucket, key: str) -> None:
+        wait_s = bucket.debt_s(key)
         if wait_s > 0:
             raise too_many("bytes_per_s", self._limits.bytes_per_s, wait_s)
 
     @property
     def counts_bytes(self) -> bool:
-        """Whether messages on a stream have to be counted at all."""
+        """Whether bytes of messages are counted."""
         return self._bytes is not None
 
     def has_room(self, who: Principal, address: str) -> bool:
-        """Whether a request that is answered at once surely need not be counted."""
+        """Whether a request that is handled without waiting need not be counted."""
         if self._requests is not None or self._bytes is not None:
             return False
         key = network_of(address) if who.kind == "local" else who.id
         return self._in_flight.get(key, 0) < self._limits.in_flight_per_token_max
 
     def end(self, who: Principal, address: str) -> None:
-        """A request was answered."""
-        _less(self._in_flight, client_of(who, address))
+        """End a request that ``begin`` counted."""
+        _decrement(self._in_flight, client_of(who, address))
 
     def open_stream(self, who: Principal) -> None:
-        """A stream begins; 429 when it is one too many. Whoever opens must close."""
+        """Count a stream; 429 above a limit. The caller must call ``close_stream``."""
         limits = self._limits
         if self._streams_open >= limits.streams_max:
             raise too_many("streams_max", limits.streams_max)
@@ -133,61 +133,61 @@ class Quotas:
         self._streams_open += 1
 
     def close_stream(self, who: Principal) -> None:
-        _less(self._streams, who.id)
+        _decrement(self._streams, who.id)
         self._streams_open -= 1
 
 
 @functools.lru_cache(maxsize=_KNOWN_MAX)
 def network_of(address: str) -> str:
-    """What of an address is counted: all of it, or the first half of an IPv6 address."""
+    """The part of an address that is counted: all of it, or the first half of an IPv6 address."""
     return _network(address)
 
 
 @functools.lru_cache(maxsize=_KNOWN_MAX)
 def is_loopback(address: str) -> bool:
-    """Whether a peer is this machine; the empty address is that of a Unix socket."""
+    """Whether a peer is on this machine; an empty address is a Unix socket."""
     if not address:
         return True
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return (mapped or found).is_loopback
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return (mapped or parsed).is_loopback
 
 
 def _network(address: str) -> str:
     if ":" not in address:
         return address
     try:
-        found = ipaddress.IPv6Address(address.partition("%")[0])
+        parsed = ipaddress.IPv6Address(address.partition("%")[0])
     except ValueError:
         return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((found, 64), strict=False))
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Network((parsed, 64), strict=False))
 
 
 def client_of(who: Principal, address: str) -> str:
-    """Under which name a request counts."""
+    """The key that a request counts under."""
     return network_of(address) if who.kind == "local" else who.id
 
 
-def _less(counts: dict[str, int], key: str) -> None:
-    # Plain dicts: a Counter would take a tenth of a whole append.
-    left = counts[key] - 1
-    if left:
-        counts[key] = left
+def _decrement(counts: dict[str, int], key: str) -> None:
+    # Plain dicts: a Counter would take a tenth of the time of an append.
+    count = counts[key] - 1
+    if count:
+        counts[key] = count
     else:
         del counts[key]
 
 
-def too_many(limit: str, most: float, wait_s: float = 1.0) -> Refused:
-    """429, with the limit."""
+def too_many(limit: str, limit_max: float, wait_s: float = 1.0) -> Refused:
+    """The 429 error with the limit."""
     return Refused(
         429,
         "throttled",
-        f"that is more than {limit} ({most:g}): retry later",
-        detail={"limit": limit, "max": most, "retry_after_ms": round(wait_s * 1000)},
+        f"more than {limit} ({limit_max:g}): retry later",
+        detail={"limit": limit, "max": limit_max, "retry_after_ms": round(wait_s * 1000)},
         retry_after_s=wait_s,
     )

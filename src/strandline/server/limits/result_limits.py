@@ -1,6 +1,6 @@
-"""Bounds of an answer of SQL: its columns, its rows, and all of it. Pure.
+"""Limits of a result of SQL: its columns, its rows, and its size. Pure.
 
-Rows leave in pieces of about a mebibyte, so that a query holds no more than that, or one row, while
+Rows are sent in pieces of about one MiB, so that a query holds no more than that, or one row, while
 it waits for its client.
 """
 
@@ -20,35 +20,35 @@ _PIECE_BYTES = 1 * MIB
 
 
 def check_text(text: str, limits: RequestLimits) -> None:
-    """413 for a text of SQL that is too long."""
+    """413 for an SQL text that is too long."""
     if len(text.encode()) > limits.sql_bytes_max:
-        raise over("sql_bytes_max", limits.sql_bytes_max, "give values as parameters")
+        raise over("sql_bytes_max", limits.sql_bytes_max, "pass values as parameters")
 
 
 def check_columns(schema: pa.Schema, limits: RequestLimits) -> None:
-    """413 for an answer with too many columns."""
+    """413 for a result with too many columns."""
     if len(schema) > limits.query_columns_max:
         raise over("query_columns_max", limits.query_columns_max, "name the columns that you need")
 
 
 def bounded(batches: Iterable[pa.RecordBatch], limits: RequestLimits) -> Iterator[pa.RecordBatch]:
-    """The rows in pieces; 413 for a row that is too large, or when all of them are."""
+    """The rows in pieces; 413 for a row, or a result, that is too large."""
     total, interrupt = 0, current()
     for batch in batches:
         interrupt.check()
         total += batch.nbytes
         if total > limits.query_bytes_max:
-            raise over("query_bytes_max", limits.query_bytes_max, "ask for fewer rows or columns")
+            raise over("query_bytes_max", limits.query_bytes_max, "request fewer rows or columns")
         yield from _pieces(batch, limits.query_row_bytes_max)
 
 
-def over(limit: str, most: int, advice: str) -> StrandlineError:
-    """413, with the limit."""
+def over(limit: str, limit_max: int, advice: str) -> StrandlineError:
+    """The 413 error with the limit."""
     return Refused(
         413,
         "payload_too_large",
-        f"that is more than {limit} ({most}): {advice}",
-        detail={"limit": limit, "max": most},
+        f"more than {limit} ({limit_max}): {advice}",
+        detail={"limit": limit, "max": limit_max},
     )
 
 
@@ -60,6 +60,6 @@ def _pieces(batch: pa.RecordBatch, row_bytes_max: int) -> Iterator[pa.RecordBatc
         yield from _pieces(batch.slice(0, half), row_bytes_max)
         yield from _pieces(batch.slice(half), row_bytes_max)
     elif batch.nbytes > row_bytes_max:
-        raise over("query_row_bytes_max", row_bytes_max, "take a part of the value")
+        raise over("query_row_bytes_max", row_bytes_max, "select a part of the value")
     else:
         yield batch

@@ -1,1 +1,1 @@
-"""Live delivery: watchers of topics over SSE and WebSocket."""
+"""Live delivery of records over SSE and WebSocket."""

@@ -1,8 +1,8 @@
-"""Tells a watcher what it has missed, page by page, until it stands where the live ones do.
+"""Sends a subscriber the records it has missed, page by page, until it is live.
 
-Pages are read and put into frames on threads, so nobody who is live waits for history. Each page is
-asked for when the one before has mostly gone out; a watcher that does not read is held, and its
-pages with it.
+Pages are read and put into frames on threads, so history does not delay live subscribers. The next
+page is read when most of the one before was sent; a client that does not read pauses its
+subscriber, and no further pages are read.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _TOO_OLD = ("cap", "ttl", "mixed")
 
 
 class Told(NamedTuple):
-    """A page as it is told."""
+    """A page as frames."""
 
     frames: list[Frame]
     following: int
     head_seq: int
     is_all: bool
-    """Whether there was no more when it was read."""
+    """Whether there were no more records when it was read."""
 
 
 async def read(feed: Feed, bridge: Bridge) -> Told:
-    """The next page of a feed; UnknownTopic when the topic has gone."""
+    """The next page of a feed; UnknownTopic when the topic was deleted."""
     channel = feed.channel
     if channel.wish.is_strong:
         await secure(channel, bridge)
@@ -41,7 +41,7 @@ async def read(feed: Feed, bridge: Bridge) -> Told:
 
 
 async def secure(channel: Channel, bridge: Bridge) -> None:
-    """Make what there is durable, for those who want only such records."""
+    """Make present records durable, for subscriptions with strong consistency."""
     head_seq = channel.topic.head_seq
     if head_seq > channel.reach:
         await bridge.run(channel.topic.secure)
@@ -49,18 +49,18 @@ async def secure(channel: Channel, bridge: Bridge) -> None:
 
 
 def _read(channel: Channel, after: int, epoch: int | None, reach: int, *, is_new: bool) -> Told:
-    wish = channel.wish
+    spec = channel.wish
     page = channel.topic.read(
-        after, wish.limit, node=wish.node, size_max=wish.size_max, epoch=epoch
+        after, spec.limit, node=spec.node, size_max=spec.size_max, epoch=epoch
     )
     if is_new and page.tombstone is not None and page.tombstone.reason in _TOO_OLD:
-        page = _retold(page)
-    told, following = channel.told(page, after, reach)
-    return Told(told, following, page.head_seq, following >= reach)
+        page = _with_start_reason(page)
+    page_frames, following = channel.told(page, after, reach)
+    return Told(page_frames, following, page.head_seq, following >= reach)
 
 
-def _retold(page: Page) -> Page:
-    """To who has just come the reason is where it wanted to begin."""
+def _with_start_reason(page: Page) -> Page:
+    """Report the start position of a new subscriber as the reason of a gap."""
     gap = page.tombstone
     assert gap is not None
     page.tombstone = Tombstone(gap_from=gap.gap_from, gap_to=gap.gap_to, reason="from_seq_too_old")
@@ -68,19 +68,19 @@ def _retold(page: Page) -> Page:
 
 
 async def catch_up(feed: Feed, bridge: Bridge) -> bool:
-    """Tell a feed what it has missed; False when its stream has no room, or the topic went."""
+    """Send missed records; False when the stream has no room, or the topic was deleted."""
     stream, channel = feed.stream, feed.channel
     while stream.has_room_for_history:
         try:
-            told = await read(feed, bridge)
+            page = await read(feed, bridge)
         except UnknownTopic:
             return False
-        stream.tell(told.frames)
-        feed.move(told.following)
+        stream.tell(page.frames)
+        feed.move(page.following)
         feed.is_new = False
         feed.epoch = channel.topic.identity[1]
-        if told.is_all:
+        if page.is_all:
             name = channel.topic.name
-            stream.tell([frames.caught_up(name, told.following, told.head_seq)])
+            stream.tell([frames.caught_up(name, page.following, page.head_seq)])
             return True
     return False

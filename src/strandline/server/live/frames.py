@@ -1,15 +1,15 @@
-"""What is told on a stream, as the bytes that go out. Built once for all who get the same. Pure.
+"""Events of a stream as bytes, built once for all subscribers that get the same. Pure.
 
 An event of SSE is ``event``, ``data`` and ``id`` lines and an empty one; a WebSocket message is
-the same data with ``op``. How they are wrapped depends on what lies between us and the socket:
+the same data with ``op``. The wrapping depends on the layers between this code and the socket:
 
     chunk   an SSE event as a chunk of HTTP's chunked transfer: straight to the transport
-    event   an SSE event, for an ASGI ``send`` that cuts chunks itself
+    event   an SSE event, for an ASGI ``send`` that makes chunks itself
     frame   a WebSocket text frame: straight to the transport
     text    a WebSocket message, for an ASGI ``send``
 
-The id of an event says where the reader then stands in every topic of the stream. With one topic
-it is the same for all who watch; with several it is put in for each of them.
+The id of an event has the reader's cursors in all topics of the stream after the event. With one
+topic it is the same for all subscribers; with several it is added for each stream.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _ID_SIZE_MAX = 256 * 1024
 
 
 class Frame(NamedTuple):
-    """Something to be told of one topic."""
+    """An event of one topic."""
 
     event: str
     body: bytes
     """A JSON object."""
     topic: str
     cursor: int
-    """Where who was told of it stands then, -1 when it moves nobody."""
+    """The subscriber's cursor after the event; -1 when it stays the same."""
 
     def wrapped(self, wrapping: Wrapping, marks: dict[str, int] | None = None) -> bytes:
-        """As bytes for the socket; ``marks`` are where the stream then stands in its topics."""
+        """As bytes for the socket; ``marks`` are the stream's cursors after the event."""
         if wrapping in ("frame", "text"):
             message = b'{"op":"%b",%b' % (self.event.replace("-", "_").encode(), self.body[1:])
             return message if wrapping == "text" else text_frame(message)
@@ -57,7 +57,7 @@ class Frame(NamedTuple):
 def records(
     topic: str, rows: Sequence[Record], shown: Shown, *, after: int, following: int, head_seq: int
 ) -> Frame:
-    """Records, and the cursors before and behind them."""
+    """Records, and the cursors before and after them."""
     body = b'{"topic":%b,"records":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
         _text(topic),
         told_page(rows, shown),
@@ -69,7 +69,7 @@ def records(
 
 
 def tombstone(topic: str, gap: Tombstone, earliest_seq: int, head_seq: int) -> Frame:
-    """Records were lost, and the reader goes on behind them."""
+    """A gap: records were lost, and the reader resumes after them."""
     body = {
         "topic": topic,
         "reason": gap.reason,
@@ -79,17 +79,17 @@ def tombstone(topic: str, gap: Tombstone, earliest_seq: int, head_seq: int) -> F
         "earliest_seq": earliest_seq,
         "head_seq": head_seq,
     }
-    # Of a topic that was made anew everything comes, so the cursor is at its beginning.
+    # All records of a topic that was created again are sent, so the cursor is at its start.
     return Frame("tombstone", _text(body), topic, 0 if gap.reason == "recreated" else gap.gap_to)
 
 
 def caught_up(topic: str, cursor: int, head_seq: int) -> Frame:
-    """There is no more for now: what comes next is new."""
+    """The subscriber has all records so far: later ones are new."""
     return Frame("caught-up", _text({"topic": topic, "head_seq": head_seq}), topic, cursor)
 
 
 def topic_deleted(topic: str, head_seq: int, reason: str) -> Frame:
-    """The topic is gone; should one of its name be made, it is told from its beginning."""
+    """The topic was deleted; if one of its name is created, all its records are sent."""
     body = {"topic": topic, "head_seq": head_seq, "reason": reason}
     return Frame("topic-deleted", _text(body), topic, 0)
 
@@ -97,7 +97,7 @@ def topic_deleted(topic: str, head_seq: int, reason: str) -> Frame:
 def error(
     status: int, code: str, message: str, *, retry_after_ms: int = 0, topics: Sequence[str] = ()
 ) -> Frame:
-    """Something is wrong. 429 is a hint, 410 and the others are the end of the stream."""
+    """An error. 429 is a hint; 410 and the others end the stream."""
     body = {
         "status": status,
         "code": code,
@@ -109,15 +109,15 @@ def error(
 
 
 def sse_event(event: str, body: bytes, marks: bytes | None) -> bytes:
-    """One event. Blanks between JSON tokens may be line ends, which SSE takes as its own."""
+    """One event. Whitespace in JSON may have line ends, so each line gets its own ``data:``."""
     if b"\n" in body or b"\r" in body:
         body = b"\ndata: ".join(body.splitlines())
-    told = b"event: %b\ndata: %b\n" % (event.encode(), body)
-    return told + (b"\n" if marks is None else b"id: %b\n\n" % marks)
+    lines = b"event: %b\ndata: %b\n" % (event.encode(), body)
+    return lines + (b"\n" if marks is None else b"id: %b\n\n" % marks)
 
 
 def beginning(marks: dict[str, int]) -> bytes:
-    """The first lines of an SSE stream: an id without data moves the reader's last id alone."""
+    """The first lines of an SSE stream: an id without data only sets the reader's last id."""
     return b"retry: %d\nid: %b\n\n" % (RETRY_MS, told_marks(marks))
 
 
@@ -126,23 +126,23 @@ def heartbeat(now_ms: int) -> bytes:
 
 
 def told_marks(marks: dict[str, int]) -> bytes:
-    """Where a reader stands, as the id of an event."""
+    """Cursors as the id of an event."""
     return urlsafe_b64encode(_text(marks)).rstrip(b"=")
 
 
 def given_marks(text: str) -> dict[str, int]:
-    """Where a reader says that it stands."""
+    """The cursors in an id that a client sent."""
     if len(text) > _ID_SIZE_MAX:
-        raise Invalid("Last-Event-ID is too long: send the last id that the stream told")
+        raise Invalid("Last-Event-ID is too long: send the last id of the stream")
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
         return _marks.decode(urlsafe_b64decode(padded))
     except (ValueError, msgspec.MsgspecError) as failure:
-        raise Invalid("Last-Event-ID is not an id that a stream told") from failure
+        raise Invalid("Last-Event-ID is not an id of a stream") from failure
 
 
 def chunk(data: bytes) -> bytes:
-    """A piece of a body in HTTP's chunked transfer."""
+    """A chunk of a body in HTTP's chunked transfer."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 

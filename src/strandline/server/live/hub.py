@@ -1,11 +1,11 @@
-"""Who waits for which topic, and how they are told.
+"""Live delivery: which topics are watched, and how new records reach the watchers.
 
-    publish -> tap -> bells -> (loop) scheduler -> the topic's turn -> one frame to many transports
+    publish -> tap -> bells -> (loop) scheduler -> push of the topic -> one frame to many transports
 
-A *stand* is a topic that somebody waits for: long polls, and channels of feeds. What is new is told
-in the topic's turn, whose order the scheduler decides; how long turns wait to carry more, and who
-waits under pressure, the governor. Watchers that are behind catch up on their own
-(``catch_up.py``), slow ones are held and looked at now and then (``slow_consumers.py``).
+A watched topic has long polls, and channels of feeds. The scheduler decides the order in which
+topics push new records; load shedding decides how long pushes wait to carry more, and which topics
+wait under load. Feeds with missed records catch up on their own (``catch_up.py``); slow ones are
+paused and checked at intervals (``slow_consumers.py``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from strandline.server.settings import ServerSettings
 from strandline.server.thread_pool import Bridge
 from strandline.store import Store
 
-_TURN_S = 0.005
-"""How long turns may take before other work of the loop has its own."""
+_SERVE_S_MAX = 0.005
+"""Maximum time of pushes before the loop does other work."""
 _DEFERRED_S = 0.05
 _SLOW_S_FIRST = 0.01
 _SLOW_S_MAX = 0.25
@@ -44,14 +44,14 @@ Identity = tuple[int, int]
 
 
 class _Poll(NamedTuple):
-    """Somebody who waits for the head to be past a cursor."""
+    """A request that waits until the head is past a cursor."""
 
     after: int
-    answer: asyncio.Future[bool]
+    future: asyncio.Future[bool]
 
 
-class _Stand:
-    """A topic that somebody waits for."""
+class _Watchers:
+    """A topic with long polls or channels."""
 
     __slots__ = ("channels", "polls", "tap", "topic")
 
@@ -66,12 +66,12 @@ class _Stand:
         return not self.polls and not self.channels
 
     def answer_polls(self) -> None:
-        """End the polls that have something to read, or never will."""
-        for after, answer in self.polls:
+        """End the polls that have records to read, or whose topic was deleted."""
+        for after, future in self.polls:
             if self.topic.head_seq > after:
-                _settle(answer, found=True)
+                _resolve(future, found=True)
             elif self.topic.is_gone:
-                _settle(answer, found=False)
+                _resolve(future, found=False)
 
 
 class Hub:
@@ -87,79 +87,79 @@ class Hub:
         random_id: Callable[[], bytes] | None = None,
     ) -> None:
         self.governor = Governor(settings.limits.waiting_appends_max)
-        """How hard the server is pressed: ``admit`` is asked before every append."""
+        """Load shedding: ``admit`` is called before every append."""
         self.streams: dict[Stream, None] = {}
-        """Those who are told."""
+        """The open streams."""
         self.sessions = Sessions(settings, clock, random_id or OsDisk().random_id)
-        """What clients watch, while their streams are open and a while after."""
+        """Watch sessions, kept while their streams are open and for ``session_s`` after."""
         self.read_at_ms: dict[str, int] = {}
-        """When topics were last read, for their priority: the server's own map."""
+        """When topics were last read, for their priority: the map of the server's ``Parts``."""
         self._store = store
         self._settings = settings
         self._live = settings.live
         self._clock = clock
         self._bridge = bridge or Bridge()
         self._scheduler: Scheduler[Identity] = Scheduler()
-        self._stands: dict[Identity, _Stand] = {}
+        self._watchers: dict[Identity, _Watchers] = {}
         self._is_serving = False
         self._hinted: set[Identity] = set()
-        self._made_to_wait_s = 0.0
+        self._coalesced_s = 0.0
         self._slow: dict[Stream, None] = {}
         self._slow_s = _SLOW_S_FIRST
-        self._looker: asyncio.TimerHandle | None = None
-        self._rechecker: asyncio.TimerHandle | None = None
+        self._slow_timer: asyncio.TimerHandle | None = None
+        self._recheck_timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._load = LoadSampler(
             self.governor, store, self._bridge, clock, lambda: len(self._scheduler)
         )
 
     def start(self) -> None:
-        """Begin, on the running loop."""
+        """Start on the running loop. Repeated calls do nothing."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            self._bells = Bells(self._loop, self._hear)
-            self._newcomers = Newcomers(self._store, self._bridge, self._bells)
+            self._notifier = Bells(self._loop, self._on_publish)
+            self._new_topics = Newcomers(self._store, self._bridge, self._notifier)
             self._load.start(self._loop)
 
     # Long polls.
 
     async def wait_for(self, topic: Topic, after: int, timeout_s: float) -> bool:
-        """Wait until the head is past a cursor; False when the time is over or the topic gone."""
+        """Wait until the head is past a cursor; False on timeout, or if the topic is deleted."""
         self.start()
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[bool] = loop.create_future()
-        poll = _Poll(after, answer)
-        stand = self._stand(topic)
-        stand.polls.append(poll)
-        stand.tap.put_on()
-        stand.answer_polls()
-        timer = loop.call_later(timeout_s, _settle_unfound, answer)
+        future: asyncio.Future[bool] = loop.create_future()
+        poll = _Poll(after, future)
+        watchers = self._watchers_of(topic)
+        watchers.polls.append(poll)
+        watchers.tap.put_on()
+        watchers.answer_polls()
+        timer = loop.call_later(timeout_s, _resolve_timeout, future)
         try:
-            return await answer
+            return await future
         finally:
             timer.cancel()
-            stand.polls.remove(poll)
-            self._leave_if_empty(stand)
+            watchers.polls.remove(poll)
+            self._remove_if_empty(watchers)
 
     # Streams.
 
     def open(self, stream: Stream) -> None:
-        """Take a stream in; Refused when there are too many."""
+        """Add a stream; Refused when there are too many."""
         self.start()
-        most = self._settings.limits.streams_max
-        if len(self.streams) >= most:
+        streams_max = self._settings.limits.streams_max
+        if len(self.streams) >= streams_max:
             raise Refused(
                 429,
                 "throttled",
-                f"the server has its {most} streams (streams_max): try again later",
-                detail={"limit": "streams_max", "max": most},
+                f"the server has {streams_max} streams, the limit (streams_max): retry later",
+                detail={"limit": "streams_max", "max": streams_max},
                 retry_after_s=1.0,
             )
         self.streams[stream] = None
         self._recheck_later()
 
     def close(self, stream: Stream) -> None:
-        """A stream has ended: forget everything about it."""
+        """End a stream and remove it."""
         self.streams.pop(stream, None)
         self._slow.pop(stream, None)
         stream.end("closed")
@@ -167,90 +167,90 @@ class Hub:
             self.detach(stream, name)
 
     def attach(
-        self, stream: Stream, topic: Topic, wish: Wish, cursor: int, epoch: int | None = None
+        self, stream: Stream, topic: Topic, spec: Wish, cursor: int, epoch: int | None = None
     ) -> Feed:
-        """Tell a stream of a topic from a cursor on."""
-        stand = self._stand(topic)
-        channel = stand.channels.get(wish)
+        """Subscribe a stream to a topic, after a cursor."""
+        watchers = self._watchers_of(topic)
+        channel = watchers.channels.get(spec)
         if channel is None:
-            channel = Channel(topic, wish)  # raises before anything is changed
-            stand.channels[wish] = channel
+            channel = Channel(topic, spec)  # raises before anything is changed
+            watchers.channels[spec] = channel
         feed = Feed(stream, channel, cursor, epoch)
         channel.feeds[feed] = None
-        stream.wishes[topic.name] = wish
+        stream.wishes[topic.name] = spec
         stream.put(topic.name, feed)
-        stand.tap.put_on()
+        watchers.tap.put_on()
         self._catch_up(feed)
         return feed
 
     def detach(self, stream: Stream, name: str) -> None:
-        """Tell it no longer of a topic."""
+        """Unsubscribe a stream from a topic."""
         feed = stream.remove(name)
         if isinstance(feed, Feed):
-            self._drop(feed)
+            self._remove_feed(feed)
 
-    def _drop(self, feed: Feed) -> None:
+    def _remove_feed(self, feed: Feed) -> None:
         channel = feed.channel
         feed.leave()
         if feed.task is not None:
             feed.task.cancel()
         channel.feeds.pop(feed, None)
         if not channel.feeds:
-            stand = self._stands.get(channel.topic.identity)
-            if stand is not None and stand.channels.get(channel.wish) is channel:
-                del stand.channels[channel.wish]
-                self._leave_if_empty(stand)
+            watchers = self._watchers.get(channel.topic.identity)
+            if watchers is not None and watchers.channels.get(channel.wish) is channel:
+                del watchers.channels[channel.wish]
+                self._remove_if_empty(watchers)
 
     def watch_newcomers(self) -> None:
-        """Have ``Stream.newcomer`` called for topics that are made from now on."""
+        """Call ``Stream.newcomer`` for topics that are created from now on."""
         self.start()
-        self._newcomers.watch()
+        self._new_topics.watch()
 
     def close_streams_of(self, principal_id: str) -> None:
-        """His token was revoked: end his streams."""
+        """End the streams of a principal whose token was revoked."""
         for stream in list(self.streams):
             if stream.who.id == principal_id:
-                self._refuse(stream, "unauthorized", "this token is no longer valid")
+                self._reject(stream, "unauthorized", "this token is no longer valid")
 
     async def drain(self) -> None:
-        """The server goes down: end long polls and streams."""
+        """End long polls and streams: the server shuts down."""
         self._load.stop()
-        for stand in list(self._stands.values()):
-            for poll in list(stand.polls):
-                _settle(poll.answer, found=False)
+        for watchers in list(self._watchers.values()):
+            for poll in list(watchers.polls):
+                _resolve(poll.future, found=False)
         ending = list(self.streams)
         for stream in ending:
-            text = "the server goes down: resume with the next one"
+            text = "the server is shutting down: resume when it is back"
             stream.tell([frames.error(503, "shutting_down", text, retry_after_ms=1000)])
             stream.end("shutting_down")
         while any(stream in self.streams for stream in ending):  # noqa: ASYNC110 - see below
-            await asyncio.sleep(0.01)  # once, for a moment, and bounded by who calls
+            await asyncio.sleep(0.01)  # polled once per shutdown; the caller sets the time limit
 
-    # Turns.
+    # Pushes.
 
-    def _hear(self) -> None:
-        """Taps rang: their topics want a turn."""
-        rung = self._bells.taken()
-        is_alone = len(rung) == 1 and not len(self._scheduler) and not self.governor.coalesce_s
-        for tap in rung:
+    def _on_publish(self) -> None:
+        """Called on the loop after publishes: schedule their topics."""
+        notified = self._notifier.taken()
+        is_only = len(notified) == 1 and not len(self._scheduler) and not self.governor.coalesce_s
+        for tap in notified:
             if not isinstance(tap, Tap):
                 tap.heard(list(self.streams))
                 continue
-            stand = self._stands.get(tap.topic.identity)
-            if stand is None:
+            watchers = self._watchers.get(tap.topic.identity)
+            if watchers is None:
                 continue
-            if stand.polls:
+            if watchers.polls:
                 tap.put_on()
-                stand.answer_polls()
-            if stand.channels and is_alone:
+                watchers.answer_polls()
+            if watchers.channels and is_only:
                 self._load.note_turn(0.0)
                 self._load.sample_later()
-                self._turn(stand)  # at once: nobody else waits, and nobody has to
-            elif stand.channels:
-                self._mark(stand.topic)
+                self._push(watchers)  # at once: no other topic waits, and there is no load
+            elif watchers.channels:
+                self._schedule(watchers.topic)
 
-    def _mark(self, topic: Topic) -> None:
-        """A topic has news for its channels."""
+    def _schedule(self, topic: Topic) -> None:
+        """Schedule a topic: it has new records for its channels."""
         now = self._clock.monotonic()
         read_at_ms = self.read_at_ms.get(topic.name)
         priority = priority_of(topic.config, read_at_ms, self._clock.now_us() // 1000)
@@ -263,83 +263,83 @@ class Hub:
         if self._is_serving:
             return
         self._is_serving = True
-        self._made_to_wait_s = seconds
+        self._coalesced_s = seconds
         if seconds:
             self._loop.call_later(seconds, self._serve)
         else:
             self._loop.call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Give topics their turns, for a while."""
+        """Push scheduled topics in order, for up to ``_SERVE_S_MAX``."""
         self._is_serving = False
-        began = now = self._clock.monotonic()
-        while now - began < _TURN_S:
-            turn = self._scheduler.take(now, deferring=self.governor.is_deferring)
-            if turn is None:
+        started_s = now = self._clock.monotonic()
+        while now - started_s < _SERVE_S_MAX:
+            scheduled = self._scheduler.take(now, deferring=self.governor.is_deferring)
+            if scheduled is None:
                 break
-            self._load.note_turn(max(0.0, now - turn.since - self._made_to_wait_s))
-            stand = self._stands.get(turn.key)
-            if stand is not None:
-                self._turn(stand)
+            self._load.note_turn(max(0.0, now - scheduled.since - self._coalesced_s))
+            watchers = self._watchers.get(scheduled.key)
+            if watchers is not None:
+                self._push(watchers)
             now = self._clock.monotonic()
         if not self.governor.is_deferring:
             self._hinted.clear()
         if len(self._scheduler):
             if self.governor.is_deferring:
                 self._hint_deferred()
-            self._serve_later(_DEFERRED_S if now - began < _TURN_S else 0.0)
+            self._serve_later(_DEFERRED_S if now - started_s < _SERVE_S_MAX else 0.0)
 
     def _hint_deferred(self) -> None:
-        """Tell watchers of topics whose pushes wait, once until the pressure is over."""
+        """Notify subscribers of deferred topics, once until the load is over."""
         for identity in self._scheduler.deferred():
-            stand = self._stands.get(identity)
-            if stand is None or identity in self._hinted:
+            watchers = self._watchers.get(identity)
+            if watchers is None or identity in self._hinted:
                 continue
             self._hinted.add(identity)
             hint = frames.error(
                 429,
                 "throttled",
-                "the server is busy: pushes of this topic wait, reads of it do not",
+                "the server is busy: pushes of this topic are deferred, reads are not",
                 retry_after_ms=int(RETRY_AFTER_S * 1000),
-                topics=[stand.topic.name],
+                topics=[watchers.topic.name],
             )
-            for channel in stand.channels.values():
+            for channel in watchers.channels.values():
                 for feed in channel.feeds:
                     if feed.cohort is not None:
                         feed.stream.tell([hint])
 
-    def _turn(self, stand: _Stand) -> None:
-        """Tell all channels of a topic what is new."""
-        stand.tap.put_on()  # before anybody looks at the head
-        if stand.topic.is_gone:
-            self._bury(stand)
+    def _push(self, watchers: _Watchers) -> None:
+        """Send the new records of a topic to all its channels."""
+        watchers.tap.put_on()  # before the head is read, so that no publish is missed
+        if watchers.topic.is_gone:
+            self._on_deleted(watchers)
             return
-        for channel in list(stand.channels.values()):
+        for channel in list(watchers.channels.values()):
             try:
-                turned = channel.turn()
-            except Exception as error:  # noqa: BLE001 - even a bug must not leave watchers waiting
+                result = channel.turn()
+            except Exception as error:  # noqa: BLE001 - a bug must not leave subscribers waiting
                 self._fail(channel, error)
                 continue
-            for feed in turned.behind:
+            for feed in result.behind:
                 self._catch_up(feed)
-            if turned.has_more:
-                self._mark(stand.topic)
+            if result.has_more:
+                self._schedule(watchers.topic)
             if channel.wish.is_strong:
                 self._secure_soon(channel)
 
-    def _bury(self, stand: _Stand) -> None:
-        """The topic was deleted: say so, and wait for another of its name."""
-        del self._stands[stand.topic.identity]
-        name, head_seq = stand.topic.name, stand.topic.head_seq
-        for channel in stand.channels.values():
+    def _on_deleted(self, watchers: _Watchers) -> None:
+        """The topic was deleted: send that, and wait for another topic of its name."""
+        del self._watchers[watchers.topic.identity]
+        name, head_seq = watchers.topic.name, watchers.topic.head_seq
+        for channel in watchers.channels.values():
             for feed in list(channel.feeds):
-                self._drop(feed)
+                self._remove_feed(feed)
                 feed.stream.tell([frames.topic_deleted(name, head_seq, "deleted")])
                 feed.stream.put(name, Mark(0, feed.epoch))
         self.watch_newcomers()
 
     def _fail(self, channel: Channel, error: Exception) -> None:
-        """A topic cannot be read: its watchers are told why, and their streams end."""
+        """A topic cannot be read: send the error to its streams, and end them."""
         for feed in list(channel.feeds):
             self._fail_stream(feed.stream, error)
 
@@ -348,37 +348,37 @@ class Hub:
         stream.tell([frames.error(problem.status, problem.code, problem.message)])
         stream.end(problem.code)
 
-    def _refuse(self, stream: Stream, code: str, message: str) -> None:
+    def _reject(self, stream: Stream, code: str, message: str) -> None:
         stream.tell([frames.error(401, code, message)])
         stream.end(code)
 
-    # Those who are behind.
+    # Feeds that catch up.
 
     def _catch_up(self, feed: Feed) -> None:
-        """Let a feed catch up on its own, or wait while its stream has no room."""
+        """Start the catch-up of a feed, or pause it while its stream has no room."""
         if not feed.stream.has_room_for_history:
-            self._hold(feed)
+            self._pause(feed)
         elif feed.task is None and not feed.stream.ended.done():
             assert self._loop is not None
             feed.task = self._loop.create_task(self._run_catch_up(feed))
 
     async def _run_catch_up(self, feed: Feed) -> None:
         try:
-            is_level = await catch_up.catch_up(feed, self._bridge)
-        except Exception as error:  # noqa: BLE001 - as in a turn
+            is_live = await catch_up.catch_up(feed, self._bridge)
+        except Exception as error:  # noqa: BLE001 - as in a push
             self._fail_stream(feed.stream, error)
             return
         finally:
             feed.task = None
-        if is_level:
+        if is_live:
             feed.channel.join(feed)
             if feed.channel.topic.head_seq > feed.cursor:
-                self._mark(feed.channel.topic)  # its turn may have been meanwhile
+                self._schedule(feed.channel.topic)  # a push may have been missed in the meantime
         elif not feed.channel.topic.is_gone:
-            self._hold(feed)
+            self._pause(feed)
 
     def _secure_soon(self, channel: Channel) -> None:
-        """Have records synced for those who want only such, then tell them."""
+        """Sync records for a channel with strong consistency, then push them."""
         if channel.securing is None and channel.topic.head_seq > channel.reach:
             assert self._loop is not None
             channel.securing = self._loop.create_task(self._secure(channel))
@@ -391,45 +391,45 @@ class Hub:
             return
         finally:
             channel.securing = None
-        self._mark(channel.topic)
+        self._schedule(channel.topic)
 
-    # Those who are slow.
+    # Slow streams.
 
-    def _hold(self, feed: Feed) -> None:
-        """Tell it nothing until its stream has room again."""
+    def _pause(self, feed: Feed) -> None:
+        """Send a feed nothing until its stream has room again."""
         stream = feed.stream
         feed.is_held = True
         if stream.full_since is None:
             stream.full_since = self._clock.monotonic()
         self._slow[stream] = None
-        self._look_later(_SLOW_S_FIRST)
+        self._check_later(_SLOW_S_FIRST)
 
-    def _look_later(self, seconds: float) -> None:
+    def _check_later(self, seconds: float) -> None:
         assert self._loop is not None
-        if self._looker is None:
+        if self._slow_timer is None:
             self._slow_s = seconds
-            self._looker = self._loop.call_later(seconds, self._look_at_slow)
+            self._slow_timer = self._loop.call_later(seconds, self._check_slow)
 
-    def _look_at_slow(self) -> None:
-        """Let those go on who have room again, and end those who have had none for too long."""
-        self._looker = None
+    def _check_slow(self) -> None:
+        """Resume the streams that have room again; end those that were full for too long."""
+        self._slow_timer = None
         now = self._clock.monotonic()
         has_resumed = False
         for stream in list(self._slow):
             assert stream.full_since is not None
             full_s = now - stream.full_since
-            found = slow_consumers.verdict(
+            verdict = slow_consumers.verdict(
                 full_s=full_s, has_drained=stream.has_drained, settings=self._live
             )
-            if found == "resume":
+            if verdict == "resume":
                 has_resumed = True
                 self._resume(stream, full_s)
-            elif found == "end":
+            elif verdict == "end":
                 del self._slow[stream]
                 stream.tell([slow_consumers.farewell(full_s, list(stream.places))])
                 stream.end("slow_consumer")
         if self._slow:
-            self._look_later(_SLOW_S_FIRST if has_resumed else min(2 * self._slow_s, _SLOW_S_MAX))
+            self._check_later(_SLOW_S_FIRST if has_resumed else min(2 * self._slow_s, _SLOW_S_MAX))
 
     def _resume(self, stream: Stream, full_s: float) -> None:
         del self._slow[stream]
@@ -443,21 +443,21 @@ class Hub:
             is_late = full_s > self._live.grace_s and topic.head_seq > feed.cursor
             if is_late and slow_consumers.is_lossy(topic.config):
                 head_seq = topic.head_seq
-                lost = slow_consumers.skipped(topic.name, feed.cursor, topic.earliest_seq, head_seq)
-                stream.tell([lost])
+                gap = slow_consumers.skipped(topic.name, feed.cursor, topic.earliest_seq, head_seq)
+                stream.tell([gap])
                 feed.move(head_seq)
             self._catch_up(feed)
 
-    # Now and then.
+    # Periodic checks.
 
     def _recheck_later(self) -> None:
         assert self._loop is not None
-        if self._rechecker is None and self.streams:
-            self._rechecker = self._loop.call_later(self._live.recheck_s, self._recheck)
+        if self._recheck_timer is None and self.streams:
+            self._recheck_timer = self._loop.call_later(self._live.recheck_s, self._recheck)
 
     def _recheck(self) -> None:
-        """See whether all who watch still may."""
-        self._rechecker = None
+        """End the streams whose clients may no longer watch."""
+        self._recheck_timer = None
         for stream in list(self.streams):
             try:
                 stream.check()
@@ -465,24 +465,24 @@ class Hub:
                 self._fail_stream(stream, error)
         self._recheck_later()
 
-    # Stands.
+    # Watched topics.
 
-    def _stand(self, topic: Topic) -> _Stand:
-        found = self._stands.get(topic.identity)
-        if found is None:
-            found = self._stands[topic.identity] = _Stand(topic, Tap(self._bells, topic))
-        return found
+    def _watchers_of(self, topic: Topic) -> _Watchers:
+        watchers = self._watchers.get(topic.identity)
+        if watchers is None:
+            watchers = self._watchers[topic.identity] = _Watchers(topic, Tap(self._notifier, topic))
+        return watchers
 
-    def _leave_if_empty(self, stand: _Stand) -> None:
-        if stand.is_empty and self._stands.get(stand.topic.identity) is stand:
-            del self._stands[stand.topic.identity]
-            self._scheduler.forget(stand.topic.identity)
-
-
-def _settle(answer: asyncio.Future[bool], *, found: bool) -> None:
-    if not answer.done():
-        answer.set_result(found)
+    def _remove_if_empty(self, watchers: _Watchers) -> None:
+        if watchers.is_empty and self._watchers.get(watchers.topic.identity) is watchers:
+            del self._watchers[watchers.topic.identity]
+            self._scheduler.forget(watchers.topic.identity)
 
 
-def _settle_unfound(answer: asyncio.Future[bool]) -> None:
-    _settle(answer, found=False)
+def _resolve(future: asyncio.Future[bool], *, found: bool) -> None:
+    if not future.done():
+        future.set_result(found)
+
+
+def _resolve_timeout(future: asyncio.Future[bool]) -> None:
+    _resolve(future, found=False)

@@ -1,12 +1,11 @@
-"""Measures the load of the server for the governor, and applies what the governor decides.
+"""Samples the load of the server for load shedding, and applies its decisions.
 
-While there is load a sample is taken every ``SAMPLE_S``; without any, the server is looked at every
-``WATCH_S``. Both are timers of the event loop, and how late they run is itself a measure: a loop
-that is busy with requests runs everything late. When and how late is read from the clock that is
-handed in.
+Under load a sample is taken every ``SAMPLE_S``; otherwise the server is checked every ``WATCH_S``.
+Both are timers of the event loop, and their delay is itself a measure: a loop that is busy with
+requests runs all timers late. Times are read from the clock of the constructor.
 
-The governor's decisions go to the committers (how long a sync waits) and to the routers (whether
-they are deferred).
+The decisions apply to the committers (how long a sync waits) and to the routers (whether they are
+deferred).
 """
 
 from __future__ import annotations
@@ -38,49 +37,49 @@ class LoadSampler:
         self._bridge = bridge
         self._clock = clock
         self._ready_count = ready_count
-        self._turns = 0
+        self._push_count = 0
         self._waited_s = 0.0
         self._lag_s = 0.0
-        self._sampler: asyncio.TimerHandle | None = None
+        self._sample_timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopped = False
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to watch."""
+        """Start the periodic checks."""
         self._loop = loop
         self._watch_later()
 
     def stop(self) -> None:
-        """Take no more samples."""
+        """Stop sampling."""
         self._is_stopped = True
 
     def note_turn(self, waited_s: float) -> None:
-        """A topic has had its turn, after so long."""
+        """Count a push of a topic that waited ``waited_s``."""
         self._waited_s += waited_s
-        self._turns += 1
+        self._push_count += 1
 
     def sample_later(self) -> None:
-        """There is load: take a sample soon."""
+        """Take a sample after ``SAMPLE_S``: there is load."""
         assert self._loop is not None
-        if self._sampler is None:
+        if self._sample_timer is None:
             due_s = self._clock.monotonic() + SAMPLE_S
-            self._sampler = self._loop.call_later(SAMPLE_S, self.sample, due_s)
+            self._sample_timer = self._loop.call_later(SAMPLE_S, self.sample, due_s)
 
     def sample(self, due_s: float | None = None) -> None:
-        """Measure the load, and apply what the governor makes of it."""
-        self._sampler = None
+        """Measure the load, and apply the decisions."""
+        self._sample_timer = None
         if self._is_stopped:
             return
         self._note_lag(due_s)
         committers = self._store.committers
         load = Load(
             ready=self._ready_count(),
-            latency_s=self._waited_s / self._turns if self._turns else 0.0,
+            latency_s=self._waited_s / self._push_count if self._push_count else 0.0,
             busy=self._bridge.busy,
             ingest=sum(committer.waiting for committer in committers),
             lag_s=self._lag_s,
         )
-        self._waited_s, self._turns, self._lag_s = 0.0, 0, 0.0
+        self._waited_s, self._push_count, self._lag_s = 0.0, 0, 0.0
         governor = self._governor
         governor.sample(load)
         for committer in committers:
@@ -94,7 +93,7 @@ class LoadSampler:
         self._loop.call_later(WATCH_S, self._watch, self._clock.monotonic() + WATCH_S)
 
     def _watch(self, due_s: float) -> None:
-        """Appends and a busy loop press the server although no topic has news to push."""
+        """Start samples for load without pushes: waiting appends, or a busy loop."""
         if self._is_stopped:
             return
         self._note_lag(due_s)

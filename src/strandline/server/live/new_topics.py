@@ -1,4 +1,4 @@
-"""Tells streams of topics that were made since: for patterns, and for names that had no topic."""
+"""Notifies streams of created topics: for patterns, and for names that had no topic."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from strandline.store import Store
 
 
 class Newcomers:
-    """Watches the catalogue once somebody asks. ``release`` is safe from any thread."""
+    """Watches the catalog of topics after ``watch``. ``release`` is safe from any thread."""
 
-    def __init__(self, store: Store, bridge: Bridge, bells: Bells) -> None:
+    def __init__(self, store: Store, bridge: Bridge, notifier: Bells) -> None:
         self._store = store
         self._bridge = bridge
-        self._bells = bells
+        self._notifier = notifier
         self._last_id: int | None = None
-        self._is_on = False
+        self._is_armed = False
         self._task: asyncio.Task[None] | None = None
 
     def watch(self) -> None:
-        """Be told from now on. Look for what there is after this, not before."""
+        """Start watching. List existing topics after this call, not before."""
         if self._last_id is None:
             newest = self._store.newer_topics(0)[:1]
             self._last_id = newest[0].identity[0] if newest else 0
-        self._put_on()
+        self._arm()
 
     def release(self) -> None:
-        """What the catalogue calls, once, when a topic was made."""
-        self._is_on = False
-        self._bells.ring(self)
+        """Called by the catalog, once, when a topic was created."""
+        self._is_armed = False
+        self._notifier.ring(self)
 
     def heard(self, streams: list[Stream]) -> None:
-        """Hand the new topics to the streams that wait for some."""
-        self._put_on()
-        wanting = [stream for stream in streams if stream.newcomer is not None]
+        """Pass the new topics to the streams that wait for some."""
+        self._arm()
+        waiting = [stream for stream in streams if stream.newcomer is not None]
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._tell(wanting))
+            self._task = asyncio.get_running_loop().create_task(self._notify(waiting))
 
-    async def _tell(self, streams: list[Stream]) -> None:
+    async def _notify(self, streams: list[Stream]) -> None:
         assert self._last_id is not None
-        while found := await self._bridge.run(self._store.newer_topics, self._last_id):
-            self._last_id = found[0].identity[0]
-            for topic in reversed(found):
+        while topics := await self._bridge.run(self._store.newer_topics, self._last_id):
+            self._last_id = topics[0].identity[0]
+            for topic in reversed(topics):
                 for stream in streams:
                     if stream.newcomer is not None and not stream.ended.done():
                         stream.newcomer(topic)
 
-    def _put_on(self) -> None:
-        if not self._is_on:
-            self._is_on = True
+    def _arm(self) -> None:
+        if not self._is_armed:
+            self._is_armed = True
             self._store.tap_topics(self)

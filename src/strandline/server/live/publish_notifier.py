@@ -1,10 +1,10 @@
-"""How the loop hears of publishes: one tap on each topic that somebody waits for.
+"""Notifies the loop of publishes: one tap on each watched topic.
 
-A tap is left with the topic as readers leave a lock (``log/read/wait.py``). Whoever publishes next
-releases it, on whatever thread; that takes it off, so further publishes cost nothing until the loop
-has had its turn and put it on again. However many taps ring, the loop is woken once.
+A tap is registered with the topic like the lock of a waiting reader (``log/read/wait.py``). The
+next publish, on any thread, releases and removes it, so further publishes cost nothing until the
+loop has run and registered it again. The loop is woken once for any number of taps.
 
-    publish -> Tap.release -> Bells.ring -> (once) loop: turn(the taps that rang)
+    publish -> Tap.release -> Bells.ring -> (once) loop: handler, which calls Bells.taken
 """
 
 from __future__ import annotations
@@ -21,59 +21,59 @@ from strandline.server.live.streams import Stream
 
 
 class Ringer(Protocol):
-    """Whatever rings that is not a topic: it is told on the loop that it was heard."""
+    """A source of notifications that is not a topic. ``heard`` is called on the loop."""
 
     def heard(self, streams: list[Stream]) -> None: ...
 
 
 class Bells:
-    """Wakes the loop. ``ring`` is safe from any thread, the rest is the loop's."""
+    """Wakes the loop. ``ring`` is safe from any thread, the rest is owned by the loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turn: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, handler: Callable[[], None]) -> None:
         self._loop = loop
-        self._turn = turn
+        self._handler = handler
         self._thread = threading.get_ident()
-        self._rung: deque[Tap | Ringer] = deque()
-        self._woken = False
+        self._released: deque[Tap | Ringer] = deque()
+        self._is_woken = False
 
     def ring(self, tap: Tap | Ringer) -> None:
-        """Note that a tap rang, and see to it that the loop looks."""
-        self._rung.append(tap)
-        if self._woken:
+        """Queue a notification, and wake the loop if it was not woken yet."""
+        self._released.append(tap)
+        if self._is_woken:
             return
-        self._woken = True
+        self._is_woken = True
         wake = self._loop.call_soon_threadsafe
         if threading.get_ident() == self._thread:
-            wake = self._loop.call_soon  # no need to interrupt a poll that is not going on
-        with contextlib.suppress(RuntimeError):  # a loop that was closed has nobody to tell
-            wake(self._turn)
+            wake = self._loop.call_soon  # the loop is running, not polling
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            wake(self._handler)
 
     def taken(self) -> list[Tap | Ringer]:
-        """The taps that rang since the last time."""
-        # First: what rings from here on wakes the loop again.
-        self._woken = False
-        rung = self._rung
-        return [rung.popleft() for _ in range(len(rung))]
+        """The taps that were released since the last call."""
+        # First, so that a notification from here on wakes the loop again.
+        self._is_woken = False
+        released = self._released
+        return [released.popleft() for _ in range(len(released))]
 
 
 class Tap:
-    """One topic, as the loop hears of it. ``release`` is safe from any thread."""
+    """Notifies of publishes to one topic. ``release`` is safe from any thread."""
 
-    __slots__ = ("_bells", "is_on", "topic")
+    __slots__ = ("_notifier", "is_on", "topic")
 
-    def __init__(self, bells: Bells, topic: Topic) -> None:
-        self._bells = bells
+    def __init__(self, notifier: Bells, topic: Topic) -> None:
+        self._notifier = notifier
         self.topic = topic
         self.is_on = False
-        """Whether the topic will tell of its next publish."""
+        """Whether the topic will call ``release`` at its next publish."""
 
     def put_on(self) -> None:
-        """Be told of the next publish. Look at the head after this, not before."""
+        """Register for the next publish. Read the head after this call, not before."""
         if not self.is_on:
             self.is_on = True
             self.topic.tap(self)
 
     def release(self) -> None:
-        """What the topic calls, once, under its writer's lock."""
+        """Called by the topic, once, under its writer's lock."""
         self.is_on = False
-        self._bells.ring(self)
+        self._notifier.ring(self)

@@ -1,14 +1,14 @@
-"""Watch sessions: what a client wants to be told, and where it was, while no stream is open.
+"""Watch sessions: the subscriptions and cursors of a client, kept while no stream is open.
 
-A session belongs to whoever made it; to others it does not exist. Where a stream goes on:
+A session belongs to the principal that created it; for others it does not exist. A stream resumes:
 
-1. where the session was left;
-2. ``Last-Event-ID`` may set it back, never forward: the reader has not received all that was sent;
-3. at first, where the request said.
+1. where the session's last stream ended;
+2. ``Last-Event-ID`` may set it back, never forward: the reader may have missed what was sent;
+3. at first, where the request says.
 
-A cursor belongs to one life of a topic. Once a topic was made anew since the session began, ids
-name its life as well (``NAME#``); an id that does not is from an earlier one, and the reader is
-told so and begins at the beginning.
+A cursor belongs to one epoch of a topic. After a topic was created again since the session started,
+ids have its epoch as well (``NAME#``); an id without is from an earlier epoch: the reader gets a
+tombstone, and all records from the start.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from strandline.server.live.streams import Stream
 from strandline.server.settings import ServerSettings
 
 LIFE = "#"
-"""Behind a topic's name, in ids of events: the life that its cursor is of."""
+"""Suffix of a topic's name in ids of events: the epoch of its cursor."""
 
 
 class Mark(NamedTuple):
-    """A cursor, and the life of the topic that it is of; None when nobody has seen it yet."""
+    """A cursor and its epoch of the topic; None when no stream has had the topic yet."""
 
     cursor: int
     epoch: int | None = None
 
     @property
     def is_alive(self) -> bool:
-        """Nobody tells of it, for now."""
+        """False: no feed sends the topic's records."""
         return False
 
 
 class Session:
-    """What one client watches. Owned by the loop's thread."""
+    """The watch session of one client. Owned by the loop's thread."""
 
     def __init__(self, wid: str, owner: str, request: WatchRequest, used_at: float) -> None:
         self.wid = wid
@@ -47,39 +47,41 @@ class Session:
         self.request = request
         self.used_at = used_at
         self.marks: dict[str, Mark] = {}
-        """Where it is, by topic."""
+        """Its cursors, by topic."""
         self.first_epochs: dict[str, int] = {}
-        """The lives of its topics when it saw them first."""
+        """The epochs of its topics when they were first attached."""
         self.patterns: dict[str, From] = {}
         self.stream: Stream | None = None
 
-    def resume(self, given: dict[str, int]) -> dict[str, Mark]:
-        """Where a stream begins, given what the reader says it has."""
-        return {name: self._resumed(name, mark, given) for name, mark in self.marks.items()}
+    def resume(self, client_marks: dict[str, int]) -> dict[str, Mark]:
+        """Where a stream resumes, with the cursors of the client's ``Last-Event-ID``."""
+        return {
+            name: self._resume_mark(name, mark, client_marks) for name, mark in self.marks.items()
+        }
 
     def save(self) -> None:
-        """Keep where its stream is now."""
+        """Save the present cursors of its stream."""
         if self.stream is not None:
             for name, place in self.stream.places.items():
                 self.marks[name] = Mark(place.cursor, place.epoch)
 
-    def _resumed(self, name: str, mark: Mark, given: dict[str, int]) -> Mark:
-        told = given.get(name)
-        if told is None or mark.epoch is None:
+    def _resume_mark(self, name: str, mark: Mark, client_marks: dict[str, int]) -> Mark:
+        cursor = client_marks.get(name)
+        if cursor is None or mark.epoch is None:
             return mark
         first = self.first_epochs.get(name, mark.epoch)
-        if given.get(name + LIFE, first) != mark.epoch:
-            return Mark(told, first)  # of an earlier life: the topic itself will say so
-        return Mark(max(0, min(told, mark.cursor)), mark.epoch)
+        if client_marks.get(name + LIFE, first) != mark.epoch:
+            return Mark(cursor, first)  # of an earlier epoch: reading the topic reports it
+        return Mark(max(0, min(cursor, mark.cursor)), mark.epoch)
 
     def lives(self, name: str, epoch: int) -> dict[str, int]:
-        """What ids have to say of a topic's life, besides the cursor."""
+        """The entry for a topic's epoch in ids; empty while it is the first one."""
         first = self.first_epochs.setdefault(name, epoch)
         return {} if first == epoch else {name + LIFE: epoch}
 
 
 class Sessions:
-    """All of them. Owned by the loop's thread."""
+    """All watch sessions. Owned by the loop's thread."""
 
     def __init__(
         self, settings: ServerSettings, clock: Clock, random_id: Callable[[], bytes]
@@ -95,13 +97,13 @@ class Sessions:
     def make(self, owner: str, request: WatchRequest) -> Session:
         """A new session; 429 when there are too many."""
         self._sweep()
-        most = self._settings.limits.sessions_max
-        if len(self._by_wid) >= most:
+        sessions_max = self._settings.limits.sessions_max
+        if len(self._by_wid) >= sessions_max:
             raise Refused(
                 429,
                 "throttled",
-                f"the server keeps its {most} watch sessions (sessions_max): try again later",
-                detail={"limit": "sessions_max", "max": most},
+                f"the server has its {sessions_max} watch sessions (sessions_max): retry later",
+                detail={"limit": "sessions_max", "max": sessions_max},
                 retry_after_s=1.0,
             )
         session = Session(self._random_id().hex(), owner, request, self._clock.monotonic())
@@ -109,29 +111,29 @@ class Sessions:
         return session
 
     def find(self, wid: str, owner: str) -> Session:
-        """The session of this id, if it is his."""
+        """The session of this id; 404 unless it belongs to ``owner``."""
         self._sweep()
-        found = self._by_wid.get(wid)
-        if found is None or found.owner != owner:
-            raise Refused(404, "not_found", "there is no such watch session: make another")
-        found.used_at = self._clock.monotonic()
-        return found
+        session = self._by_wid.get(wid)
+        if session is None or session.owner != owner:
+            raise Refused(404, "not_found", "there is no such watch session: create another")
+        session.used_at = self._clock.monotonic()
+        return session
 
     def drop(self, wid: str, owner: str) -> Session:
-        """Forget the session of this id, if it is his."""
-        found = self.find(wid, owner)
+        """Delete the session of this id; 404 unless it belongs to ``owner``."""
+        session = self.find(wid, owner)
         del self._by_wid[wid]
-        return found
+        return session
 
     def leave(self, session: Session, stream: Stream) -> None:
-        """A stream of a session has ended: it is kept for a while."""
+        """Save the cursors of an ended stream. The session stays for ``session_s``."""
         if session.stream is stream:
             session.save()
             session.stream = None
             session.used_at = self._clock.monotonic()
 
     def _sweep(self) -> None:
-        """Forget those that nobody has used for long."""
+        """Delete the sessions that were not used for ``session_s``."""
         oldest = self._clock.monotonic() - self._settings.live.session_s
         for session in list(self._by_wid.values()):
             if session.stream is None and session.used_at < oldest:

@@ -1,7 +1,7 @@
-"""Where bytes for a watcher go: straight to a transport, or through an ASGI ``send``.
+"""Where the bytes of a stream go: to a transport, or through an ASGI ``send``.
 
-A transport takes bytes at once and keeps what the socket does not take; ``waiting`` is how much
-that is. Behind an ASGI ``send`` there is a queue of our own and a task that empties it.
+A transport accepts bytes at once and buffers what the socket does not accept; ``waiting`` is the
+size of that buffer. Before an ASGI ``send`` there is a queue and a task that sends from it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Protocol
 
 
 class Outlet(Protocol):
-    """Takes bytes. Owned by the loop's thread."""
+    """Accepts bytes. Owned by the loop's thread."""
 
     write: Callable[[bytes], None]
     """Never waits."""
     waiting: Callable[[], int]
-    """Bytes that were not taken by the socket yet."""
+    """Bytes that the socket has not accepted yet."""
 
     def abort(self) -> None:
-        """Cut the connection, whatever waits."""
+        """Abort the connection, without sending what waits."""
         ...
 
 
 class TransportOutlet:
-    """Writes to the transport of a connection whose answer has begun."""
+    """Writes to the transport of a connection whose response has started."""
 
     __slots__ = ("abort", "waiting", "write")
 
@@ -37,32 +37,32 @@ class TransportOutlet:
 
 
 class QueueOutlet:
-    """Sends from a queue, for servers that do not show their transport."""
+    """Sends from a queue, for servers that do not expose their transport."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._send = send
         self._queue: deque[bytes] = deque()
         self._size = 0
-        self._news = asyncio.Event()
+        self._has_data = asyncio.Event()
         self._is_last = False
         self.write: Callable[[bytes], None] = self._write
         self.waiting: Callable[[], int] = self._waiting
-        self._pump = asyncio.get_running_loop().create_task(self._run())
+        self._sender = asyncio.get_running_loop().create_task(self._run())
 
     def abort(self) -> None:
-        self._pump.cancel()
+        self._sender.cancel()
 
     async def finish(self) -> None:
-        """Return once everything was sent, or cannot be."""
+        """Return once everything was sent, or sending failed."""
         self._is_last = True
-        self._news.set()
-        await asyncio.wait([self._pump])
+        self._has_data.set()
+        await asyncio.wait([self._sender])
 
     def _write(self, data: bytes) -> None:
-        if not self._pump.done():
+        if not self._sender.done():
             self._queue.append(data)
             self._size += len(data)
-            self._news.set()
+            self._has_data.set()
 
     def _waiting(self) -> int:
         return self._size
@@ -70,13 +70,13 @@ class QueueOutlet:
     async def _run(self) -> None:
         try:
             await self._send_all()
-        except Exception:  # noqa: BLE001 - the client has gone, and its own task hears of it
+        except Exception:  # noqa: BLE001 - the client has disconnected; its own task notices
             self._queue.clear()
 
     async def _send_all(self) -> None:
         while not self._is_last:
-            await self._news.wait()
-            self._news.clear()
+            await self._has_data.wait()
+            self._has_data.clear()
             while self._queue:
                 data = self._queue[0]
                 await self._send(data)

@@ -1,9 +1,8 @@
-"""One connection that is told: what waits for it, and when it is too slow.
+"""One connection that receives events: its waiting bytes, and when it is full.
 
-Bytes wait in the transport until the socket takes them. A stream is *full* when too many of them
-wait, or too many frames; then its feeds are told nothing more until half of that is gone, and catch
-up from the topics themselves. That bounds the memory of a watcher that does not read, and nobody
-else notices it.
+Bytes wait in the transport until the socket accepts them. A stream is *full* when too many bytes or
+frames wait; then its feeds send nothing until the buffer has drained, and catch up from the topics.
+That bounds the memory of a client that does not read, without an effect on others.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from strandline.server.settings import LiveSettings
 
 
 class Place(Protocol):
-    """Where a stream stands in a topic."""
+    """The position of a stream in a topic."""
 
     @property
     def cursor(self) -> int: ...
@@ -31,7 +30,7 @@ class Place(Protocol):
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is such a topic."""
+        """Whether the topic exists and its records are sent."""
         ...
 
 
@@ -47,30 +46,30 @@ class Stream:
         self.write = outlet.write
         self.waiting = outlet.waiting
         self.frames = 0
-        """Writes since nothing waited."""
+        """Writes since the buffer was last empty."""
         self.has_told = False
-        """Whether something was told since the last heartbeat."""
+        """Whether an event was sent since the last heartbeat."""
         self.is_apart = wrapping == "text"
-        """Whether its bytes are for it alone: its events' ids are about several topics, or what
-        lies behind takes messages one by one."""
+        """Whether its bytes are not shared with others: ids of its events name several topics, or
+        the sink sends messages one by one."""
         self.full_since: float | None = None
         self.places: dict[str, Place] = {}
-        """Where it stands, by topic."""
+        """Its positions, by topic."""
         self.wishes: dict[str, Wish] = {}
-        """What it wants of each topic, for one that is made anew."""
+        """Its subscriptions by topic, for a topic that is created again."""
         self.lives: dict[str, int] = {}
-        """What ids say besides cursors: which life of a topic they are of (``sessions.py``)."""
+        """Entries of ids besides cursors: the epochs of topics (``sessions.py``)."""
         self.newcomer: Callable[[Topic], None] | None = None
-        """Called with topics that were made since; it takes those that it wants."""
-        self.check: Callable[[], None] = _nothing
-        """Raises when who watches may no longer; asked now and then."""
+        """Called with each created topic; attaches it if the client watches it."""
+        self.check: Callable[[], None] = _no_check
+        """Raises when the client may no longer watch; called at intervals."""
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Why it ends, once it does."""
+        """The reason of its end, once it ends."""
         self._bytes_max = settings.queue_bytes_max
         self._frames_max = settings.queue_frames_max
 
     def is_full_with(self, waiting: int) -> bool:
-        """Whether it takes no more while so many bytes wait; counts one more write."""
+        """Whether it is full with ``waiting`` bytes; counts one more write."""
         self.frames += 1
         return (
             self.full_since is not None
@@ -80,7 +79,7 @@ class Stream:
 
     @property
     def has_room_for_history(self) -> bool:
-        """Whether one that catches up may be told more: less may wait than of what is live."""
+        """Whether a catch-up may send more: its limit is lower than that of live records."""
         return self.full_since is None and self.waiting() <= self._bytes_max // 4
 
     @property
@@ -88,32 +87,32 @@ class Stream:
         return self.waiting() <= self._bytes_max // 4
 
     def put(self, name: str, place: Place) -> None:
-        """Stand somewhere in a topic."""
+        """Set the position in a topic."""
         self.places[name] = place
-        self._look_at_ids()
+        self._update_is_apart()
 
     def remove(self, name: str) -> Place | None:
-        """No longer stand in a topic; where it stood."""
+        """Remove and return the position in a topic."""
         self.wishes.pop(name, None)
-        found = self.places.pop(name, None)
-        self._look_at_ids()
-        return found
+        position = self.places.pop(name, None)
+        self._update_is_apart()
+        return position
 
     def is_at(self, name: str) -> bool:
-        """Whether it is told of a topic of this name."""
-        found = self.places.get(name)
-        return found is not None and found.is_alive
+        """Whether it has a live position in a topic of this name."""
+        position = self.places.get(name)
+        return position is not None and position.is_alive
 
-    def _look_at_ids(self) -> None:
+    def _update_is_apart(self) -> None:
         is_sse = self.wrapping in ("chunk", "event")
-        is_told_alone = is_sse and bool(len(self.places) > 1 or self.lives)
-        self.is_apart = self.wrapping == "text" or is_told_alone
+        has_own_ids = is_sse and bool(len(self.places) > 1 or self.lives)
+        self.is_apart = self.wrapping == "text" or has_own_ids
 
-    def tell(self, told: Sequence[Frame]) -> None:
-        """Write frames for this stream alone, each with where it then stands in its topics."""
+    def tell(self, frames: Sequence[Frame]) -> None:
+        """Write frames for this stream alone, each with its cursors after the frame."""
         self.has_told = True
         marks = self.marks() if self.is_apart else None
-        for frame in told:
+        for frame in frames:
             if frame.cursor < 0 or marks is None:
                 self.send(frame.wrapped(self.wrapping))
             else:
@@ -121,21 +120,21 @@ class Stream:
                 self.send(frame.wrapped(self.wrapping, marks))
 
     def send(self, data: bytes) -> None:
-        """Write bytes, unless the connection is gone."""
+        """Write bytes, unless the connection is closed."""
         try:
             self.write(data)
-        except RuntimeError:  # closed a moment ago: its own task will hear of it
+        except RuntimeError:  # closed in the meantime: its own task notices
             self.end("gone")
 
     def marks(self) -> dict[str, int]:
-        """Where it stands in every topic."""
+        """Its cursors in all topics."""
         return {name: place.cursor for name, place in self.places.items()} | self.lives
 
     def end(self, reason: str) -> None:
-        """Let it end: whoever made it sees to it."""
+        """Mark it as ended: its creator waits for that and closes it."""
         if not self.ended.done():
             self.ended.set_result(reason)
 
 
-def _nothing() -> None:
-    """Nobody has to be asked."""
+def _no_check() -> None:
+    """The check of a stream before one is set."""

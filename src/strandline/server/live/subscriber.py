@@ -1,12 +1,12 @@
-"""A watcher's place in a topic, and those who stand at the same place and want the same.
+"""Positions of streams in topics, grouped so that equal ones share their bytes.
 
     Stream   one connection; has a Feed for each topic that it watches
-    Feed     where it stands in the topic
-    Channel  all feeds of one topic with the same wish
-    Cohort   those of them that stand at the same cursor: one read, one frame, many writes
+    Feed     its position in the topic
+    Channel  all feeds of one topic with equal subscriptions
+    Cohort   those of them at the same cursor: one read, one frame, many writes
 
-A feed is *live* while it is in a cohort. One that has something to catch up with, or whose stream
-has no room, is not, and nobody waits for it: the topic itself is its queue (``catch_up.py``).
+A feed is *live* while it is in a cohort. One that has to catch up, or whose stream has no room, is
+not, and delays no other: the topic itself is its queue (``catch_up.py``).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from strandline.server.live.streams import Stream
 from strandline.server.live.subscriptions import Wish, sifter
 
 _PAGES_MAX = 16
-"""Pages that a cohort is told in one turn, before other topics have theirs."""
+"""Pages that a cohort is sent in one push, before other topics are pushed."""
 
 
 class Feed:
-    """One stream's place in one topic. Owned by the loop's thread."""
+    """One stream's position in one topic. Owned by the loop's thread."""
 
     __slots__ = ("_cursor", "channel", "cohort", "epoch", "is_held", "is_new", "stream", "task")
 
@@ -37,13 +37,13 @@ class Feed:
         self.channel = channel
         self.cohort: Cohort | None = None
         self.epoch = epoch
-        """Of the topic in which the cursor was a cursor, None when nobody knows."""
+        """The epoch of the topic that the cursor belongs to; None when unknown."""
         self.is_held = False
-        """Whether it waits for its stream to have room."""
+        """Whether it is paused until its stream has room."""
         self.is_new = True
-        """Whether it was told nothing yet."""
+        """Whether nothing was sent to it yet."""
         self.task: asyncio.Task[None] | None = None
-        """What tells it of what it has missed."""
+        """The task of its catch-up."""
         self._cursor = cursor
 
     @property
@@ -55,12 +55,12 @@ class Feed:
         return not self.channel.topic.is_gone
 
     def move(self, cursor: int) -> None:
-        """Stand somewhere else; not while it is live."""
+        """Set the cursor; not while it is live."""
         assert self.cohort is None
         self._cursor = cursor
 
     def leave(self) -> None:
-        """Be no longer live, and stand where the cohort stood."""
+        """Leave the cohort, at the cohort's cursor: the feed is no longer live."""
         if self.cohort is not None:
             cohort, self._cursor = self.cohort, self.cohort.cursor
             self.cohort = None
@@ -68,7 +68,7 @@ class Feed:
 
 
 class Cohort:
-    """Feeds that stand at the same cursor. Owned by the loop's thread."""
+    """Feeds at the same cursor. Owned by the loop's thread."""
 
     __slots__ = ("cursor", "members")
 
@@ -76,70 +76,70 @@ class Cohort:
         self.cursor = cursor
         self.members: dict[Feed, None] = {}
 
-    def tell(self, told: Sequence[Frame], wish: Wish, following: int) -> list[Feed]:
-        """Write to all who have room; the others stay behind and are returned."""
-        if not told:
+    def tell(self, page_frames: Sequence[Frame], subscription: Wish, following: int) -> list[Feed]:
+        """Write to all feeds that have room; the others leave and are returned."""
+        if not page_frames:
             self.cursor = following
             return []
-        wrapping = wish.wrapping
-        shared = b"".join([frame.wrapped(wrapping) for frame in told])
-        behind: list[Feed] = []
+        wrapping = subscription.wrapping
+        shared = b"".join([frame.wrapped(wrapping) for frame in page_frames])
+        lagging: list[Feed] = []
         for feed in self.members:
             stream = feed.stream
             waiting = stream.waiting()
             if not waiting:
                 stream.frames = 0
             elif stream.is_full_with(waiting):
-                behind.append(feed)
+                lagging.append(feed)
                 continue
             if stream.is_apart:
-                stream.tell(told)
+                stream.tell(page_frames)
             else:
                 stream.has_told = True
                 try:
                     stream.write(shared)
-                except RuntimeError:  # closed a moment ago: its own task will hear of it
+                except RuntimeError:  # closed in the meantime: its own task notices
                     stream.end("gone")
-        for feed in behind:
+        for feed in lagging:
             feed.leave()
         self.cursor = following
-        return behind
+        return lagging
 
 
 class Turned(NamedTuple):
-    """What a turn of a channel left to do."""
+    """The work that remains after a push of a channel."""
 
     behind: list[Feed]
-    """Who is no longer live."""
+    """Feeds that are no longer live."""
     has_more: bool
-    """Whether there is more to tell: another turn."""
+    """Whether there are more records: another push is needed."""
 
 
 class Channel:
-    """Feeds of one topic with one wish. Owned by the loop's thread."""
+    """Feeds of one topic with equal subscriptions. Owned by the loop's thread."""
 
-    def __init__(self, topic: Topic, wish: Wish) -> None:
+    def __init__(self, topic: Topic, subscription: Wish) -> None:
         self.topic = topic
-        self.wish = wish
+        self.wish = subscription
         self.feeds: dict[Feed, None] = {}
         self.cohorts: dict[int, Cohort] = {}
         config = topic.config
-        self.sift = sifter(wish.sieve, Schema(config.schema_version, config.schema))
+        self.sift = sifter(subscription.sieve, Schema(config.schema_version, config.schema))
         self.secured = 0
-        """Up to where records are known to be durable, for those who want only such."""
+        """Records up to this seq are durable, for strong consistency."""
         self.securing: asyncio.Task[None] | None = None
-        """What makes more of them durable."""
+        """The task that makes more records durable."""
 
     @property
     def reach(self) -> int:
-        """Up to where may be told."""
+        """Records up to this seq may be sent."""
         head_seq = self.topic.head_seq
         if not self.wish.is_strong or self.topic.config.durability in ("fsync", "ephemeral"):
             return head_seq
         return min(head_seq, self.secured)
 
     def join(self, feed: Feed) -> None:
-        """Tell it live from where it stands."""
+        """Make a feed live at its cursor."""
         cohort = self.cohorts.get(feed.cursor)
         if cohort is None:
             cohort = self.cohorts[feed.cursor] = Cohort(feed.cursor)
@@ -147,57 +147,57 @@ class Channel:
         feed.cohort = cohort
 
     def turn(self) -> Turned:
-        """Tell all who are live what is new."""
+        """Send the new records to all live feeds."""
         reach = self.reach
-        behind: list[Feed] = []
+        lagging: list[Feed] = []
         for cohort in self.cohorts.values():
             for _ in range(_PAGES_MAX):
                 if cohort.cursor >= reach or not cohort.members:
                     break
                 if not self.topic.is_near(cohort.cursor):
-                    behind += cohort.members
+                    lagging += cohort.members
                     break
-                behind += self._tell(cohort, reach)
-        for feed in behind:
+                lagging += self._push(cohort, reach)
+        for feed in lagging:
             feed.leave()
-        return Turned(behind, self._regroup() < reach)
+        return Turned(lagging, self._regroup() < reach)
 
-    def _tell(self, cohort: Cohort, reach: int) -> list[Feed]:
-        wish = self.wish
+    def _push(self, cohort: Cohort, reach: int) -> list[Feed]:
+        spec = self.wish
         page = self.topic.read_as_it_stands(
-            cohort.cursor, wish.limit, node=wish.node, size_max=wish.size_max
+            cohort.cursor, spec.limit, node=spec.node, size_max=spec.size_max
         )
-        told, following = self.told(page, cohort.cursor, reach)
-        return cohort.tell(told, wish, following)
+        page_frames, following = self.told(page, cohort.cursor, reach)
+        return cohort.tell(page_frames, spec, following)
 
     def told(self, page: Page, after: int, reach: int) -> tuple[list[Frame], int]:
-        """What is told of a page, and the cursor behind it."""
+        """The frames of a page, and the cursor after it."""
         name = self.topic.name
-        made: list[Frame] = []
+        page_frames: list[Frame] = []
         if page.tombstone is not None:
             earliest_seq = self.topic.earliest_seq
-            made.append(frames.tombstone(name, page.tombstone, earliest_seq, page.head_seq))
+            page_frames.append(frames.tombstone(name, page.tombstone, earliest_seq, page.head_seq))
             if page.tombstone.reason == "recreated":
                 after = 0
         rows = page.records
         following = min(page.next, reach)
         if page.next > reach:
             rows = [record for record in rows if record.seq <= reach]
-        rows_wanted = self.sift(rows)
-        if rows_wanted:
-            told = frames.records(
+        selected = self.sift(rows)
+        if selected:
+            record_frame = frames.records(
                 name,
-                rows_wanted,
+                selected,
                 self.wish.shown,
                 after=after,
                 following=following,
                 head_seq=page.head_seq,
             )
-            made.append(told)
-        return made, following
+            page_frames.append(record_frame)
+        return page_frames, following
 
     def _regroup(self) -> int:
-        """Put cohorts together that have met; the lowest cursor of them."""
+        """Merge cohorts at the same cursor; returns the lowest cursor."""
         lowest = 1 << 62
         if len(self.cohorts) == 1:  # as nearly always
             ((key, cohort),) = self.cohorts.items()

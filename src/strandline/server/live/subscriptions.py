@@ -1,6 +1,6 @@
-"""What a watcher wants of a topic: which records, which fields of them, how much at once. Pure.
+"""A subscription to a topic: which records, which of their fields, how much at once. Pure.
 
-Watchers whose ``Wish`` is equal and who stand at the same place get the very same bytes.
+Feeds with an equal ``Wish`` and the same cursor get the same bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Wanted = Callable[[Sequence[Record]], Sequence[Record]]
 
 
 class Sieve(NamedTuple):
-    """Which records are wanted, by what a record says of itself."""
+    """A filter of records by their tag, key and data."""
 
     tag: str | None = None
     tag_prefix: str | None = None
@@ -39,7 +39,7 @@ class Sieve(NamedTuple):
         return self == _OPEN
 
     def takes(self, record: Record) -> bool:
-        """Whether tag and key are as wanted."""
+        """Whether tag and key match."""
         tag = record.tag
         if self.tag is not None and tag != self.tag:
             return False
@@ -56,7 +56,7 @@ _OPEN = Sieve()
 
 
 class Wish(NamedTuple):
-    """Everything that the bytes for a watcher depend on, besides where it stands."""
+    """Everything that the bytes of a subscriber depend on, besides its cursor."""
 
     wrapping: Wrapping
     shown: Shown
@@ -68,7 +68,7 @@ class Wish(NamedTuple):
 
 
 def wish_of(request: live.WatchRequest | live.Subscribe, wrapping: Wrapping) -> Wish:
-    """What a request wishes, defaults and bounds put in."""
+    """The subscription of a request, with defaults and bounds applied."""
     return Wish(
         wrapping,
         Shown(
@@ -78,39 +78,39 @@ def wish_of(request: live.WatchRequest | live.Subscribe, wrapping: Wrapping) -> 
             micros=request.include_micros,
         ),
         request.node,
-        _sieve_of(request.filter),
+        _record_filter(request.filter),
         min(request.limit or live.LIMIT, live.LIMIT_MAX),
         min(request.max_batch_bytes or live.SIZE_OF_ZERO, live.SIZE_MAX),
         request.consistency == "strong",
     )
 
 
-def _sieve_of(wanted: live.Filter) -> Sieve:
+def _record_filter(filter_request: live.Filter) -> Sieve:
     where = None
-    if wanted.where is not None:
+    if filter_request.where is not None:
         try:
-            where = conditions.decode(msgspec.json.encode(wanted.where))
+            where = conditions.decode(msgspec.json.encode(filter_request.where))
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise Invalid(f"filter.where is no condition: {error}") from error
-    prefix = None if wanted.key_prefix is None else wanted.key_prefix.encode()
-    return Sieve(wanted.tag, wanted.tag_prefix, prefix, where)
+            raise Invalid(f"filter.where is not a condition: {error}") from error
+    prefix = None if filter_request.key_prefix is None else filter_request.key_prefix.encode()
+    return Sieve(filter_request.tag, filter_request.tag_prefix, prefix, where)
 
 
-def sifter(sieve: Sieve, schema: Schema) -> Wanted:
-    """What takes the wanted records of a topic out of a page."""
-    if sieve.is_open:
+def sifter(record_filter: Sieve, schema: Schema) -> Wanted:
+    """A function that selects the matching records of a page."""
+    if record_filter.is_open:
         return _all
-    if sieve.where is None:
-        return lambda rows: [record for record in rows if sieve.takes(record)]
-    where = bound(sieve.where, schema.kinds())
+    if record_filter.where is None:
+        return lambda rows: [record for record in rows if record_filter.takes(record)]
+    where = bound(record_filter.where, schema.kinds())
     validator = validator_of(schema)
 
     def sift(rows: Sequence[Record]) -> Sequence[Record]:
-        likely = [record for record in rows if sieve.takes(record)]
-        fitting = validator.fitting([record.data for record in likely])
+        candidates = [record for record in rows if record_filter.takes(record)]
+        rows_or_none = validator.fitting([record.data for record in candidates])
         return [
             record
-            for record, row in zip(likely, fitting, strict=True)
+            for record, row in zip(candidates, rows_or_none, strict=True)
             if row is not None
             and matches(where, plain_row(schema, record.seq, record.ts, _context(record), row))
         ]
@@ -145,12 +145,12 @@ def bound(where: Condition, kinds: dict[str, Kind]) -> Condition:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether it stands for all topics that begin so. Names have no stars."""
+    """Whether it is a pattern of topics. Names have no stars."""
     return "*" in name
 
 
 def prefix_of(pattern: str) -> str:
-    """What the names of a pattern begin with."""
+    """The prefix of the names that a pattern matches."""
     if not pattern.endswith("*") or pattern.count("*") > 1:
-        raise Invalid(f"{pattern!r} is no pattern: write the beginning of a name, then one *")
+        raise Invalid(f"{pattern!r} is not a pattern: write the prefix of a name, then one *")
     return pattern[:-1]

@@ -1,1 +1,1 @@
-"""The routes: a file for each kind of resource."""
+"""The routes: one file for each kind of resource."""

@@ -1,4 +1,4 @@
-"""Routes of dead letters: listed, put back in bulk by a filter, thrown away."""
+"""Routes of dead letters: list, redrive by a filter, purge by a filter."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from strandline.views.queue.queue import Queue
 
 
 async def letters(call: Call) -> Answer:
-    asked: wire.LettersQuery = call.query
-    limit = max(1, min(asked.limit, call.parts.settings.limits.page_records_max))
+    query: wire.LettersQuery = call.query
+    limit = max(1, min(query.limit, call.parts.settings.limits.page_records_max))
 
     def work(queue: Queue) -> wire.Letters:
-        found = queue.dead.letters(after=max(0, asked.after), limit=limit)
-        told = [serializers_queue.letter(each, queue.name) for each in found]
-        following = found[-1].seq if len(found) == limit else 0
-        return wire.Letters(topic=queue.name, letters=told, next_after=following)
+        page = queue.dead.letters(after=max(0, query.after), limit=limit)
+        listed = [serializers_queue.letter(each, queue.name) for each in page]
+        following = page[-1].seq if len(page) == limit else 0
+        return wire.Letters(topic=queue.name, letters=listed, next_after=following)
 
     return Answer(await ask(call, find_queue, work))
 
 
 async def redrive(call: Call) -> Answer:
-    asked: wire.Redrive = call.body
-    where = serializers_queue.meant(asked.where).where()
+    body: wire.Redrive = call.body
+    condition = serializers_queue.meant(body.where).where()
 
     def work(queue: Queue) -> wire.Redriven:
-        done = queue.dead.redrive(where, limit=asked.limit, dry_run=asked.dry_run)
+        done = queue.dead.redrive(condition, limit=body.limit, dry_run=body.dry_run)
         return wire.Redriven(
             topic=queue.name,
             matched=done.matched,
             redriven=done.redriven,
             kept=list(done.kept),
-            dry_run=asked.dry_run,
+            dry_run=body.dry_run,
         )
 
     return Answer(await ask_slowly(call, find_queue, work))
 
 
 async def purge(call: Call) -> Answer:
-    asked: wire.Purge = call.body
-    where = serializers_queue.meant(asked.where).where()
+    body: wire.Purge = call.body
+    condition = serializers_queue.meant(body.where).where()
 
     def work(queue: Queue) -> wire.Purged:
-        purged = queue.dead.purge(where, dry_run=asked.dry_run)
-        return wire.Purged(topic=queue.name, purged=purged, dry_run=asked.dry_run)
+        purged = queue.dead.purge(condition, dry_run=body.dry_run)
+        return wire.Purged(topic=queue.name, purged=purged, dry_run=body.dry_run)
 
     return Answer(await ask_slowly(call, find_queue, work))
 
@@ -61,7 +61,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/queues/{topic}/dead",
         handler=letters,
         needs=(Need("read", "topic"),),
-        summary="Jobs that were given out too often, oldest first.",
+        summary="List dead letters, oldest first.",
         query=wire.LettersQuery,
         answers={200: wire.Letters},
     ),
@@ -70,7 +70,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/queues/{topic}/dead/redrive",
         handler=redrive,
         needs=(Need("write", "topic"),),
-        summary="Make jobs of dead letters again: all, or those of a filter; or say how many.",
+        summary="Redrive dead letters, all or those of a filter; a dry run counts them.",
         body=wire.Redrive,
         answers={200: wire.Redriven},
     ),
@@ -79,7 +79,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/queues/{topic}/dead/purge",
         handler=purge,
         needs=(Need("delete", "topic"),),
-        summary="Throw dead letters away: all, or those of a filter; or say how many.",
+        summary="Delete dead letters, all or those of a filter; a dry run counts them.",
         body=wire.Purge,
         answers={200: wire.Purged},
     ),

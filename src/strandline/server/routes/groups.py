@@ -1,9 +1,9 @@
 """Routes of consumer groups: every verb of ``store.group(topic, name)``.
 
-A member lives in the memory of the server that it has joined, and is named with the opening of the
-group that it has joined. After a restart, or when the group was opened anew, it is told so with
-``fenced``. Then the group is opened again, and the member joins again: what it held is delivered
-again, and a late ack of it changes nothing.
+A member is in the memory of the server that it joined, and its incarnation names the opening of
+the group that it joined. After a restart, or when the group was opened again, its requests fail
+with ``fenced``. Then the client opens the group again and joins again: deliveries that the member
+held are delivered again, and a late ack of them changes nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from strandline.views.groups.member import Delivery, Member
 WAIT_MS_MAX = 30_000
 NAP_S_MIN = 0.001
 
-Given = TypeVar("Given")
+Result = TypeVar("Result")
 
 
 class _Held(NamedTuple):
-    """Names a delivery, as far as a group looks at it."""
+    """A delivery by seq and token: the fields that a group reads of it."""
 
     seq: int
     token: int
@@ -45,35 +45,37 @@ async def names(call: Call) -> Answer:
         topic = store.existing_topic(call.path["topic"])
         return store.groups.names(topic.name)
 
-    found = await call.parts.bridge.run(work, call.parts.store)
-    return Answer(wire.GroupNames(topic=call.path["topic"], groups=found))
+    group_names = await call.parts.bridge.run(work, call.parts.store)
+    return Answer(wire.GroupNames(topic=call.path["topic"], groups=group_names))
 
 
 async def make(call: Call) -> Answer:
     """Open a group, with these options if it is new."""
-    said = _said(call)
+    options = _request_options(call)
 
     def work(store: Store) -> wire.Group:
         topic = store.existing_topic(call.path["topic"])
-        group = store.group(topic.name, call.path["group"], **said)
-        return _told(topic.name, group.name, group.options)
+        group = store.group(topic.name, call.path["group"], **options)
+        return _to_wire(topic.name, group.name, group.options)
 
     return Answer(await call.parts.bridge.run(work, call.parts.store))
 
 
 async def alter(call: Call) -> Answer:
-    """Give a group other options. Its members are told with ``fenced``, and join again."""
-    topic, name, said = call.path["topic"], call.path["group"], _said(call)
+    """Change a group's options. Its members get ``fenced``, and join again."""
+    topic, name, options = call.path["topic"], call.path["group"], _request_options(call)
 
     def work(store: Store) -> wire.Group:
-        return _told(topic, name, store.groups.alter(topic, name, **said))
+        return _to_wire(topic, name, store.groups.alter(topic, name, **options))
 
     return Answer(await call.parts.bridge.run(work, call.parts.store))
 
 
 async def describe(call: Call) -> Answer:
     return Answer(
-        await _ask(call, lambda group: _told(call.path["topic"], group.name, group.options))
+        await _run_on_group(
+            call, lambda group: _to_wire(call.path["topic"], group.name, group.options)
+        )
     )
 
 
@@ -84,115 +86,115 @@ async def delete(call: Call) -> Answer:
 
 
 async def join(call: Call) -> Answer:
-    asked: wire.Join = call.body
+    body: wire.Join = call.body
 
     def work(group: Group) -> wire.Joined:
         if group is not call.parts.store.groups.find(call.path["topic"], group.name):
             _not_open(call)
-        member = group.join(asked.member)
+        member = group.join(body.member)
         incarnation = f"{group.generation}.{member.incarnation}"
         return wire.Joined(member=member.name, incarnation=incarnation)
 
-    return Answer(await _ask(call, work))
+    return Answer(await _run_on_group(call, work))
 
 
 async def leave(call: Call) -> Answer:
-    asked: wire.Leave = call.body
+    body: wire.Leave = call.body
 
     def work(group: Group) -> wire.Settled:
-        group.leave(_member(group, asked))
+        group.leave(_member(group, body))
         return wire.Settled(done=1, skipped=[])
 
-    return Answer(await _ask(call, work))
+    return Answer(await _run_on_group(call, work))
 
 
 async def read(call: Call) -> Answer:
-    asked: wire.ReadRecords = call.body
-    count = max(1, min(asked.max, call.parts.settings.limits.claim_max))
+    body: wire.ReadRecords = call.body
+    count = max(1, min(body.max, call.parts.settings.limits.claim_max))
     bridge = call.parts.bridge
-    group = await _ask(call, lambda group: group)
+    group = await _run_on_group(call, lambda group: group)
     topic = call.parts.store.existing_topic(call.path["topic"])
-    member = _member(group, asked)
-    found: list[Delivery] = []
-    wait_s = min(asked.wait_ms, WAIT_MS_MAX) / 1000
-    with Patience(call, wait_s) as patience, group.calling(patience.ring):
-        while not patience.is_alone:
-            patience.clear()
+    member = _member(group, body)
+    deliveries: list[Delivery] = []
+    wait_s = min(body.wait_ms, WAIT_MS_MAX) / 1000
+    with Patience(call, wait_s) as request_wait, group.calling(request_wait.ring):
+        while not request_wait.is_alone:
+            request_wait.clear()
             head = topic.head_seq
-            found = await bridge.run_view(topic.name, group.read, member, count, 0.0)
-            if found or not patience.left_s:
+            deliveries = await bridge.run_view(topic.name, group.read, member, count, 0.0)
+            if deliveries or not request_wait.left_s:
                 break
             due_s = await bridge.run_view(topic.name, group.due_s)
-            await patience.something_new(topic, head, max(NAP_S_MIN, due_s))
-    return Answer(wire.Deliveries(deliveries=[_delivery(each) for each in found]))
+            await request_wait.something_new(topic, head, max(NAP_S_MIN, due_s))
+    return Answer(wire.Deliveries(deliveries=[_delivery(each) for each in deliveries]))
 
 
 async def ack(call: Call) -> Answer:
-    asked: wire.Settle = call.body
-    _check_count(call, len(asked.deliveries))
+    body: wire.Settle = call.body
+    _check_count(call, len(body.deliveries))
 
     def work(group: Group) -> wire.Settled:
-        held = [_Held(each.seq, each.token) for each in asked.deliveries]
-        done = group.ack(_member(group, asked), held)
+        held = [_Held(each.seq, each.token) for each in body.deliveries]
+        done = group.ack(_member(group, body), held)
         return wire.Settled(done=done.done, skipped=list(done.skipped))
 
-    return Answer(await _ask(call, work))
+    return Answer(await _run_on_group(call, work))
 
 
 async def nack(call: Call) -> Answer:
-    asked: wire.Nack = call.body
-    delay_s = asked.delay_ms / 1000
-    return Answer(await _each(call, lambda group, who, one: group.nack(who, one, delay_s)))
+    body: wire.Nack = call.body
+    delay_s = body.delay_ms / 1000
+    return Answer(await _each(call, lambda group, member, one: group.nack(member, one, delay_s)))
 
 
 async def extend(call: Call) -> Answer:
-    return Answer(await _each(call, lambda group, who, one: group.extend(who, one)))
+    return Answer(await _each(call, lambda group, member, one: group.extend(member, one)))
 
 
 async def seek(call: Call) -> Answer:
-    asked: wire.Seek = call.body
+    body: wire.Seek = call.body
 
     def work(group: Group) -> wire.Lag:
-        group.seek(asked.to, ts=asked.ts_us)
+        group.seek(body.to, ts=body.ts_us)
         return wire.Lag(lag=group.lag())
 
-    return Answer(await _ask(call, work))
+    return Answer(await _run_on_group(call, work))
 
 
 async def lag(call: Call) -> Answer:
-    return Answer(wire.Lag(lag=await _ask(call, lambda group: group.lag())))
+    return Answer(wire.Lag(lag=await _run_on_group(call, lambda group: group.lag())))
 
 
 async def pending(call: Call) -> Answer:
     def work(group: Group) -> wire.Pending:
-        found = msgspec.convert(group.pending(), list[wire.PendingDelivery], from_attributes=True)
-        return wire.Pending(pending=found)
+        pending = msgspec.convert(group.pending(), list[wire.PendingDelivery], from_attributes=True)
+        return wire.Pending(pending=pending)
 
-    return Answer(await _ask(call, work))
+    return Answer(await _run_on_group(call, work))
 
 
 async def gaps(call: Call) -> Answer:
     def work(group: Group) -> wire.Gaps:
-        found = msgspec.convert(group.gaps(), list[wire.Gap], from_attributes=True)
-        return wire.Gaps(gaps=found)
+        gaps = msgspec.convert(group.gaps(), list[wire.Gap], from_attributes=True)
+        return wire.Gaps(gaps=gaps)
 
-    return Answer(await _ask(call, work))
+    return Answer(await _run_on_group(call, work))
 
 
 async def state(call: Call) -> Answer:
     def work(group: Group) -> wire.GroupState:
         return msgspec.convert(group.statistics(), wire.GroupState, from_attributes=True)
 
-    return Answer(await _ask(call, work))
+    return Answer(await _run_on_group(call, work))
 
 
-async def _ask(call: Call, work: Callable[[Group], Given]) -> Given:
-    """What work says of the group of the path, open or not."""
+async def _run_on_group(call: Call, work: Callable[[Group], Result]) -> Result:
+    """Run ``work`` on the group of the path, open or not."""
     return await call.parts.bridge.run_view(call.path["topic"], lambda: work(_find(call)))
 
 
 def _find(call: Call) -> Group:
-    """The group of the path. A verb makes none: a name mistyped would leave one behind."""
+    """The group of the path. Requests do not create one: a mistyped name would leave one."""
     store, name = call.parts.store, call.path["group"]
     topic = store.existing_topic(call.path["topic"])
     group = store.groups.look_at(topic.name, name)
@@ -207,26 +209,26 @@ def _not_open(call: Call) -> NoReturn:
 
 
 async def _each(call: Call, act: Callable[[Group, Member, _Held], bool]) -> wire.Settled:
-    asked: wire.Settle | wire.Nack = call.body
-    _check_count(call, len(asked.deliveries))
+    body: wire.Settle | wire.Nack = call.body
+    _check_count(call, len(body.deliveries))
 
     def work(group: Group) -> wire.Settled:
-        member = _member(group, asked)
-        held = [_Held(each.seq, each.token) for each in asked.deliveries]
+        member = _member(group, body)
+        held = [_Held(each.seq, each.token) for each in body.deliveries]
         skipped = [each.seq for each in held if not act(group, member, each)]
         return wire.Settled(done=len(held) - len(skipped), skipped=skipped)
 
-    return await _ask(call, work)
+    return await _run_on_group(call, work)
 
 
-def _member(group: Group, asked: wire.Leave | wire.ReadRecords | wire.Settle | wire.Nack) -> Member:
-    """Who asks; Fenced when it has joined another opening of the group."""
-    generation, _, incarnation = asked.incarnation.partition(".")
-    if not (generation.isdigit() and incarnation.isdigit() and asked.incarnation.isascii()):
-        raise Invalid("incarnation is what joining has told")
+def _member(group: Group, body: wire.Leave | wire.ReadRecords | wire.Settle | wire.Nack) -> Member:
+    """The member of a request; Fenced when it joined another opening of the group."""
+    generation, _, incarnation = body.incarnation.partition(".")
+    if not (generation.isdigit() and incarnation.isdigit() and body.incarnation.isascii()):
+        raise Invalid("incarnation is not one that join returned")
     if int(generation) != group.generation:
-        raise Fenced(f"{asked.member!r} has joined an earlier opening of the group: join again")
-    return Member(group, asked.member, int(incarnation))
+        raise Fenced(f"{body.member!r} joined an earlier opening of the group: join again")
+    return Member(group, body.member, int(incarnation))
 
 
 def _delivery(each: Delivery) -> wire.Delivery:
@@ -251,13 +253,13 @@ def _delivery(each: Delivery) -> wire.Delivery:
     )
 
 
-def _said(call: Call) -> dict[str, object]:
-    """The options that a request says something about."""
-    asked = msgspec.structs.asdict(call.body)
-    return {name: value for name, value in asked.items() if value is not UNSET}
+def _request_options(call: Call) -> dict[str, object]:
+    """The options that a request sets."""
+    fields = msgspec.structs.asdict(call.body)
+    return {name: value for name, value in fields.items() if value is not UNSET}
 
 
-def _told(topic: str, name: str, options: GroupOptions) -> wire.Group:
+def _to_wire(topic: str, name: str, options: GroupOptions) -> wire.Group:
     return wire.Group(
         topic=topic,
         group=name,
@@ -272,7 +274,7 @@ def _told(topic: str, name: str, options: GroupOptions) -> wire.Group:
 def _check_count(call: Call, count: int) -> None:
     count_max = call.parts.settings.limits.claim_max
     if count > count_max:
-        raise Refused(400, "batch_too_large", f"give at most {count_max} deliveries, not {count}")
+        raise Refused(400, "batch_too_large", f"send at most {count_max} deliveries, not {count}")
 
 
 _route = partial(Route, errors=("topic_not_found", "not_found", "shutting_down"))
@@ -284,7 +286,7 @@ ROUTES: tuple[Route, ...] = (
     _get(
         path="/v0/groups/{topic}",
         handler=names,
-        summary="The groups of a topic.",
+        summary="List the groups of a topic.",
         answers={200: wire.GroupNames},
     ),
     _route(
@@ -301,30 +303,30 @@ ROUTES: tuple[Route, ...] = (
         path=_PATH,
         handler=alter,
         needs=(Need("config", "topic"),),
-        summary="Give a group other options; its members join again.",
+        summary="Change a group's options; its members have to join again.",
         body=wire.GroupOptions,
         answers={200: wire.Group},
     ),
-    _get(path=_PATH, handler=describe, summary="How it delivers.", answers={200: wire.Group}),
+    _get(path=_PATH, handler=describe, summary="Get a group's options.", answers={200: wire.Group}),
     _route(
         method="DELETE",
         path=_PATH,
         handler=delete,
         needs=(Need("config", "topic"),),
-        summary="Forget where a group stands.",
+        summary="Delete a group with its offsets.",
         answers={200: wire.GroupDeleted},
     ),
     _consume(
         path=f"{_PATH}/join",
         handler=join,
-        summary="Become a member; one of the same name before is shut out.",
+        summary="Join as a member; an earlier one of the same name is fenced.",
         body=wire.Join,
         answers={200: wire.Joined},
     ),
     _consume(
         path=f"{_PATH}/leave",
         handler=leave,
-        summary="Go; what the member holds goes to others at once.",
+        summary="Leave; deliveries of the member go to others at once.",
         body=wire.Leave,
         answers={200: wire.Settled},
     ),
@@ -333,28 +335,28 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/read",
         handler=read,
         needs=(Need("consume", "topic"), Need("read", "topic")),
-        summary="Records for a member; waits for one if asked to.",
+        summary="Read records as a member; can wait for one.",
         body=wire.ReadRecords,
         answers={200: wire.Deliveries},
     ),
     _consume(
         path=f"{_PATH}/ack",
         handler=ack,
-        summary="Be done with deliveries.",
+        summary="Acknowledge deliveries.",
         body=wire.Settle,
         answers={200: wire.Settled},
     ),
     _consume(
         path=f"{_PATH}/nack",
         handler=nack,
-        summary="Have them delivered again, at once or after a delay.",
+        summary="Return deliveries, to be delivered again at once or after a delay.",
         body=wire.Nack,
         answers={200: wire.Settled},
     ),
     _consume(
         path=f"{_PATH}/extend",
         handler=extend,
-        summary="Keep deliveries for a whole lease from now on.",
+        summary="Extend deliveries by a whole lease from now on.",
         body=wire.Settle,
         answers={200: wire.Settled},
     ),
@@ -363,27 +365,27 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/seek",
         handler=seek,
         needs=(Need("config", "topic"),),
-        summary="Go on elsewhere: with a seq, a time, the earliest or the latest record.",
+        summary="Move a group to a seq, a time, the earliest or the latest record.",
         body=wire.Seek,
         answers={200: wire.Lag},
     ),
-    _get(path=f"{_PATH}/lag", handler=lag, summary="What is behind.", answers={200: wire.Lag}),
+    _get(path=f"{_PATH}/lag", handler=lag, summary="Get a group's lag.", answers={200: wire.Lag}),
     _get(
         path=f"{_PATH}/pending",
         handler=pending,
-        summary="What members hold.",
+        summary="List deliveries that members hold.",
         answers={200: wire.Pending},
     ),
     _get(
         path=f"{_PATH}/gaps",
         handler=gaps,
-        summary="Where records were lost before the group was done with them.",
+        summary="List gaps: records lost before the group acknowledged them.",
         answers={200: wire.Gaps},
     ),
     _get(
         path=f"{_PATH}/statistics",
         handler=state,
-        summary="A group in numbers.",
+        summary="Get a group's statistics.",
         answers={200: wire.GroupState},
     ),
 )

@@ -1,10 +1,10 @@
-"""Whether the server lives, whether it takes requests, and how its store is doing.
+"""Health and readiness of the server, and the state of its store.
 
-``health`` is for what restarts processes: it is 200 as long as the loop runs, with the status
-``degraded`` while the store accepts no appends, or its disk is slow. ``ready`` is for what sends
-requests: it is 503 while the server goes down, and while the store accepts no appends. Both are
-open to all and return nothing worth hiding: the code of the error that appends get, without its
-text, and how slow the disk is.
+``health`` is for supervisors that restart processes: it is 200 while the loop runs, with the status
+``degraded`` while the store accepts no appends, or its disk is slow. ``ready`` is for load
+balancers: it is 503 while the server shuts down, and while the store accepts no appends. Both need
+no token and return nothing secret: the code of the error that appends get, without its text, and
+how slow the disk is.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ _VERSION = importlib.metadata.version("strandline")
 
 
 async def health(call: Call) -> Answer:
-    """Tell that the server lives."""
+    """Return the status of the server."""
     parts = call.parts
-    known = call.who.kind != "nobody"
+    is_authenticated = call.who.kind != "nobody"
     refusal = _refusal(parts.store)
-    slow = [found for each in parts.store.committers if (found := each.slow_syncs) is not None]
-    reason = "slow_disk" if slow else None
+    slow_disks = [slow for each in parts.store.committers if (slow := each.slow_syncs) is not None]
+    reason = "slow_disk" if slow_disks else None
     if refusal is not None:
         reason = refusal.code
     return Answer(
         Alive(
             status="ok" if reason is None else "degraded",
             reason=UNSET if reason is None else reason,
-            slow_syncs=sum(each.count for each in slow) if slow else UNSET,
-            slowest_sync_ms=max(each.longest_ms for each in slow) if slow else UNSET,
+            slow_syncs=sum(each.count for each in slow_disks) if slow_disks else UNSET,
+            slowest_sync_ms=max(each.longest_ms for each in slow_disks) if slow_disks else UNSET,
             version=_VERSION,
             uptime_ms=round((parts.clock.monotonic() - parts.began_s) * 1000),
-            store_id=parts.store.id if known else UNSET,
+            store_id=parts.store.id if is_authenticated else UNSET,
         )
     )
 
 
 async def ready(call: Call) -> Answer:
-    """Tell whether the server takes requests."""
+    """Return 200 when the server accepts requests, else 503."""
     parts = call.parts
     if parts.draining:
-        raise Refused(503, "shutting_down", "the server is going down", retry_after_s=1.0)
+        raise Refused(503, "shutting_down", "the server is shutting down", retry_after_s=1.0)
     refusal = _refusal(parts.store)
-    found = await parts.bridge.run(parts.store.health)
-    if refusal is not None or found.status == "red":
+    state = await parts.bridge.run(parts.store.health)
+    if refusal is not None or state.status == "red":
         raise Refused(
             503,
             "unavailable",
@@ -64,23 +64,23 @@ async def ready(call: Call) -> Answer:
 
 
 async def store(call: Call) -> Answer:
-    """Tell how the store is doing."""
+    """Return the health of the store."""
     parts = call.parts
-    found = await parts.bridge.run(parts.store.health)
-    told = msgspec.to_builtins(found)
+    state = await parts.bridge.run(parts.store.health)
+    fields = msgspec.to_builtins(state)
     return Answer(
         msgspec.convert(
-            {**told, "store_id": parts.store.id, "readonly": parts.store.readonly}, StoreHealth
+            {**fields, "store_id": parts.store.id, "readonly": parts.store.readonly}, StoreHealth
         )
     )
 
 
 def _refusal(store: Store) -> StrandlineError | None:
-    """Why appends are refused, without waiting for anything."""
+    """The error that appends are rejected with, read without waiting; None when accepted."""
     for committer in store.committers:
-        found = committer.writer.failure or committer.writer.refusal
-        if found is not None:
-            return found
+        refusal = committer.writer.failure or committer.writer.refusal
+        if refusal is not None:
+            return refusal
     return None
 
 
@@ -91,7 +91,7 @@ def _open(path: str, *, alive: bool) -> Route:
         handler=health if alive else ready,
         needs=OPEN,
         is_public=True,
-        summary="Whether the server lives" if alive else "Whether the server takes requests",
+        summary="Check that the server runs." if alive else "Check that requests are accepted.",
         answers={200: Alive if alive else Ready},
         errors=() if alive else ("not_ready", "shutting_down", "unavailable"),
     )
@@ -107,7 +107,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/store",
         handler=store,
         needs=(Need("metrics"),),
-        summary="How the store is doing",
+        summary="Get the health of the store.",
         answers={200: StoreHealth},
     ),
 )

@@ -1,8 +1,8 @@
 """Routes of key-value maps: every verb of ``store.kv(name)``. Keys are exact to the byte.
 
-A transaction is made by the client: it reads keys with their versions, and sends what it has seen
-with what it wants to write; both count, or nothing does (``commit``). ``kv_watch.py`` has what
-waits.
+The client runs a transaction: it reads keys with their versions, and sends these versions with its
+writes; all writes are applied if every version still holds, else none (``commit``). Routes that
+wait are in ``kv_watch.py``.
 """
 
 from __future__ import annotations
@@ -20,189 +20,191 @@ from strandline.errors import Invalid, NotFound
 from strandline.server.handlers.view_lookup import ask, ask_slowly, find_kv, write
 from strandline.server.http.request import Call
 from strandline.server.http.route import Answer, Need, Route
-from strandline.server.serializers import kv as told
+from strandline.server.serializers import kv as codec
 from strandline.views.kv.conditions import Write
 from strandline.views.kv.kv import Kv
 from strandline.views.kv.values import Key
 
 OCTETS = "application/octet-stream"
-_JSON_PLACE = msgspec.json.Decoder()
+_JSON_VALUE = msgspec.json.Decoder()
 
 
 async def get(call: Call) -> Answer:
-    asked: wire.Get = call.body
-    key = told.key_of(asked)
-    if asked.version is None and asked.ts_us is None:
-        return Answer(told.found(await ask(call, find_kv, lambda kv: kv.entry(key))))
-    at = {"version": asked.version, "ts": asked.ts_us}
-    return Answer(told.found(await ask(call, find_kv, lambda kv: kv.entry_at(key, **at))))
+    body: wire.Get = call.body
+    key = codec.key_of(body)
+    if body.version is None and body.ts_us is None:
+        return Answer(codec.found(await ask(call, find_kv, lambda kv: kv.entry(key))))
+    at = {"version": body.version, "ts": body.ts_us}
+    return Answer(codec.found(await ask(call, find_kv, lambda kv: kv.entry_at(key, **at))))
 
 
 async def mget(call: Call) -> Answer:
-    asked: wire.Keys = call.body
-    _check_count(call, "keys", len(asked.keys))
-    keys = [told.key_of(each) for each in asked.keys]
+    body: wire.Keys = call.body
+    _check_count(call, "keys", len(body.keys))
+    keys = [codec.key_of(each) for each in body.keys]
     values = await ask(call, find_kv, lambda kv: kv.mget(keys))
-    return Answer(wire.Values(values=[told.value(each) for each in values]))
+    return Answer(wire.Values(values=[codec.value(each) for each in values]))
 
 
 async def put(call: Call) -> Answer:
-    asked: wire.Put = call.body
-    key, value = told.key_of(asked), told.value_of(asked)
-    ttl = told.ttl_s(asked.ttl_ms)
-    nx, xx, version = asked.nx, asked.xx, asked.version
-    done = await write(
+    body: wire.Put = call.body
+    key, value = codec.key_of(body), codec.value_of(body)
+    ttl = codec.ttl_s(body.ttl_ms)
+    nx, xx, version = body.nx, body.xx, body.version
+    new_version = await write(
         call, find_kv, lambda kv: kv.put(key, value, ttl=ttl, nx=nx, xx=xx, version=version)
     )
-    return Answer(wire.Versioned(version=done))
+    return Answer(wire.Versioned(version=new_version))
 
 
 async def put_many(call: Call) -> Answer:
-    asked: wire.PutMany = call.body
-    _check_count(call, "values", len(asked.values))
-    values: dict[Key, bytes] = {told.key_of(e): told.value_of(e) for e in asked.values}
-    if len(values) < len(asked.values):
-        raise Invalid("a key is there twice: put it once")
-    ttl = told.ttl_s(asked.ttl_ms)
-    done = await write(call, find_kv, lambda kv: kv.put_many(values, ttl=ttl))
-    return Answer(wire.VersionsDone(versions=done))
+    body: wire.PutMany = call.body
+    _check_count(call, "values", len(body.values))
+    values: dict[Key, bytes] = {codec.key_of(e): codec.value_of(e) for e in body.values}
+    if len(values) < len(body.values):
+        raise Invalid("a key occurs twice: send it once")
+    ttl = codec.ttl_s(body.ttl_ms)
+    versions = await write(call, find_kv, lambda kv: kv.put_many(values, ttl=ttl))
+    return Answer(wire.VersionsDone(versions=versions))
 
 
 async def delete(call: Call) -> Answer:
-    asked: wire.Delete = call.body
-    key = told.key_of(asked)
-    done = await ask(call, find_kv, lambda kv: kv.delete(key, version=asked.version))
-    return Answer(wire.Deleted(deleted=done))
+    body: wire.Delete = call.body
+    key = codec.key_of(body)
+    deleted = await ask(call, find_kv, lambda kv: kv.delete(key, version=body.version))
+    return Answer(wire.Deleted(deleted=deleted))
 
 
 async def batch(call: Call) -> Answer:
-    asked: wire.Batch = call.body
-    _check_count(call, "operations", len(asked.operations))
-    operations = [told.operation(each) for each in asked.operations]
-    if any(each.delete for each in asked.operations):
+    body: wire.Batch = call.body
+    _check_count(call, "operations", len(body.operations))
+    operations = [codec.operation(each) for each in body.operations]
+    if any(each.delete for each in body.operations):
         call.allow("delete", call.path["topic"])
-    done = await write(call, find_kv, lambda kv: kv.batch(operations))
-    return Answer(wire.VersionsDone(versions=done))
+    versions = await write(call, find_kv, lambda kv: kv.batch(operations))
+    return Answer(wire.VersionsDone(versions=versions))
 
 
 async def commit(call: Call) -> Answer:
-    asked: wire.Commit = call.body
-    _check_count(call, "keys", len(asked.seen) + len(asked.writes))
-    seen = told.versions_seen(asked.seen)
+    body: wire.Commit = call.body
+    _check_count(call, "keys", len(body.seen) + len(body.writes))
+    seen = codec.versions_seen(body.seen)
     now_us = call.parts.clock.now_us()
-    writes: dict[Key, Write] = {told.key_of(e): told.write(e, now_us) for e in asked.writes}
+    writes: dict[Key, Write] = {codec.key_of(e): codec.write(e, now_us) for e in body.writes}
     if any(write.value is None for write in writes.values()):
         call.allow("delete", call.path["topic"])
-    done = await write(call, find_kv, lambda kv: kv.commit(seen, writes))
-    return Answer(wire.Versioned(version=done))
+    version = await write(call, find_kv, lambda kv: kv.commit(seen, writes))
+    return Answer(wire.Versioned(version=version))
 
 
 async def incr(call: Call) -> Answer:
-    asked: wire.Incr = call.body
-    key = told.key_of(asked)
+    body: wire.Incr = call.body
+    key = codec.key_of(body)
     return Answer(
-        wire.Number(number=await write(call, find_kv, lambda kv: kv.incr(key, asked.delta)))
+        wire.Number(number=await write(call, find_kv, lambda kv: kv.incr(key, body.delta)))
     )
 
 
 async def touch(call: Call) -> Answer:
-    asked: wire.Touch = call.body
-    key = told.key_of(asked)
-    done = await ask(call, find_kv, lambda kv: kv.touch(key, asked.ttl_ms / 1000))
-    return Answer(wire.Versioned(version=done))
+    body: wire.Touch = call.body
+    key = codec.key_of(body)
+    version = await ask(call, find_kv, lambda kv: kv.touch(key, body.ttl_ms / 1000))
+    return Answer(wire.Versioned(version=version))
 
 
 async def persist(call: Call) -> Answer:
-    key = told.key_of(call.body)
+    key = codec.key_of(call.body)
     return Answer(wire.Versioned(version=await ask(call, find_kv, lambda kv: kv.persist(key))))
 
 
 async def json_get(call: Call) -> Answer:
-    asked: wire.JsonPlace = call.body
-    key, nothing = told.key_of(asked), object()
-    found = await ask(call, find_kv, lambda kv: kv.json_get(key, asked.path, nothing))
-    if found is nothing:
+    body: wire.JsonPlace = call.body
+    key, missing = codec.key_of(body), object()
+    value = await ask(call, find_kv, lambda kv: kv.json_get(key, body.path, missing))
+    if value is missing:
         return Answer(wire.JsonFound(found=False))
-    return Answer(wire.JsonFound(found=True, value=msgspec.Raw(msgspec.json.encode(found))))
+    return Answer(wire.JsonFound(found=True, value=msgspec.Raw(msgspec.json.encode(value))))
 
 
 async def json_set(call: Call) -> Answer:
-    asked: wire.JsonSet = call.body
-    key, value = told.key_of(asked), _JSON_PLACE.decode(asked.value)
-    done = await write(call, find_kv, lambda kv: kv.json_set(key, asked.path, value))
-    return Answer(wire.Versioned(version=done))
+    body: wire.JsonSet = call.body
+    key, value = codec.key_of(body), _JSON_VALUE.decode(body.value)
+    version = await write(call, find_kv, lambda kv: kv.json_set(key, body.path, value))
+    return Answer(wire.Versioned(version=version))
 
 
 async def json_delete(call: Call) -> Answer:
-    asked: wire.JsonPlace = call.body
-    key = told.key_of(asked)
-    done = await ask(call, find_kv, lambda kv: kv.json_delete(key, asked.path))
-    return Answer(wire.Deleted(deleted=done))
+    body: wire.JsonPlace = call.body
+    key = codec.key_of(body)
+    deleted = await ask(call, find_kv, lambda kv: kv.json_delete(key, body.path))
+    return Answer(wire.Deleted(deleted=deleted))
 
 
 async def history(call: Call) -> Answer:
-    key = told.key_of(call.body)
-    found = await ask(call, find_kv, lambda kv: kv.history(key))
-    return Answer(wire.History(versions=[told.old_version(each) for each in found]))
+    key = codec.key_of(call.body)
+    versions = await ask(call, find_kv, lambda kv: kv.history(key))
+    return Answer(wire.History(versions=[codec.old_version(each) for each in versions]))
 
 
 async def scan(call: Call) -> Answer:
-    asked: wire.Scan = call.body
-    limit = max(1, min(asked.limit, call.parts.settings.limits.page_records_max))
-    prefix = found_key("prefix", asked.prefix, asked.prefix_base64)
-    first = found_key("first", asked.first, asked.first_base64)
-    behind = found_key("next", asked.next, asked.next_base64)
-    after = found_key("after", asked.after, asked.after_base64)
+    body: wire.Scan = call.body
+    limit = max(1, min(body.limit, call.parts.settings.limits.page_records_max))
+    prefix = found_key("prefix", body.prefix, body.prefix_base64)
+    first = found_key("first", body.first, body.first_base64)
+    next_key = found_key("next", body.next, body.next_base64)
+    after = found_key("after", body.after, body.after_base64)
 
     def work(kv: Kv) -> wire.Scanned:
         found = kv.scan(
-            prefix, first=first, next=behind, after=after, limit=limit, reverse=asked.reverse
+            prefix, first=first, next=next_key, after=after, limit=limit, reverse=body.reverse
         )
-        entries = [told.entry(each, keys_only=asked.keys_only) for each in found]
+        entries = [codec.entry(each, keys_only=body.keys_only) for each in found]
         return wire.Scanned(entries=entries, more=len(entries) == limit)
 
     return Answer(await ask_slowly(call, find_kv, work))
 
 
 async def head(call: Call) -> Answer:
-    found = await ask(call, find_kv, lambda kv: kv.head)
-    return Answer(wire.Head(topic=call.path["topic"], head=found))
+    head_version = await ask(call, find_kv, lambda kv: kv.head)
+    return Answer(wire.Head(topic=call.path["topic"], head=head_version))
 
 
 async def compact(call: Call) -> Answer:
-    done = await ask_slowly(call, find_kv, lambda kv: kv.compact())
+    trimmed = await ask_slowly(call, find_kv, lambda kv: kv.compact())
     return Answer(
-        wire.Compacted(expired=done.expired, forgotten=done.forgotten, released=done.released)
+        wire.Compacted(
+            expired=trimmed.expired, forgotten=trimmed.forgotten, released=trimmed.released
+        )
     )
 
 
 async def get_value(call: Call) -> Response:
-    """The value itself, as it is stored."""
-    asked: wire.ValueQuery = call.query
-    key = given_key("key", asked.key or UNSET, asked.key_base64 or UNSET)
-    found = await ask(call, find_kv, lambda kv: kv.entry(key))
-    if found is None:
-        raise NotFound("there is no such key")
-    headers = {"strandline-version": str(found.version), "content-type": OCTETS}
-    return Response(found.value, headers=headers)
+    """Return the bytes of a value, as stored."""
+    query: wire.ValueQuery = call.query
+    key = given_key("key", query.key or UNSET, query.key_base64 or UNSET)
+    current = await ask(call, find_kv, lambda kv: kv.entry(key))
+    if current is None:
+        raise NotFound("no such key")
+    headers = {"strandline-version": str(current.version), "content-type": OCTETS}
+    return Response(current.value, headers=headers)
 
 
 async def put_value(call: Call) -> Answer:
-    asked: wire.ValueQuery = call.query
-    key = given_key("key", asked.key or UNSET, asked.key_base64 or UNSET)
-    value, ttl = call.raw, told.ttl_s(asked.ttl_ms)
-    nx, xx, version = asked.nx, asked.xx, asked.version
-    done = await write(
+    query: wire.ValueQuery = call.query
+    key = given_key("key", query.key or UNSET, query.key_base64 or UNSET)
+    value, ttl = call.raw, codec.ttl_s(query.ttl_ms)
+    nx, xx, version = query.nx, query.xx, query.version
+    new_version = await write(
         call, find_kv, lambda kv: kv.put(key, value, ttl=ttl, nx=nx, xx=xx, version=version)
     )
-    return Answer(wire.Versioned(version=done))
+    return Answer(wire.Versioned(version=new_version))
 
 
 def _check_count(call: Call, what: str, count: int) -> None:
     count_max = call.parts.settings.limits.batch_records_max
     if count > count_max:
         raise Refused(
-            400, "batch_too_large", f"give at most {count_max} {what}", detail={"max": count_max}
+            400, "batch_too_large", f"send at most {count_max} {what}", detail={"max": count_max}
         )
 
 
@@ -216,35 +218,35 @@ ROUTES: tuple[Route, ...] = (
     _read(
         path="/v0/kv/{topic}/get",
         handler=get,
-        summary="A key with its value, version and end; as it is, or as it was.",
+        summary="Get a key's value, version and expiry, now or at a version or time.",
         body=wire.Get,
         answers={200: wire.Found},
     ),
     _read(
         path="/v0/kv/{topic}/mget",
         handler=mget,
-        summary="The values of many keys.",
+        summary="Get the values of many keys.",
         body=wire.Keys,
         answers={200: wire.Values},
     ),
     _read(
         path="/v0/kv/{topic}/history",
         handler=history,
-        summary="The versions of a key, newest first.",
+        summary="List the versions of a key, newest first.",
         body=wire.ByKey,
         answers={200: wire.History},
     ),
     _read(
         path="/v0/kv/{topic}/scan",
         handler=scan,
-        summary="Entries in order of their keys, a page at a time.",
+        summary="List entries in order of their keys, page by page.",
         body=wire.Scan,
         answers={200: wire.Scanned},
     ),
     _read(
         path="/v0/kv/{topic}/json_get",
         handler=json_get,
-        summary="What is at a place of a JSON document.",
+        summary="Get the value at a path of a JSON document.",
         body=wire.JsonPlace,
         answers={200: wire.JsonFound},
     ),
@@ -253,7 +255,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/kv/{topic}",
         handler=head,
         needs=_READ,
-        summary="The version of the newest change.",
+        summary="Get the version of the newest change.",
         answers={200: wire.Head},
     ),
     _route(
@@ -261,7 +263,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/kv/{topic}/value",
         handler=get_value,
         needs=_READ,
-        summary="The value of a key as it is stored, without JSON around it.",
+        summary="Get the bytes of a value, without JSON around them.",
         query=wire.ValueQuery,
         answers={200: None},
         gives=(OCTETS,),
@@ -271,7 +273,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/kv/{topic}/value",
         handler=put_value,
         needs=_WRITE,
-        summary="Give a key the body as its value, whatever bytes it is.",
+        summary="Put the bytes of the body as a key's value.",
         query=wire.ValueQuery,
         body=bytes,
         takes=(OCTETS,),
@@ -280,14 +282,14 @@ ROUTES: tuple[Route, ...] = (
     _write(
         path="/v0/kv/{topic}/put",
         handler=put,
-        summary="Give a key a value, for a time or for ever, if conditions hold.",
+        summary="Put a value, with or without a time to live, if conditions hold.",
         body=wire.Put,
         answers={200: wire.Versioned},
     ),
     _write(
         path="/v0/kv/{topic}/put_many",
         handler=put_many,
-        summary="Give keys their values, all or none.",
+        summary="Put many values, all or none.",
         body=wire.PutMany,
         answers={200: wire.VersionsDone},
     ),
@@ -296,14 +298,14 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/kv/{topic}/delete",
         handler=delete,
         needs=(Need("delete", "topic"),),
-        summary="Delete a key, if it has this version or none is named.",
+        summary="Delete a key, optionally only at a version.",
         body=wire.Delete,
         answers={200: wire.Deleted},
     ),
     _write(
         path="/v0/kv/{topic}/batch",
         handler=batch,
-        summary="Puts and deletes with conditions, all or none.",
+        summary="Apply puts and deletes with conditions, all or none.",
         body=wire.Batch,
         answers={200: wire.VersionsDone},
     ),
@@ -312,42 +314,42 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/kv/{topic}/commit",
         handler=commit,
         needs=(*_READ, *_WRITE),
-        summary="A transaction: write, if everything that was read is as it was seen.",
+        summary="Commit a transaction: write if the versions that it read still hold.",
         body=wire.Commit,
         answers={200: wire.Versioned},
     ),
     _write(
         path="/v0/kv/{topic}/incr",
         handler=incr,
-        summary="Add to a counter; it begins at 0.",
+        summary="Add to a counter, which starts at 0.",
         body=wire.Incr,
         answers={200: wire.Number},
     ),
     _write(
         path="/v0/kv/{topic}/touch",
         handler=touch,
-        summary="Let a key end in a while.",
+        summary="Set a key's time to live.",
         body=wire.Touch,
         answers={200: wire.Versioned},
     ),
     _write(
         path="/v0/kv/{topic}/persist",
         handler=persist,
-        summary="Let a key stay for ever.",
+        summary="Remove a key's time to live.",
         body=wire.ByKey,
         answers={200: wire.Versioned},
     ),
     _write(
         path="/v0/kv/{topic}/json_set",
         handler=json_set,
-        summary="Put something at a place of a JSON document.",
+        summary="Set the value at a path of a JSON document.",
         body=wire.JsonSet,
         answers={200: wire.Versioned},
     ),
     _write(
         path="/v0/kv/{topic}/json_delete",
         handler=json_delete,
-        summary="Take a place out of a JSON document.",
+        summary="Delete the value at a path of a JSON document.",
         body=wire.JsonPlace,
         answers={200: wire.Deleted},
     ),
@@ -356,7 +358,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/kv/{topic}/compact",
         handler=compact,
         needs=(Need("config", "topic"),),
-        summary="Let records go that nobody can see any more.",
+        summary="Trim records that no read can return any more.",
         answers={200: wire.Compacted},
     ),
 )

@@ -1,6 +1,6 @@
-"""Routes of measurements: every verb of ``store.metrics(name)``.
+"""Routes of metrics views: every verb of ``store.metrics(name)``.
 
-``prometheus.py`` has the server's own numbers; these are its users'.
+The server's own metrics are in ``prometheus.py``.
 """
 
 from __future__ import annotations
@@ -29,89 +29,89 @@ ANSWER = b"strandline.answer"
 
 
 async def write_point(call: Call) -> Answer:
-    asked: wire.WritePoint = call.body
-    at = None if asked.at_ns is None else _ns(asked.at_ns)
-    done = await write(
-        call, find_metrics, lambda m: m.write(asked.measurement, asked.tags, asked.fields, at)
+    body: wire.WritePoint = call.body
+    at = None if body.at_ns is None else _ns(body.at_ns)
+    result = await write(
+        call, find_metrics, lambda m: m.write(body.measurement, body.tags, body.fields, at)
     )
-    return Answer(_written(done))
+    return Answer(_write_response(result))
 
 
 async def write_lines(call: Call) -> Answer:
     precision = call.query.precision
-    done = await write(call, find_metrics, lambda m: m.write_lines(call.raw, precision=precision))
-    return Answer(_written(done))
+    result = await write(call, find_metrics, lambda m: m.write_lines(call.raw, precision=precision))
+    return Answer(_write_response(result))
 
 
 async def write_table(call: Call) -> Answer:
-    asked: wire.TableQuery = call.query
+    query: wire.TableQuery = call.query
     table = table_of(call.raw)
-    tags = [tag for tag in asked.tags.split(",") if tag]
-    done = await write(
+    tags = [tag for tag in query.tags.split(",") if tag]
+    result = await write(
         call,
         find_metrics,
-        lambda m: m.write_table(asked.measurement, table, at=asked.at, tags=tags),
+        lambda m: m.write_table(query.measurement, table, at=query.at, tags=tags),
     )
-    return Answer(_written(done))
+    return Answer(_write_response(result))
 
 
 async def query(call: Call) -> Answer | Response:
-    asked: wire.Ask = call.body
-    return _told(call, await ask_metrics(call, lambda m: m.query(asked.query)))
+    body: wire.Ask = call.body
+    return _response(call, await ask_metrics(call, lambda m: m.query(body.query)))
 
 
 async def read(call: Call) -> Answer | Response:
-    asked: wire.Read = call.body
-    first, behind = _between(asked)
+    body: wire.Read = call.body
+    first, next_ns = _between(body)
 
     def work(metrics: Metrics) -> result.Answer:
         return metrics.read(
-            asked.measurement,
-            asked.field,
-            tags=asked.tags,
+            body.measurement,
+            body.field,
+            tags=body.tags,
             first=first,
-            next=behind,
-            limit=asked.limit,
+            next=next_ns,
+            limit=body.limit,
         )
 
-    return _told(call, await ask_metrics(call, work))
+    return _response(call, await ask_metrics(call, work))
 
 
 async def aggregate(call: Call) -> Answer | Response:
-    asked: wire.Aggregate = call.body
-    first, behind = _between(asked)
+    body: wire.Aggregate = call.body
+    first, next_ns = _between(body)
 
     def work(metrics: Metrics) -> result.Answer:
         return metrics.aggregate(
-            asked.measurement,
-            asked.aggregate,
-            asked.field,
-            window=asked.window,
-            by=asked.by,
-            tags=asked.tags,
+            body.measurement,
+            body.aggregate,
+            body.field,
+            window=body.window,
+            by=body.by,
+            tags=body.tags,
             first=first,
-            next=behind,
+            next=next_ns,
         )
 
-    return _told(call, await ask_metrics(call, work))
+    return _response(call, await ask_metrics(call, work))
 
 
 async def names(call: Call) -> Answer:
-    found = await ask(call, find_metrics, lambda m: m.measurements())
-    return Answer(wire.Names(measurements=found))
+    measurements = await ask(call, find_metrics, lambda m: m.measurements())
+    return Answer(wire.Names(measurements=measurements))
 
 
 async def fields(call: Call) -> Answer:
-    asked: wire.FieldsQuery = call.query
+    query: wire.FieldsQuery = call.query
     return Answer(
-        wire.Fields(fields=await ask(call, find_metrics, lambda m: m.fields(asked.measurement)))
+        wire.Fields(fields=await ask(call, find_metrics, lambda m: m.fields(query.measurement)))
     )
 
 
 async def series(call: Call) -> Answer:
-    asked: wire.SeriesOf = call.body
-    found = await ask_metrics(call, lambda m: m.series(asked.measurement, asked.tags))
-    return Answer(wire.SeriesFound(series=found))
+    body: wire.SeriesOf = call.body
+    tags = await ask_metrics(call, lambda m: m.series(body.measurement, body.tags))
+    return Answer(wire.SeriesFound(series=tags))
 
 
 async def cardinality(call: Call) -> Answer:
@@ -120,29 +120,29 @@ async def cardinality(call: Call) -> Answer:
 
 
 async def keep(call: Call) -> Answer:
-    asked: wire.KeepRule = call.body
+    body: wire.KeepRule = call.body
 
     def work(metrics: Metrics) -> wire.Done:
-        if asked.keep is None:
-            metrics.keep_all(asked.measurement)
+        if body.keep is None:
+            metrics.keep_all(body.measurement)
         else:
-            metrics.keep(asked.measurement, asked.keep)
+            metrics.keep(body.measurement, body.keep)
         return wire.Done(topic=metrics.name)
 
     return Answer(await ask(call, find_metrics, work))
 
 
 async def downsample(call: Call) -> Answer:
-    asked: wire.DownsampleRule = call.body
+    body: wire.DownsampleRule = call.body
 
     def work(metrics: Metrics) -> wire.Done:
         metrics.downsample(
-            asked.source,
-            into=asked.into,
-            window=asked.window,
-            aggregates=asked.aggregates,
-            by=asked.by,
-            delay=asked.delay,
+            body.source,
+            into=body.into,
+            window=body.window,
+            aggregates=body.aggregates,
+            by=body.by,
+            delay=body.delay,
         )
         return wire.Done(topic=metrics.name)
 
@@ -150,10 +150,10 @@ async def downsample(call: Call) -> Answer:
 
 
 async def stop_downsampling(call: Call) -> Answer:
-    asked: wire.StopRule = call.body
+    body: wire.StopRule = call.body
 
     def work(metrics: Metrics) -> wire.Done:
-        metrics.stop_downsampling(asked.into)
+        metrics.stop_downsampling(body.into)
         return wire.Done(topic=metrics.name)
 
     return Answer(await ask(call, find_metrics, work))
@@ -177,44 +177,44 @@ async def state(call: Call) -> Answer:
     return Answer(msgspec.convert(found, wire.MetricsState, from_attributes=True))
 
 
-def _told(call: Call, found: result.Answer) -> Answer | Response:
+def _response(call: Call, answer: result.Answer) -> Answer | Response:
     if wants(call, ARROW):
-        return Response(_ipc(found), media_type=ARROW)
-    told = [
+        return Response(_ipc(answer), media_type=ARROW)
+    listed = [
         wire.AnswerSeries(tags=each.tags, at_ns=each.at.tolist(), values=each.values.tolist())
-        for each in found.series()
+        for each in answer.series()
     ]
-    return Answer(wire.Answer(name=found.name, series=told))
+    return Answer(wire.Answer(name=answer.name, series=listed))
 
 
-def _ipc(found: result.Answer) -> bytes:
-    """The answer exactly as it is: a client puts the same together from it."""
-    head = wire.AnswerHead(name=found.name, groups=list(found.groups))
-    columns = {"group": pa.array(found.group), "at": pa.array(found.at)}
-    columns["value"] = pa.array(found.values)
+def _ipc(answer: result.Answer) -> bytes:
+    """The result as Arrow IPC, from which a client builds an equal result."""
+    head = wire.AnswerHead(name=answer.name, groups=list(answer.groups))
+    columns = {"group": pa.array(answer.group), "at": pa.array(answer.at)}
+    columns["value"] = pa.array(answer.values)
     table = pa.table(columns)
     return ipc_of(table.replace_schema_metadata({ANSWER: msgspec.json.encode(head)}))
 
 
-def _between(asked: wire.Read | wire.Aggregate) -> tuple[int, int]:
-    first = AT_MIN if asked.first_ns is None else _ns(asked.first_ns)
-    return first, INT64_MAX if asked.next_ns is None else _ns(asked.next_ns)
+def _between(body: wire.Read | wire.Aggregate) -> tuple[int, int]:
+    first = AT_MIN if body.first_ns is None else _ns(body.first_ns)
+    return first, INT64_MAX if body.next_ns is None else _ns(body.next_ns)
 
 
-def _ns(given: int | str) -> int:
+def _ns(time: int | str) -> int:
     """A time in nanoseconds."""
-    if isinstance(given, int):
-        return given
+    if isinstance(time, int):
+        return time
     try:
-        return moment(given) * 1000
+        return moment(time) * 1000
     except (Invalid, ValueError) as error:
-        raise Invalid(f"{given!r} is no time: give nanoseconds, or 2026-03-28T14:05:00Z") from error
+        raise Invalid(f"{time!r} is not a time: nanoseconds, or 2026-03-28T14:05:00Z") from error
 
 
-def _written(done: Appended | None) -> wire.Written:
-    if done is None:
+def _write_response(seqs: Appended | None) -> wire.Written:
+    if seqs is None:
         return wire.Written(first_seq=0, last_seq=0, head_seq=0)
-    return wire.Written(first_seq=done.first_seq, last_seq=done.last_seq, head_seq=done.head_seq)
+    return wire.Written(first_seq=seqs.first_seq, last_seq=seqs.last_seq, head_seq=seqs.head_seq)
 
 
 def _rule(rule: Rule) -> wire.Keep | wire.Downsample:
@@ -235,7 +235,7 @@ _READ = (Need("read", "topic"),)
 _post = partial(_route, method="POST")
 _get = partial(_route, method="GET", needs=_READ)
 _write = partial(_post, needs=(Need("write", "topic"),), answers={200: wire.Written})
-_ask = partial(_post, needs=_READ, answers={200: wire.Answer}, gives=("application/json", ARROW))
+_query = partial(_post, needs=_READ, answers={200: wire.Answer}, gives=("application/json", ARROW))
 _config = partial(_post, needs=(Need("config", "topic"),), answers={200: wire.Done})
 _PATH = "/v0/measurements/{topic}"
 
@@ -243,13 +243,13 @@ ROUTES: tuple[Route, ...] = (
     _write(
         path=f"{_PATH}/write",
         handler=write_point,
-        summary="One point for each field, at a time or now.",
+        summary="Write one point for each field, at a time or now.",
         body=wire.WritePoint,
     ),
     _write(
         path=f"{_PATH}/lines",
         handler=write_lines,
-        summary="Points in line protocol, all or none.",
+        summary="Write points in line protocol, all or none.",
         query=wire.LinesQuery,
         body=str,
         takes=(wire.LINES,),
@@ -257,39 +257,39 @@ ROUTES: tuple[Route, ...] = (
     _write(
         path=f"{_PATH}/table",
         handler=write_table,
-        summary="Points as an Arrow table: a column of times, tags, and fields.",
+        summary="Write points of an Arrow table with columns of times, tags and fields.",
         query=wire.TableQuery,
         body=bytes,
         takes=(ARROW,),
     ),
-    _ask(
+    _query(
         path=f"{_PATH}/query",
         handler=query,
-        summary="The answer to a query in the pipe language.",
+        summary="Run a query in the pipe language.",
         body=wire.Ask,
     ),
-    _ask(
+    _query(
         path=f"{_PATH}/read",
         handler=read,
-        summary="Points of a field, of each series up to a limit.",
+        summary="Read points of a field, up to a limit for each series.",
         body=wire.Read,
     ),
-    _ask(
+    _query(
         path=f"{_PATH}/aggregate",
         handler=aggregate,
-        summary="One value for each group and window.",
+        summary="Compute one value for each group and window.",
         body=wire.Aggregate,
     ),
     _get(
         path=f"{_PATH}/names",
         handler=names,
-        summary="Measurements that have points.",
+        summary="List measurements that have points.",
         answers={200: wire.Names},
     ),
     _get(
         path=f"{_PATH}/fields",
         handler=fields,
-        summary="The fields of a measurement and their kinds.",
+        summary="List the fields of a measurement and their types.",
         query=wire.FieldsQuery,
         answers={200: wire.Fields},
     ),
@@ -297,38 +297,38 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/series",
         handler=series,
         needs=_READ,
-        summary="The tags of the series that have points.",
+        summary="List the tags of series that have points.",
         body=wire.SeriesOf,
         answers={200: wire.SeriesFound},
     ),
     _get(
         path=f"{_PATH}/cardinality",
         handler=cardinality,
-        summary="How many series there are, and which tags make them many.",
+        summary="Count series, and the values of each tag.",
         answers={200: wire.Cardinality},
     ),
     _config(
         path=f"{_PATH}/keep",
         handler=keep,
-        summary="How long points of a measurement stay.",
+        summary="Set the retention of a measurement's points.",
         body=wire.KeepRule,
     ),
     _config(
         path=f"{_PATH}/downsample",
         handler=downsample,
-        summary="Make one point of another measurement for each window.",
+        summary="Downsample: write one point of another measurement for each window.",
         body=wire.DownsampleRule,
     ),
     _config(
         path=f"{_PATH}/stop_downsampling",
         handler=stop_downsampling,
-        summary="Make nothing into a measurement any more.",
+        summary="Stop downsampling into a measurement.",
         body=wire.StopRule,
     ),
     _get(
         path=f"{_PATH}/rules",
         handler=rules,
-        summary="The rules that hold.",
+        summary="List the rules.",
         answers={200: wire.Rules},
     ),
     _config(
@@ -339,7 +339,7 @@ ROUTES: tuple[Route, ...] = (
     _get(
         path=_PATH,
         handler=state,
-        summary="The view in numbers.",
+        summary="Get the view's statistics.",
         answers={200: wire.MetricsState},
     ),
 )

@@ -1,7 +1,7 @@
-"""``/v0/pipelines``: what is declared, what has run, and a run that somebody asks for.
+"""``/v0/pipelines``: declared pipelines, their past runs, and runs on request.
 
-The schedule works on the files of the store's folder (``pipelines/schedule/``), so runs of another
-scheduler beside this server are told of, too.
+The schedule uses files in the store's folder (``pipelines/schedule/``), so runs that another
+scheduler started are listed, too.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ _LOG = structlog.get_logger("strandline.server")
 
 async def list_all(call: Call) -> Answer:
     """Declared pipelines, with their last and next runs."""
-    found = await call.parts.bridge.run(call.parts.schedule.status)
-    return Answer(PipelineList(pipelines=found))
+    pipelines = await call.parts.bridge.run(call.parts.schedule.status)
+    return Answer(PipelineList(pipelines=pipelines))
 
 
 async def runs(call: Call) -> Answer:
     """Runs that have ended, the newest first."""
-    found = await call.parts.bridge.run(_runs, call.parts, call.query)
-    return Answer(RunList(runs=found))
+    ended = await call.parts.bridge.run(_runs, call.parts, call.query)
+    return Answer(RunList(runs=ended))
 
 
 async def start(call: Call) -> Answer:
     """Run a declared pipeline now."""
-    begun = await call.parts.bridge.slow(call.parts.schedule.start, call.path["name"])
-    return Answer(RunBegun(run=begun), 202)
+    run = await call.parts.bridge.slow(call.parts.schedule.start, call.path["name"])
+    return Answer(RunBegun(run=run), 202)
 
 
 def job_of(parts: Parts) -> Job | None:
-    """What runs the declared pipelines when they are due; None when there is nothing to run."""
+    """The job that runs declared pipelines when they are due; None when none is scheduled."""
     settings = parts.settings.store.pipelines
     if not (settings.declared and settings.scheduled):
         return None
 
-    def died(reason: str) -> None:
-        _LOG.error("declared pipelines are not run any more", reason=reason)
+    def on_death(reason: str) -> None:
+        _LOG.error("declared pipelines no longer run: the schedule job ended", reason=reason)
 
-    return Job("schedule", parts.schedule.look, parts.clock, interval_s=TICK_S, on_death=died)
+    return Job("schedule", parts.schedule.look, parts.clock, interval_s=TICK_S, on_death=on_death)
 
 
 def told_for_metrics(schedule: Schedule) -> Iterator[tuple[str, float, dict[str, str]]]:
-    """Name, value and labels of the numbers about declared pipelines."""
-    for each in schedule.status():
-        labels = {"pipeline": each.name}
-        yield "strandline_pipeline_runs_total", each.runs, labels
-        yield "strandline_pipeline_failures_total", each.failures, labels
-        yield "strandline_pipeline_running", each.running, labels
+    """Name, value and labels of the metrics of declared pipelines."""
+    for pipeline in schedule.status():
+        labels = {"pipeline": pipeline.name}
+        yield "strandline_pipeline_runs_total", pipeline.runs, labels
+        yield "strandline_pipeline_failures_total", pipeline.failures, labels
+        yield "strandline_pipeline_running", pipeline.running, labels
         name = "strandline_pipeline_last_success_timestamp_seconds"
-        yield name, (each.last_success_us or 0) / 1e6, labels
+        yield name, (pipeline.last_success_us or 0) / 1e6, labels
 
 
 def _runs(parts: Parts, query: RunsQuery) -> list[RunLine]:

@@ -1,9 +1,9 @@
-"""Numbers for whoever watches a server: Prometheus text, or the same as JSON.
+"""Metrics of the server: Prometheus text, or the same as JSON.
 
-All names are in ``FAMILIES``; nothing else is told. By default no name has a line for every topic:
-``metrics_per_topic`` adds those, for ``TOPICS_MAX`` topics at most, and
-``strandline_topic_metrics_truncated`` tells when there are more. Numbers are gathered when they are
-asked for, on a thread.
+All names are in ``FAMILIES``; no others are exported. By default no metric has a line for every
+topic: ``metrics_per_topic`` adds those, for ``TOPICS_MAX`` topics at most, and
+``strandline_topic_metrics_truncated`` is 1 when there are more. Values are gathered on request, on
+a thread.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from strandline.server.routes.pipelines import told_for_metrics
 TOPICS_MAX = 1000
 """Topics with lines of their own."""
 QUEUES_MAX = 100
-"""Queues that are looked at for their leases."""
+"""Queues whose leases are counted."""
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = Mapping[str, str]
 
 
 class Family(NamedTuple):
-    """A metric: what it counts, and in which way."""
+    """The type and help text of a metric."""
 
     kind: Literal["gauge", "counter", "histogram"]
     help: str
 
 
 class Sample(NamedTuple):
-    """One number of a metric."""
+    """One value of a metric."""
 
     name: str
     value: float
     labels: Labels = {}  # noqa: RUF012 - never changed
     suffix: str = ""
-    """Of a histogram: ``_bucket``, ``_sum`` or ``_count``."""
+    """For a histogram: ``_bucket``, ``_sum`` or ``_count``."""
 
 
 FAMILIES: dict[str, Family] = {
@@ -53,98 +53,99 @@ FAMILIES: dict[str, Family] = {
     "strandline_records_live": Family("gauge", "Live records of all topics"),
     "strandline_bytes_live": Family("gauge", "Bytes of live records of all topics"),
     "strandline_queue_topics": Family("gauge", "Topics that are queues"),
-    "strandline_queue_ready": Family("gauge", "Jobs that may be claimed"),
-    "strandline_queue_leases_in_flight": Family("gauge", "Jobs that are with a worker"),
-    "strandline_queue_dead_letters": Family("gauge", "Jobs that were given up"),
+    "strandline_queue_ready": Family("gauge", "Jobs that can be claimed"),
+    "strandline_queue_leases_in_flight": Family("gauge", "Jobs leased to a worker"),
+    "strandline_queue_dead_letters": Family("gauge", "Dead letters"),
     "strandline_queue_metrics_truncated": Family("gauge", "1 when some queues are not counted"),
     "strandline_sse_connections": Family("gauge", "Open SSE streams"),
     "strandline_websocket_connections": Family("gauge", "Open WebSockets"),
-    "strandline_watch_sessions": Family("gauge", "Watch sessions that are kept"),
-    "strandline_pressure": Family("gauge", "How hard the server is pressed, from 0 to 1"),
-    "strandline_ready": Family("gauge", "1 when the server takes requests"),
-    "strandline_recovery_progress": Family("gauge", "How much of the log was replayed, 0 to 1"),
-    "strandline_uptime_ms": Family("gauge", "Milliseconds since the server began"),
+    "strandline_watch_sessions": Family("gauge", "Watch sessions"),
+    "strandline_pressure": Family("gauge", "Load that controls load shedding, from 0 to 1"),
+    "strandline_ready": Family("gauge", "1 when the server accepts requests"),
+    "strandline_recovery_progress": Family("gauge", "Share of the log that was replayed, 0 to 1"),
+    "strandline_uptime_ms": Family("gauge", "Milliseconds since the server started"),
     "strandline_store_health": Family("gauge", "1 for the state that the store is in"),
-    "strandline_disk_free_bytes": Family("gauge", "Free bytes where the store is"),
+    "strandline_disk_free_bytes": Family("gauge", "Free bytes on the disk of the store"),
     "strandline_memory_used_bytes": Family("gauge", "Memory in use by share of the budget"),
     "strandline_memory_limit_bytes": Family("gauge", "Memory that a share may use"),
-    "strandline_appends_total": Family("counter", "Appends that were placed"),
-    "strandline_records_appended_total": Family("counter", "Records that were appended"),
-    "strandline_records_read_total": Family("counter", "Records that reads gave"),
-    "strandline_http_requests_total": Family("counter", "Answers by status, hot appends aside"),
+    "strandline_appends_total": Family("counter", "Appends written to the log"),
+    "strandline_records_appended_total": Family("counter", "Appended records"),
+    "strandline_records_read_total": Family("counter", "Records that reads returned"),
+    "strandline_http_requests_total": Family("counter", "Responses by status, fast appends aside"),
     "strandline_wal_frames_total": Family("counter", "Commits written to the log"),
     "strandline_wal_bytes_written_total": Family("counter", "Bytes written to the log"),
     "strandline_wal_fsyncs_total": Family("counter", "Syncs of the log"),
     "strandline_wal_slow_fsyncs_total": Family("counter", "Syncs that took more than 500 ms"),
     "strandline_wal_slow": Family("gauge", "1 when syncs of the last minute were slow"),
-    "strandline_wal_rotations_total": Family("counter", "Files that the log began"),
-    "strandline_wal_queue_depth": Family("gauge", "Appends that wait for a sync"),
-    "strandline_wal_queue_depth_peak": Family("gauge", "The most that waited for one sync"),
-    "strandline_wal_read_only": Family("gauge", "1 when a log takes nothing any more"),
+    "strandline_wal_rotations_total": Family("counter", "Files that the log started"),
+    "strandline_wal_queue_depth": Family("gauge", "Appends waiting for a sync"),
+    "strandline_wal_queue_depth_peak": Family("gauge", "Most appends that waited for one sync"),
+    "strandline_wal_read_only": Family("gauge", "1 when a log accepts no more appends"),
     "strandline_idempotency_keys_evicted_total": Family(
-        "counter", "Idempotency keys evicted by a limit before their window was over"
+        "counter", "Idempotency keys evicted by a limit before their window ended"
     ),
     "strandline_wal_fsync_latency_us": Family("histogram", "Microseconds that a sync took"),
     "strandline_pipeline_runs_total": Family("counter", "Runs of a declared pipeline"),
-    "strandline_pipeline_failures_total": Family("counter", "Those that failed or were lost"),
+    "strandline_pipeline_failures_total": Family("counter", "Runs that failed or were lost"),
     "strandline_pipeline_running": Family("gauge", "1 while a declared pipeline runs"),
     "strandline_pipeline_last_success_timestamp_seconds": Family(
-        "gauge", "When a run last ended well, since 1970; 0 for never"
+        "gauge", "Unix time of the last successful run; 0 for never"
     ),
     "strandline_topic_head_seq": Family("gauge", "The newest seq"),
     "strandline_topic_earliest_seq": Family("gauge", "The first live seq"),
     "strandline_topic_records_live": Family("gauge", "Live records"),
     "strandline_topic_bytes_live": Family("gauge", "Bytes of live records"),
-    "strandline_topic_queue_ready": Family("gauge", "Jobs that may be claimed"),
-    "strandline_topic_queue_in_flight": Family("gauge", "Jobs that are with a worker"),
+    "strandline_topic_queue_ready": Family("gauge", "Jobs that can be claimed"),
+    "strandline_topic_queue_in_flight": Family("gauge", "Jobs leased to a worker"),
     "strandline_topic_metrics_truncated": Family("gauge", "1 when some topics have no lines"),
 }
 
 
 async def metrics(call: Call) -> Answer | Response:
-    """Tell the server's numbers."""
-    found = await call.parts.bridge.metrics(gather, call.parts)
+    """Return the server's metrics."""
+    samples = await call.parts.bridge.metrics(gather, call.parts)
     if "application/json" in call.accept:
-        return Answer(as_json(found))
-    return Response(as_text(found), media_type=TEXT)
+        return Answer(as_json(samples))
+    return Response(as_text(samples), media_type=TEXT)
 
 
 def gather(parts: Parts) -> list[Sample]:
-    """All numbers, as they are about now."""
+    """All metrics. They are read one after another, not at one moment."""
     return [
         *_of_topics(parts),
         *_of_server(parts),
         *_of_store(parts),
         *_of_log(parts),
-        *(Sample(*told) for told in told_for_metrics(parts.schedule)),
+        *(Sample(*sample) for sample in told_for_metrics(parts.schedule)),
         *(_of_each_topic(parts) if parts.settings.metrics_per_topic else ()),
     ]
 
 
 def as_text(samples: list[Sample]) -> str:
-    """In Prometheus' text format."""
+    """Samples in the text format of Prometheus."""
     by_name: dict[str, list[Sample]] = {}
     for sample in samples:
         by_name.setdefault(sample.name, []).append(sample)
     lines = []
-    for name, found in by_name.items():
+    for name, family_samples in by_name.items():
         family = FAMILIES[name]
         lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
         lines += [
-            f"{name}{each.suffix}{_labels(each.labels)} {_number(each.value)}" for each in found
+            f"{name}{each.suffix}{_labels(each.labels)} {_number(each.value)}"
+            for each in family_samples
         ]
     return "\n".join(lines) + "\n"
 
 
 def as_json(samples: list[Sample]) -> dict[str, Any]:
     """By name: a number, or a list of numbers with their labels."""
-    told: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, value, labels, suffix in samples:
         if labels:
-            told.setdefault(name + suffix, []).append({**labels, "value": value + 0})
+            by_name.setdefault(name + suffix, []).append({**labels, "value": value + 0})
         else:
-            told[name + suffix] = value + 0  # True is 1
-    return told
+            by_name[name + suffix] = value + 0  # True is 1
+    return by_name
 
 
 def _of_topics(parts: Parts) -> Iterator[Sample]:
@@ -165,7 +166,7 @@ def _of_queues(parts: Parts, names: list[str]) -> Iterator[Sample]:
         try:
             numbers = parts.store.queue(name).statistics()
         except StrandlineError:
-            continue  # deleted meanwhile
+            continue  # deleted in the meantime
         ready += numbers.ready
         in_flight += numbers.in_flight
         dead += numbers.dead
@@ -218,8 +219,8 @@ def _of_log(parts: Parts) -> Iterator[Sample]:
         count = 0
         for bound, more in zip((*SYNC_BUCKETS_US, None), numbers.sync_counts, strict=True):
             count += more
-            told = "+Inf" if bound is None else str(bound)
-            yield _of_syncs(count, {**shard, "le": told}, "_bucket")
+            bound_text = "+Inf" if bound is None else str(bound)
+            yield _of_syncs(count, {**shard, "le": bound_text}, "_bucket")
         yield _of_syncs(numbers.sync_total_us, shard, "_sum")
         yield _of_syncs(count, shard, "_count")
 
@@ -243,7 +244,7 @@ def _of_each_topic(parts: Parts) -> Iterator[Sample]:
                 yield Sample("strandline_topic_queue_ready", jobs.ready, labels)
                 yield Sample("strandline_topic_queue_in_flight", jobs.in_flight, labels)
         except StrandlineError:
-            continue  # deleted meanwhile
+            continue  # deleted in the meantime
     yield Sample("strandline_topic_metrics_truncated", len(names) > TOPICS_MAX)
 
 
@@ -267,7 +268,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/metrics",
         handler=metrics,
         needs=(Need("metrics"),),
-        summary="Numbers of the server: Prometheus text or JSON",
+        summary="Get the server's metrics as Prometheus text or JSON.",
         answers={200: dict[str, Any]},
         gives=("text/plain", "application/json"),
     ),

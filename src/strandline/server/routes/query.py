@@ -1,10 +1,10 @@
-"""Routes of questions: commands, SQL, and remembered queries.
+"""Routes of queries: commands, SQL, and materialized queries.
 
-What a text needs is found by parsing it, and asked for before anything runs
-(``server/auth/query_permissions.py``). In
-Arrow and as NDJSON an answer of SQL is calculated while it is sent; as JSON it is put together
-first, so that an error can still be told as one. Queries are counted, bounded, and ended at their
-deadline or when their client goes (``server/limits/query_registry.py``).
+The permissions that a text needs are found by parsing it, and checked before anything runs
+(``server/auth/query_permissions.py``). As Arrow and NDJSON a result of SQL is computed while it is
+sent; as JSON it is collected first, so that an error can still change the status. Queries are
+counted, bounded, and stopped at their deadline or when their client disconnects
+(``server/limits/query_registry.py``).
 """
 
 from __future__ import annotations
@@ -48,86 +48,86 @@ from strandline.server.settings import RequestLimits
 
 JSON = "application/json"
 
-Ask = Callable[..., contextlib.AbstractContextManager[pa.RecordBatchReader]]
-"""Opens an answer that is calculated while it is read."""
+OpenResult = Callable[..., contextlib.AbstractContextManager[pa.RecordBatchReader]]
+"""Opens a result that is computed while it is read."""
 
 
 async def command(call: Call) -> Response:
-    """Do what a command says."""
+    """Run a command."""
     call.parts.auth.check_live(call.who)
     text = _text(call) if call.media_type == wire.COMMAND else call.body.command
-    sight = _sight(call)
+    visible = _visible_store(call)
     parsed = await call.parts.bridge.run(parse, text)
     if wants_chart(call) and not isinstance(parsed, Plot):
-        raise Invalid("only a PLOT gives a chart: accept JSON, NDJSON or Arrow")
+        raise Invalid("only a PLOT returns a chart: accept JSON, NDJSON or Arrow")
     if call.who.kind == "user":
-        await call.parts.bridge.run(sight.check_user, call.who.name, parsed)
+        await call.parts.bridge.run(visible.check_user, call.who.name, parsed)
     else:
-        needs = await _listed(call, sight.needs_of_command(parsed))
+        needs = await _needs(call, visible.needs_of_command(parsed))
         check(call.parts.auth, call.who, needs)
     if call.who.kind == "local":
         query_permissions.check_first_user(parsed)
     if query_permissions.is_write(parsed):
         check_room(call)
     if not query_permissions.is_query(parsed):
-        result = await _done(call, parsed, text, sight, Interrupt())
-        return await _answer(call, result)
+        result = await _run_command(call, parsed, text, visible, Interrupt())
+        return await _response(call, result)
     async with query_of(call) as query:
-        result = await _done(call, parsed, text, sight, query.interrupt)
+        result = await _run_command(call, parsed, text, visible, query.interrupt)
         query.end()
-        return await _answer(call, result)
+        return await _response(call, result)
 
 
-async def _done(
-    call: Call, parsed: Command, text: str, sight: Sight, interrupt: Interrupt
+async def _run_command(
+    call: Call, parsed: Command, text: str, visible: Sight, interrupt: Interrupt
 ) -> Result:
-    """The result of a command, put on record; of a BATCH that fails, what was done before."""
+    """Run a command and audit it; of a BATCH that fails, audit the commands before."""
     try:
         result: Result = await call.parts.bridge.query(interrupt, call.parts.store.run, text)
     except StrandlineError as error:
         if isinstance(parsed, Batch):
-            await _put_on_record(call, *parsed.commands[: len(error.results)])
-        shown = error
+            await _audit(call, *parsed.commands[: len(error.results)])
+        reported = error
         if isinstance(error, Mistake):
-            shown = await call.parts.bridge.run(sight.without_names, error)
+            reported = await call.parts.bridge.run(visible.without_names, error)
         arrow = wants(call, ARROW)
-        raise await call.parts.bridge.slow(formats.with_results, shown, arrow=arrow) from None
-    await _put_on_record(call, parsed)
+        raise await call.parts.bridge.slow(formats.with_results, reported, arrow=arrow) from None
+    await _audit(call, parsed)
     return result
 
 
-async def _put_on_record(call: Call, *done: Command) -> None:
-    for command in done:
-        for told in query_permissions.told_in_audit(command):
-            await audit.tell(call, "command", **told)
+async def _audit(call: Call, *commands: Command) -> None:
+    for command in commands:
+        for entry in query_permissions.told_in_audit(command):
+            await audit.tell(call, "command", **entry)
 
 
 async def sql(call: Call) -> Response:
-    """Ask a SELECT over topics, views and tables, all at one moment."""
+    """Run a SELECT over topics, views and tables, all at one snapshot."""
     call.parts.auth.check_live(call.who)
-    asked: wire.Sql = wire.Sql(sql=_text(call)) if call.media_type == wire.SQL else call.body
-    check_text(asked.sql, call.parts.settings.limits)
-    params = formats.params_of(asked.params)
-    questions, sight = call.parts.store.questions, _sight(call)
+    body: wire.Sql = wire.Sql(sql=_text(call)) if call.media_type == wire.SQL else call.body
+    check_text(body.sql, call.parts.settings.limits)
+    params = formats.params_of(body.params)
+    queries, visible = call.parts.store.questions, _visible_store(call)
     async with query_of(call) as query:
         sandbox = await _sandbox(call, query)
-        read = partial(questions.statement, asked.sql, sandbox=sandbox)
+        read = partial(queries.statement, body.sql, sandbox=sandbox)
         statement = await call.parts.bridge.query(query.interrupt, read)
-        check(call.parts.auth, call.who, await _listed(call, sight.needs_of_sql(statement)))
-        ask = partial(
-            questions.stream,
-            asked.sql,
-            as_of=asked.as_of,
+        check(call.parts.auth, call.who, await _needs(call, visible.needs_of_sql(statement)))
+        open_result = partial(
+            queries.stream,
+            body.sql,
+            as_of=body.as_of,
             params=params,
-            store=sight,
+            store=visible,
             sandbox=sandbox,
         )
-        chunks, media_type = _chunks(call, ask)
+        chunks, media_type = _chunks(call, open_result)
         return await streamed(call, chunks, media_type, query)
 
 
 async def _sandbox(call: Call, query: RunningQuery) -> ProcessSandbox:
-    """A process for a query, until the query ends."""
+    """A process that runs this query; it is released when the query ends."""
     processes = call.parts.processes
     await query.take(call.parts.queries.processes)
     sandbox: ProcessSandbox = await call.parts.bridge.query(
@@ -137,38 +137,38 @@ async def _sandbox(call: Call, query: RunningQuery) -> ProcessSandbox:
     return sandbox
 
 
-def _chunks(call: Call, ask: Ask) -> tuple[Generator[bytes], str]:
-    """The answer in the form that was asked for."""
+def _chunks(call: Call, open_result: OpenResult) -> tuple[Generator[bytes], str]:
+    """The result in the media type that the client accepts."""
     limits = call.parts.settings.limits
     if wants(call, ARROW):
-        return _arrow(ask, limits), ARROW
+        return _arrow(open_result, limits), ARROW
     if wants(call, NDJSON):
-        return formats.error_told(_lines(ask, limits)), NDJSON
-    return _json(ask, limits), JSON
+        return formats.error_told(_lines(open_result, limits)), NDJSON
+    return _json(open_result, limits), JSON
 
 
 async def remembered(call: Call) -> Answer:
-    """Remembered queries whose events one may read."""
+    """Materialized queries whose events the client may read."""
     call.parts.auth.check_live(call.who)
-    found = await call.parts.bridge.run(call.parts.store.questions.remembered.list)
-    sight = _sight(call)
-    seen = []
-    for each in found:
-        needs = await _listed(call, sight.needs_of_alias(each.alias))
-        if all(sight.sees(need.topic) for need in needs):
-            seen.append(_described(each))
-    return Answer(wire.RememberedList(remembered=seen))
+    queries = await call.parts.bridge.run(call.parts.store.questions.remembered.list)
+    visible = _visible_store(call)
+    visible_queries = []
+    for each in queries:
+        needs = await _needs(call, visible.needs_of_alias(each.alias))
+        if all(visible.sees(need.topic) for need in needs):
+            visible_queries.append(_to_wire(each))
+    return Answer(wire.RememberedList(remembered=visible_queries))
 
 
 async def describe(call: Call) -> Answer:
     alias = call.path["alias"]
     await _allow_alias(call, alias)
-    found = await call.parts.bridge.run(call.parts.store.questions.remembered.describe, alias)
-    return Answer(_described(found))
+    query = await call.parts.bridge.run(call.parts.store.questions.remembered.describe, alias)
+    return Answer(_to_wire(query))
 
 
 async def follow(call: Call) -> EventStream:
-    """What changes in the answer of a remembered query."""
+    """Stream the changes of a materialized query's result."""
     alias = call.path["alias"]
     await _allow_alias(call, alias)
     after = call.connection.headers.get("last-event-id") or call.query.after
@@ -178,20 +178,20 @@ async def follow(call: Call) -> EventStream:
 async def _changes(call: Call, alias: str, after: str) -> AsyncIterator[bytes | None]:
     remembered, bridge = call.parts.store.questions.remembered, call.parts.bridge
     interrupt = Interrupt()
-    look = remembered.following(alias, after)
+    next_change = remembered.following(alias, after)
     while True:
         heads = await bridge.query(interrupt, remembered.heads, alias)
-        change = await bridge.query(interrupt, look)
+        change = await bridge.query(interrupt, next_change)
         yield None if change is None else frame("change", _change(change), change.cursor)
         if change is None:
             event, head = next(iter(heads.items()))
             topic = call.parts.store.existing_topic(event)
-            several = 0.1 if len(heads) > 1 else RECHECK_S
-            await call.parts.hub.wait_for(topic, head, several)
+            recheck_s = 0.1 if len(heads) > 1 else RECHECK_S
+            await call.parts.hub.wait_for(topic, head, recheck_s)
 
 
-async def _answer(call: Call, result: Result) -> Response:
-    """An answer that is there, in the form that was asked for."""
+async def _response(call: Call, result: Result) -> Response:
+    """A computed result in the media type that the client accepts."""
     chart = result.chart if isinstance(result, Told) else None
     if wants_chart(call) and chart is not None:
         if wants(call, wire.PNG):
@@ -200,8 +200,8 @@ async def _answer(call: Call, result: Result) -> Response:
     if wants(call, ARROW):
         return await streamed(call, formats.arrow_chunks(result), ARROW)
     if wants(call, NDJSON):
-        told = result.schema, result.batches(), result.message, result.results
-        chunks = formats.ndjson_chunks(*told)
+        parts = result.schema, result.batches(), result.message, result.results
+        chunks = formats.ndjson_chunks(*parts)
         return await streamed(call, chunks, NDJSON)
     return await streamed(call, formats.json_chunks(result), JSON)
 
@@ -210,39 +210,39 @@ def wants_chart(call: Call) -> bool:
     return wants(call, wire.PNG) or wants(call, wire.VEGA)
 
 
-def _arrow(ask: Ask, limits: RequestLimits) -> Generator[bytes]:
+def _arrow(open_result: OpenResult, limits: RequestLimits) -> Generator[bytes]:
     def trailer() -> dict[bytes, bytes]:
-        found = notes.texts()
-        return {wire.NOTES: msgspec.json.encode(found)} if found else {}
+        texts = notes.texts()
+        return {wire.NOTES: msgspec.json.encode(texts)} if texts else {}
 
     notes = Notes()
-    with ask(notes=notes) as reader:
+    with open_result(notes=notes) as reader:
         check_columns(reader.schema, limits)
         yield from ipc_chunks(reader.schema, bounded(reader, limits), trailer)
 
 
-def _lines(ask: Ask, limits: RequestLimits) -> Generator[bytes]:
+def _lines(open_result: OpenResult, limits: RequestLimits) -> Generator[bytes]:
     notes = Notes()
-    with ask(notes=notes) as reader:
+    with open_result(notes=notes) as reader:
         check_columns(reader.schema, limits)
         yield from formats.ndjson_chunks(reader.schema, bounded(reader, limits), notes=notes.texts)
 
 
-def _json(ask: Ask, limits: RequestLimits) -> Generator[bytes]:
-    for copied in (False, True):
+def _json(open_result: OpenResult, limits: RequestLimits) -> Generator[bytes]:
+    for is_copied in (False, True):
         notes = Notes()
         try:
-            with ask(notes=notes, copied=copied) as reader:
+            with open_result(notes=notes, copied=is_copied) as reader:
                 check_columns(reader.schema, limits)
-                chunks = _collected(reader, notes, limits)
+                chunks = _collect_json(reader, notes, limits)
         except Moved:
             continue
         yield from chunks
         return
 
 
-def _collected(reader: pa.RecordBatchReader, notes: Notes, limits: RequestLimits) -> list[bytes]:
-    """JSON in memory; 413 when it is too long for that."""
+def _collect_json(reader: pa.RecordBatchReader, notes: Notes, limits: RequestLimits) -> list[bytes]:
+    """The JSON chunks, held in memory; 413 when they are too large for that."""
     chunks: list[bytes] = []
     size = 0
     for chunk in formats.json_stream(reader.schema, bounded(reader, limits), notes.texts):
@@ -250,21 +250,21 @@ def _collected(reader: pa.RecordBatchReader, notes: Notes, limits: RequestLimits
         size += len(chunk)
         if size > limits.query_json_bytes_max:
             limit = "query_json_bytes_max"
-            raise over(limit, limits.query_json_bytes_max, "ask for NDJSON or Arrow")
+            raise over(limit, limits.query_json_bytes_max, "accept NDJSON or Arrow")
     return chunks
 
 
 async def _allow_alias(call: Call, alias: str) -> None:
     call.parts.auth.check_live(call.who)
-    check(call.parts.auth, call.who, await _listed(call, _sight(call).needs_of_alias(alias)))
+    check(call.parts.auth, call.who, await _needs(call, _visible_store(call).needs_of_alias(alias)))
 
 
-async def _listed(call: Call, needs: Iterator[Needed]) -> list[Needed]:
-    """Needs, found on a thread: it may take a look into views."""
+async def _needs(call: Call, needs: Iterator[Needed]) -> list[Needed]:
+    """The needs as a list, found on a thread because that may read views."""
     return await call.parts.bridge.run(list, needs)
 
 
-def _sight(call: Call) -> Sight:
+def _visible_store(call: Call) -> Sight:
     return Sight(call.parts.store, call.parts.auth.scopes(call.who))
 
 
@@ -284,22 +284,22 @@ def _change(change: Change) -> wire.Followed:
     )
 
 
-def _described(found: Description) -> wire.Remembered:
+def _to_wire(query: Description) -> wire.Remembered:
     return wire.Remembered(
-        alias=found.alias,
-        query=found.query,
-        kind=found.kind,
-        rows=found.rows,
-        bytes=found.bytes,
-        runs=found.runs,
-        behind=found.behind,
-        created_us=found.created_us,
-        refreshed_us=found.refreshed_us,
+        alias=query.alias,
+        query=query.query,
+        kind=query.kind,
+        rows=query.rows,
+        bytes=query.bytes,
+        runs=query.runs,
+        behind=query.behind,
+        created_us=query.created_us,
+        refreshed_us=query.refreshed_us,
     )
 
 
 _RESULTS = (JSON, NDJSON, ARROW)
-_BODY_BYTES_MAX = 4 * MIB  # decoded, a JSON body takes up to twenty times its bytes
+_BODY_BYTES_MAX = 4 * MIB  # a decoded JSON body takes up to 20 times its bytes
 _route = partial(Route, needs=OPEN, errors=("forbidden", "not_found", "topic_not_found"))
 
 ROUTES: tuple[Route, ...] = (
@@ -307,7 +307,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/v0/command",
         handler=command,
-        summary="Do what a command says; it needs rights on every event that it names.",
+        summary="Run a command; it needs rights on every event that it names.",
         body=wire.Command,
         body_bytes_max=_BODY_BYTES_MAX,
         takes=(JSON, wire.COMMAND),
@@ -318,7 +318,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/v0/sql",
         handler=sql,
-        summary="Ask a SELECT; it needs read of every topic that it names.",
+        summary="Run a SELECT; it needs read on every topic that it names.",
         body=wire.Sql,
         body_bytes_max=_BODY_BYTES_MAX,
         takes=(JSON, wire.SQL),
@@ -329,21 +329,21 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v0/remembered",
         handler=remembered,
-        summary="Remembered queries whose events one may read.",
+        summary="List materialized queries whose events the client may read.",
         answers={200: wire.RememberedList},
     ),
     _route(
         method="GET",
         path="/v0/remembered/{alias}",
         handler=describe,
-        summary="A remembered query: what it is, and how far it has come.",
+        summary="Get a materialized query and its progress.",
         answers={200: wire.Remembered},
     ),
     _route(
         method="GET",
         path="/v0/remembered/{alias}/follow",
         handler=follow,
-        summary="What changes in the answer of a remembered query, as an SSE stream.",
+        summary="Stream the changes of a materialized query's result as SSE.",
         query=wire.FollowQuery,
         answers={200: None},
         gives=(EVENTS,),

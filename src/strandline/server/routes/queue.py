@@ -1,10 +1,10 @@
-"""Routes of queues: jobs in, jobs out under leases, what became of them.
+"""Routes of queues: put jobs, claim them under leases, end them.
 
-A claim that waits holds no thread. Of those who wait for one queue the first listens, the others
-stand in line behind it, so that a job wakes one of them and not all.
+A claim that waits holds no thread. Of the claims that wait for one queue the first is notified; the
+others wait for its lock in order, so that a job wakes one of them and not all.
 
-A job that is handed out is leased on the log. So a claim whose client has gone is not served, and
-``work`` (``queue_stream.py``) gives back what its connection still holds when that is closed.
+A claimed job is leased in the log. So a claim whose client disconnected is not served, and ``work``
+(``queue_stream.py``) returns the jobs that its connection still holds when that is closed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from strandline.views.queue.queue import Queue
 
 WAIT_MS_MAX = 30_000
 
-_LINES: weakref.WeakKeyDictionary[Queue, asyncio.Lock] = weakref.WeakKeyDictionary()
-"""Where those stand who wait for a job: who has the lock listens."""
+_CLAIM_LOCKS: weakref.WeakKeyDictionary[Queue, asyncio.Lock] = weakref.WeakKeyDictionary()
+"""The lock of the claims that wait for a job: its holder is notified."""
 _READ = (Need("read", "topic"),)
 _WRITE = (Need("write", "topic"),)
 _CONFIG = (Need("config", "topic"),)
@@ -41,65 +41,65 @@ _ERRORS = ("topic_not_found", "not_a_queue", "batch_too_large", "throttled")
 
 
 async def claim(call: Call) -> Answer:
-    asked: wire.Claim = call.body
+    body: wire.Claim = call.body
     queue = await find_view(call, find_queue)
-    wanted = queue_stream.Wanted.of(call, asked.node, asked.max, asked.lease_ms)
-    jobs = await call.parts.bridge.run_view(queue.name, wanted.claim, queue)
-    if not jobs and asked.wait_ms > 0:
-        jobs = await _claim_in_line(call, queue, wanted, min(asked.wait_ms, WAIT_MS_MAX) / 1000)
+    terms = queue_stream.Wanted.of(call, body.node, body.max, body.lease_ms)
+    jobs = await call.parts.bridge.run_view(queue.name, terms.claim, queue)
+    if not jobs and body.wait_ms > 0:
+        jobs = await _wait_to_claim(call, queue, terms, min(body.wait_ms, WAIT_MS_MAX) / 1000)
     ready = (await call.parts.bridge.run_view(queue.name, queue.statistics)).ready
-    told = [serializers_queue.claimed_job(job, micros=asked.include_micros) for job in jobs]
-    done = wire.Claimed(topic=queue.name, claimed=told, count=len(told), ready=ready)
-    return Answer(done)
+    claimed = [serializers_queue.claimed_job(job, micros=body.include_micros) for job in jobs]
+    response = wire.Claimed(topic=queue.name, claimed=claimed, count=len(claimed), ready=ready)
+    return Answer(response)
 
 
 async def ack(call: Call) -> Answer:
-    asked: wire.Settle = call.body
+    body: wire.Settle = call.body
 
     def work(queue: Queue) -> wire.Acked:
-        done, skipped = _settle(queue, asked, queue.ack_many)
-        now = queue.statistics()
+        done, skipped = _apply(queue, body, queue.ack_many)
+        state = queue.statistics()
         return wire.Acked(
             topic=queue.name,
             acked=len(done),
             skipped=skipped,
-            ready=now.ready,
-            in_flight=now.in_flight,
+            ready=state.ready,
+            in_flight=state.in_flight,
         )
 
-    _check_seqs(call, asked.seqs)
+    _check_seqs(call, body.seqs)
     return Answer(await ask(call, find_queue, work))
 
 
 async def nack(call: Call) -> Answer:
-    asked: wire.Nack = call.body
+    body: wire.Nack = call.body
 
     def work(queue: Queue) -> wire.Nacked:
-        delay = asked.delay_ms / 1000
-        done, skipped = _settle(queue, asked, lambda held: queue.nack_many(held, delay=delay))
-        now = queue.statistics()
+        delay = body.delay_ms / 1000
+        done, skipped = _apply(queue, body, lambda held: queue.nack_many(held, delay=delay))
+        state = queue.statistics()
         return wire.Nacked(
             topic=queue.name,
             nacked=len(done),
             skipped=skipped,
-            ready=now.ready,
-            in_flight=now.in_flight,
+            ready=state.ready,
+            in_flight=state.in_flight,
         )
 
-    _check_seqs(call, asked.seqs)
-    if not 0 <= asked.delay_ms <= wire.LEASE_MS_MAX:
-        raise Invalid(f"delay_ms is 0 to {wire.LEASE_MS_MAX}, not {asked.delay_ms}")
+    _check_seqs(call, body.seqs)
+    if not 0 <= body.delay_ms <= wire.LEASE_MS_MAX:
+        raise Invalid(f"delay_ms is 0 to {wire.LEASE_MS_MAX}, not {body.delay_ms}")
     return Answer(await ask(call, find_queue, work))
 
 
 async def extend(call: Call) -> Answer:
-    asked: wire.Extend = call.body
-    lease_ms = queue_stream.lease_ms_of(asked.lease_ms)
+    body: wire.Extend = call.body
+    lease_ms = queue_stream.lease_ms_of(body.lease_ms)
 
     def work(queue: Queue) -> wire.Extended:
         lasts_ms = queue.lease_ms if lease_ms is None else lease_ms
         lease = lasts_ms / 1000
-        done, skipped = _settle(queue, asked, lambda held: queue.extend_many(held, lease=lease))
+        done, skipped = _apply(queue, body, lambda held: queue.extend_many(held, lease=lease))
         deadline = call.parts.clock.now_us() // 1000 + lasts_ms
         return wire.Extended(
             topic=queue.name,
@@ -108,67 +108,67 @@ async def extend(call: Call) -> Answer:
             deadlines={str(seq): deadline for seq in done},
         )
 
-    _check_seqs(call, asked.seqs)
+    _check_seqs(call, body.seqs)
     return Answer(await ask(call, find_queue, work))
 
 
 async def release(call: Call) -> Answer:
-    asked: wire.Release = call.body
+    body: wire.Release = call.body
 
     def work(queue: Queue) -> wire.Released:
-        return wire.Released(topic=queue.name, released=queue.release(asked.node))
+        return wire.Released(topic=queue.name, released=queue.release(body.node))
 
     return Answer(await ask(call, find_queue, work))
 
 
 async def put(call: Call) -> Answer:
-    asked: wire.PutJobs = call.body
+    body: wire.PutJobs = call.body
     jobs_max = call.parts.settings.limits.batch_records_max
-    if not 1 <= len(asked.jobs) <= jobs_max:
-        raise _too_large("jobs", len(asked.jobs), jobs_max)
-    default = PRIORITY if asked.priority is None else asked.priority
-    data = [given_value("data", job.data, job.data_base64) for job in asked.jobs]
-    keys = [found_key("key", job.key, job.key_base64) for job in asked.jobs]
-    groups = [found_key("group", job.group, job.group_base64) for job in asked.jobs]
-    priorities = [default if job.priority is None else job.priority for job in asked.jobs]
+    if not 1 <= len(body.jobs) <= jobs_max:
+        raise _too_large("jobs", len(body.jobs), jobs_max)
+    default = PRIORITY if body.priority is None else body.priority
+    data = [given_value("data", job.data, job.data_base64) for job in body.jobs]
+    keys = [found_key("key", job.key, job.key_base64) for job in body.jobs]
+    groups = [found_key("group", job.group, job.group_base64) for job in body.jobs]
+    priorities = [default if job.priority is None else job.priority for job in body.jobs]
 
     def work(queue: Queue) -> wire.PutJobsDone:
-        done = queue.put_many(
+        results = queue.put_many(
             data,
             priority=default,
-            delay=asked.delay_ms / 1000,
-            at=asked.at_us,
-            ttl=None if asked.ttl_ms is None else asked.ttl_ms / 1000,
+            delay=body.delay_ms / 1000,
+            at=body.at_us,
+            ttl=None if body.ttl_ms is None else body.ttl_ms / 1000,
             keys=keys if any(key is not None for key in keys) else None,
             groups=groups if any(group is not None for group in groups) else None,
             priorities=priorities if any(each != default for each in priorities) else None,
-            tag=asked.tag,
+            tag=body.tag,
         )
-        told = [wire.PutJob(seq=each.seq, existed=each.existed) for each in done]
-        return wire.PutJobsDone(topic=queue.name, jobs=told)
+        jobs_done = [wire.PutJob(seq=each.seq, existed=each.existed) for each in results]
+        return wire.PutJobsDone(topic=queue.name, jobs=jobs_done)
 
     return Answer(await write(call, find_queue, work))
 
 
 async def purge(call: Call) -> Answer:
-    asked: wire.PurgeJobs = call.body
+    body: wire.PurgeJobs = call.body
 
     def work(queue: Queue) -> wire.Purged:
         purged = queue.purge(
-            tag=asked.tag, from_seq=asked.from_seq, to_seq=asked.to_seq, dry_run=asked.dry_run
+            tag=body.tag, from_seq=body.from_seq, to_seq=body.to_seq, dry_run=body.dry_run
         )
-        return wire.Purged(topic=queue.name, purged=purged, dry_run=asked.dry_run)
+        return wire.Purged(topic=queue.name, purged=purged, dry_run=body.dry_run)
 
     return Answer(await ask_slowly(call, find_queue, work))
 
 
 async def peek(call: Call) -> Answer:
-    asked: wire.PeekQuery = call.query
-    count = max(1, min(asked.max, call.parts.settings.limits.claim_max))
+    query: wire.PeekQuery = call.query
+    count = max(1, min(query.max, call.parts.settings.limits.claim_max))
 
     def work(queue: Queue) -> wire.Peeked:
         jobs = [
-            serializers_queue.waiting_job(j, micros=asked.include_micros) for j in queue.peek(count)
+            serializers_queue.waiting_job(j, micros=query.include_micros) for j in queue.peek(count)
         ]
         return wire.Peeked(topic=queue.name, jobs=jobs)
 
@@ -177,16 +177,16 @@ async def peek(call: Call) -> Answer:
 
 async def state(call: Call) -> Answer:
     def work(queue: Queue) -> wire.QueueState:
-        now = queue.statistics()
+        state = queue.statistics()
         return wire.QueueState(
             topic=queue.name,
-            ready=now.ready,
-            delayed=now.delayed,
-            blocked=now.blocked,
-            in_flight=now.in_flight,
-            dying=now.dying,
-            dead=now.dead,
-            paused=now.paused,
+            ready=state.ready,
+            delayed=state.delayed,
+            blocked=state.blocked,
+            in_flight=state.in_flight,
+            dying=state.dying,
+            dead=state.dead,
+            paused=state.paused,
         )
 
     return Answer(await ask(call, find_queue, work))
@@ -211,50 +211,50 @@ async def compact(call: Call) -> Answer:
     return Answer(await ask(call, find_queue, work))
 
 
-async def _claim_in_line(
-    call: Call, queue: Queue, wanted: queue_stream.Wanted, wait_s: float
+async def _wait_to_claim(
+    call: Call, queue: Queue, terms: queue_stream.Wanted, wait_s: float
 ) -> list[Job]:
-    """Wait for the first job, behind those who have waited longer."""
-    line = _LINES.setdefault(queue, asyncio.Lock())
-    with Patience(call, wait_s) as patience, queue.calling(patience.ring):
-        if not await patience.acquired(line):
+    """Wait for the first jobs, after claims that have waited longer."""
+    lock = _CLAIM_LOCKS.setdefault(queue, asyncio.Lock())
+    with Patience(call, wait_s) as request_wait, queue.calling(request_wait.ring):
+        if not await request_wait.acquired(lock):
             return []
         try:
-            return await _first_jobs(call, queue, wanted, patience)
+            return await _first_jobs(call, queue, terms, request_wait)
         finally:
-            line.release()
+            lock.release()
 
 
 async def _first_jobs(
-    call: Call, queue: Queue, wanted: queue_stream.Wanted, patience: Patience
+    call: Call, queue: Queue, terms: queue_stream.Wanted, request_wait: Patience
 ) -> list[Job]:
     bridge, topic = call.parts.bridge, call.parts.store.existing_topic(queue.name)
-    while patience.left_s:
-        patience.clear()
+    while request_wait.left_s:
+        request_wait.clear()
         head = topic.head_seq
-        jobs = await bridge.run_view(queue.name, wanted.claim, queue)
+        jobs = await bridge.run_view(queue.name, terms.claim, queue)
         if jobs:
             return jobs
         due_s = await bridge.run_view(queue.name, queue.due_s)
-        most_s = None if due_s is None else max(queue_stream.NAP_S_MIN, due_s)
-        await patience.something_new(topic, head, most_s)
+        nap_s_max = None if due_s is None else max(queue_stream.NAP_S_MIN, due_s)
+        await request_wait.something_new(topic, head, nap_s_max)
     return []
 
 
-def _settle(
+def _apply(
     queue: Queue,
-    asked: wire.Settle | wire.Nack | wire.Extend,
+    body: wire.Settle | wire.Nack | wire.Extend,
     act: Callable[[Sequence[Ticket]], Settled],
 ) -> tuple[list[int], list[int]]:
-    """Seqs with which it was done, and those that are not this worker's any more."""
-    if asked.lease_ids is None:
-        held = queue.held(asked.node, serializers_queue.plain_seqs(asked.seqs))
+    """The seqs that ``act`` was applied to, and those that this worker no longer holds."""
+    if body.lease_ids is None:
+        held = queue.held(body.node, serializers_queue.plain_seqs(body.seqs))
     else:
-        held = serializers_queue.tickets(asked.seqs, asked.lease_ids)
+        held = serializers_queue.tickets(body.seqs, body.lease_ids)
     skipped = set(act(held).skipped)
     done = {ticket.seq for ticket in held} - skipped
-    given = list(dict.fromkeys(asked.seqs))
-    return [seq for seq in given if seq in done], [seq for seq in given if seq not in done]
+    seqs = list(dict.fromkeys(body.seqs))
+    return [seq for seq in seqs if seq in done], [seq for seq in seqs if seq not in done]
 
 
 def _check_seqs(call: Call, seqs: Sequence[int]) -> None:
@@ -266,7 +266,7 @@ def _check_seqs(call: Call, seqs: Sequence[int]) -> None:
 def _too_large(what: str, count: int, count_max: int) -> Refused:
     code = "batch_too_large" if count else "invalid_request"
     return Refused(
-        400, code, f"give 1 to {count_max} {what}, not {count}", detail={"max": count_max}
+        400, code, f"send 1 to {count_max} {what}, not {count}", detail={"max": count_max}
     )
 
 
@@ -278,7 +278,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/topics/{topic}/claim",
         handler=claim,
         needs=_CONSUME,
-        summary="Take the next jobs of a queue under a lease; waits for one if asked to.",
+        summary="Claim the next jobs of a queue under a lease; can wait for one.",
         body=wire.Claim,
         answers={200: wire.Claimed},
     ),
@@ -286,7 +286,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/topics/{topic}/ack",
         handler=ack,
         needs=_CONSUME,
-        summary="Jobs are done: they leave the queue.",
+        summary="Acknowledge jobs: they leave the queue.",
         body=wire.Settle,
         answers={200: wire.Acked},
     ),
@@ -294,7 +294,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/topics/{topic}/nack",
         handler=nack,
         needs=_CONSUME,
-        summary="Give jobs back, to be claimed again at once or after a delay.",
+        summary="Return jobs, to be claimed again at once or after a delay.",
         body=wire.Nack,
         answers={200: wire.Nacked},
     ),
@@ -302,7 +302,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/topics/{topic}/extend",
         handler=extend,
         needs=_CONSUME,
-        summary="Keep jobs for longer.",
+        summary="Extend the leases of jobs.",
         body=wire.Extend,
         answers={200: wire.Extended},
     ),
@@ -310,7 +310,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/topics/{topic}/work",
         handler=queue_stream.work,
         needs=_CONSUME,
-        summary="Be given jobs over an SSE stream; closing it gives back what is not done.",
+        summary="Receive jobs over an SSE stream; closing it returns jobs that are not acked.",
         query=wire.WorkQuery,
         answers={200: None},
         gives=(EVENTS,),
@@ -319,7 +319,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/queues/{topic}/jobs",
         handler=put,
         needs=_WRITE,
-        summary="Put jobs, all or none: with delay, priority, unique key, group, ttl.",
+        summary="Put jobs, all or none, with delay, priority, unique key, group, ttl.",
         body=wire.PutJobs,
         answers={200: wire.PutJobsDone},
         errors=(*_ERRORS, "topic_full"),
@@ -328,7 +328,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/queues/{topic}/release",
         handler=release,
         needs=_CONSUME,
-        summary="Give back all that a worker holds.",
+        summary="Return all jobs that a worker holds.",
         body=wire.Release,
         answers={200: wire.Released},
     ),
@@ -336,7 +336,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/queues/{topic}/peek",
         handler=peek,
         needs=_READ,
-        summary="The jobs that would be claimed next; they stay where they are.",
+        summary="List the jobs that would be claimed next, without claiming them.",
         query=wire.PeekQuery,
         answers={200: wire.Peeked},
     ),
@@ -344,14 +344,14 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/queues/{topic}",
         handler=state,
         needs=_READ,
-        summary="A queue in numbers.",
+        summary="Get a queue's statistics.",
         answers={200: wire.QueueState},
     ),
     _post(
         path="/v0/queues/{topic}/purge",
         handler=purge,
         needs=(Need("delete", "topic"),),
-        summary="Throw waiting jobs away: all, or those of a tag or a range of seqs.",
+        summary="Delete waiting jobs: all, or those of a tag or a range of seqs.",
         body=wire.PurgeJobs,
         answers={200: wire.Purged},
     ),
@@ -359,21 +359,21 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/queues/{topic}/pause",
         handler=_pausing(paused=True),
         needs=_CONFIG,
-        summary="Give out no jobs until it is resumed.",
+        summary="Pause a queue: claims return no jobs until it is resumed.",
         answers={200: wire.Paused},
     ),
     _post(
         path="/v0/queues/{topic}/resume",
         handler=_pausing(paused=False),
         needs=_CONFIG,
-        summary="Give out jobs again.",
+        summary="Resume a paused queue.",
         answers={200: wire.Paused},
     ),
     _post(
         path="/v0/queues/{topic}/compact",
         handler=compact,
         needs=_CONFIG,
-        summary="Say the state of all leases once more, so that older records can go.",
+        summary="Write a snapshot of all leases, so that older records can be trimmed.",
         answers={200: wire.Compacted},
     ),
 )

@@ -1,9 +1,9 @@
-"""``work``: jobs pushed over one SSE stream, as many as the worker may have in its hands.
+"""``work``: jobs pushed over one SSE stream, up to the number that the worker may hold.
 
-The next job comes as soon as one is done, by an ack over any connection, or its lease is over. When
-the connection closes, what went over it and is not done is given back at once, under the very
-leases that it had: nothing of another is touched, also not of the same worker on another stream.
-A claim that is under way at that moment is waited for, and given back, too.
+The next job is sent as soon as one was acked, over any connection, or its lease expired. When the
+connection closes, the jobs sent over it that are not acked are returned at once, by the leases that
+they had: jobs of other streams stay leased, also those of the same worker.
+A claim that is in progress at that moment is waited for, and its jobs are returned, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEASE_MS_MIN = 100
 
 
 class Wanted(NamedTuple):
-    """What one worker asks for."""
+    """The claim of one worker: how many jobs, and for how long."""
 
     node: str
     jobs_max: int
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
     @staticmethod
     def of(call: Call, node: str, count: int, lease_ms: int | None) -> Wanted:
-        """As it was asked, within the limits."""
+        """The request, within the limits."""
         lease_ms = lease_ms_of(lease_ms)
         lease_s = None if lease_ms is None else lease_ms / 1000
         return Wanted(node, max(1, min(count, call.parts.settings.limits.claim_max)), lease_s)
@@ -44,49 +44,49 @@ class Wanted(NamedTuple):
         return queue.claim(self.jobs_max, worker=self.node, lease=self.lease_s)
 
 
-def lease_ms_of(given: int | None) -> int | None:
-    """A lease within the bounds."""
-    return None if given is None else max(LEASE_MS_MIN, min(given, wire.LEASE_MS_MAX))
+def lease_ms_of(requested_ms: int | None) -> int | None:
+    """The requested lease, within the bounds."""
+    return None if requested_ms is None else max(LEASE_MS_MIN, min(requested_ms, wire.LEASE_MS_MAX))
 
 
 async def work(call: Call) -> EventStream:
-    asked: wire.WorkQuery = call.query
+    query: wire.WorkQuery = call.query
     queue = await find_view(call, find_queue)
-    wanted = Wanted.of(call, asked.node, asked.max, asked.lease_ms)
-    worker = Worker(call, queue, wanted, micros=asked.include_micros)
+    terms = Wanted.of(call, query.node, query.max, query.lease_ms)
+    worker = Worker(call, queue, terms, micros=query.include_micros)
     return EventStream(call, worker.frames(), closing=worker.give_back)
 
 
 class Worker:
     """One stream of jobs. Owned by the loop's thread."""
 
-    def __init__(self, call: Call, queue: Queue, wanted: Wanted, *, micros: bool) -> None:
+    def __init__(self, call: Call, queue: Queue, terms: Wanted, *, micros: bool) -> None:
         self._call = call
         self._queue = queue
-        self._wanted = wanted
+        self._terms = terms
         self._micros = micros
         self._held: list[Job] = []
         self._claiming: asyncio.Future[list[Job]] | None = None
 
     async def frames(self) -> AsyncIterator[bytes | None]:
-        """Jobs as events; None when there was none for a while."""
+        """Jobs as events; None when there was no job for a while."""
         topic = self._call.parts.store.existing_topic(self._queue.name)
-        patience = Patience(self._call, math.inf)
-        with self._queue.calling(patience.ring):
+        request_wait = Patience(self._call, math.inf)
+        with self._queue.calling(request_wait.ring):
             while True:
-                patience.clear()
+                request_wait.clear()
                 head = topic.head_seq
-                await self._forget_done()
+                await self._forget_ended()
                 jobs = await self._claim()
                 for job in jobs:
-                    told = serializers_queue.claimed_job(job, micros=self._micros)
-                    yield frame("job", told, str(job.seq))
+                    wire_job = serializers_queue.claimed_job(job, micros=self._micros)
+                    yield frame("job", wire_job, str(job.seq))
                 if not jobs:
                     yield None
-                    await patience.something_new(topic, head, await self._nap_s())
+                    await request_wait.something_new(topic, head, await self._nap_s())
 
     async def give_back(self) -> None:
-        """The stream is over: what is not done is nobody's from now on."""
+        """The stream has ended: return the jobs that are not acked."""
         if self._claiming is not None:
             await asyncio.wait((self._claiming,))
             if self._claiming.exception() is None:
@@ -96,21 +96,21 @@ class Worker:
                 self._queue.name, self._queue.nack_many, self._held
             )
 
-    async def _forget_done(self) -> None:
+    async def _forget_ended(self) -> None:
         if self._held:
-            still = await self._call.parts.bridge.run_view(
+            is_held = await self._call.parts.bridge.run_view(
                 self._queue.name, self._queue.in_hand, self._held
             )
-            self._held = [job for job, held in zip(self._held, still, strict=True) if held]
+            self._held = [job for job, held in zip(self._held, is_held, strict=True) if held]
 
     async def _claim(self) -> list[Job]:
-        room = self._wanted.jobs_max - len(self._held)
-        if room <= 0:
+        free_count = self._terms.jobs_max - len(self._held)
+        if free_count <= 0:
             return []
-        wanted = self._wanted._replace(jobs_max=room)
+        terms = self._terms._replace(jobs_max=free_count)
         bridge = self._call.parts.bridge
         self._claiming = asyncio.ensure_future(
-            bridge.run_view(self._queue.name, wanted.claim, self._queue)
+            bridge.run_view(self._queue.name, terms.claim, self._queue)
         )
         jobs = await asyncio.shield(self._claiming)
         self._claiming = None

@@ -1,4 +1,4 @@
-"""Records of topics over HTTP: appended, read, deleted, found by time or seq."""
+"""Routes of records: append, read, delete, find by time or seq."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from strandline.server.http.responses import Told
 from strandline.server.http.route import Answer, Need, Route
 
 _TS_US_MAX = 2**63 - 1
-_FEW = 16
-"""Records that are told on the loop; more are on a thread."""
+_LOOP_RECORDS_MAX = 16
+"""Up to this many records are serialized on the loop; more, on a thread."""
 
 
 async def append(call: Call) -> Answer:
     """Append records, all or none."""
-    said = call.query
-    if said == wire.AppendQuery(return_seqs=said.return_seqs):
-        said = handlers_append.NOTHING_SAID
+    query = call.query
+    if query == wire.AppendQuery(return_seqs=query.return_seqs):
+        query = handlers_append.NOTHING_SAID
     placed = await handlers_append.append(
         call.parts,
         call.who,
@@ -34,7 +34,7 @@ async def append(call: Call) -> Answer:
         call.media_type,
         idempotency_key=call.connection.headers.get("idempotency-key"),
         return_seqs=call.query.return_seqs,
-        said=said,
+        query=query,
     )
     status, body = placed.answer()
     return Answer(Told(body), status)
@@ -43,16 +43,16 @@ async def append(call: Call) -> Answer:
 async def diff(call: Call) -> Answer | Response:
     """Read records after a cursor, or wait for some."""
     name = call.path["topic"]
-    found = await read.read(call.parts, name, call.body)
-    call.performance["records_scanned"] = len(found.page)
-    call.parts.counters.records_read += len(found.page)
+    result = await read.read(call.parts, name, call.body)
+    call.performance["records_scanned"] = len(result.page)
+    call.parts.counters.records_read += len(result.page)
     if arrow_records.MEDIA_TYPE in call.accept:
-        table, page = read.arrow_of(name, found, call.body)
+        table, page = read.arrow_of(name, result, call.body)
         body = await call.parts.bridge.run(arrow_records.stream_of, table, page)
         return Response(body, media_type=arrow_records.MEDIA_TYPE)
-    if len(found.page) > _FEW:
-        return Answer(await call.parts.bridge.run(read.json_of, name, found, call.body))
-    return Answer(read.json_of(name, found, call.body))
+    if len(result.page) > _LOOP_RECORDS_MAX:
+        return Answer(await call.parts.bridge.run(read.json_of, name, result, call.body))
+    return Answer(read.json_of(name, result, call.body))
 
 
 async def delete_records(call: Call) -> Answer:
@@ -60,7 +60,7 @@ async def delete_records(call: Call) -> Answer:
     parts = call.parts
     topic = topic_of(parts, call.path["topic"])
     match = _match(call.body.match)
-    # Only a search for tags looks into the lake; a floor alone is a number.
+    # Only a delete by tag reads the lake; a floor alone is a number.
     pool = parts.bridge.slow if match is None or topic.is_local() else parts.bridge.lake
     done = await pool(topic.delete, before=call.body.before_seq, match=match)
     numbers = await parts.bridge.run(topic.statistics)
@@ -80,10 +80,10 @@ async def seek(call: Call) -> Answer:
     """Find the cursor of a time."""
     ts, ts_us = call.query.ts, call.query.ts_us
     if (ts is None) == (ts_us is None):
-        raise invalid("give ts (milliseconds) or ts_us (microseconds)")
+        raise invalid("send either ts (milliseconds) or ts_us (microseconds)")
     moment = ts_us if ts is None else ts * 1000
     if abs(moment) > _TS_US_MAX:
-        raise invalid("this is no time")
+        raise invalid("the time is out of range")
     parts = call.parts
     topic = topic_of(parts, call.path["topic"])
     cursor = await parts.bridge.slow(topic.cursor_at, moment)
@@ -123,23 +123,23 @@ async def producers(call: Call) -> Answer:
 
 
 async def producer(call: Call) -> Answer:
-    """Tell the highest number that was taken of a producer."""
+    """Return the highest number that was accepted from a producer."""
     topic = topic_of(call.parts, call.path["topic"])
     name = call.path["producer"]
     return Answer(wire.ProducerTaken(topic=topic.name, producer=name, number=topic.taken(name)))
 
 
 def _match(match: str | list[str] | None) -> str | None:
-    """What ``Topic.delete`` calls a match: a tag, or its beginning and a star."""
+    """The match as ``Topic.delete`` takes it: a tag, or a prefix and a star."""
     if match is None or isinstance(match, str):
         if match is not None and match.endswith("*"):
-            raise invalid('match "X" is a whole tag: for beginnings use ["tag","Glob","X*"]')
+            raise invalid('match "X" is a whole tag: for a prefix use ["tag","Glob","X*"]')
         return match
     field, operator, tag = match
     if field != "tag" or operator not in ("Eq", "Glob"):
-        raise invalid('match is ["tag", "Eq", TAG] or ["tag", "Glob", "BEGINNING*"]')
+        raise invalid('match is ["tag", "Eq", TAG] or ["tag", "Glob", "PREFIX*"]')
     if operator == "Glob" and not tag.endswith("*"):
-        raise invalid("a Glob ends in *")
+        raise invalid("a Glob has to end in *")
     if operator == "Eq" and tag.endswith("*"):
         raise invalid("a tag that ends in * cannot be matched: use Glob")
     return tag
@@ -157,7 +157,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PATH,
         handler=append,
         needs=_needs("write"),
-        summary="Append records",
+        summary="Append records.",
         query=wire.AppendQuery,
         body=wire.Append,
         decodes=True,
@@ -179,7 +179,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/diff",
         handler=diff,
         needs=_needs("read"),
-        summary="Read records after a cursor",
+        summary="Read records after a cursor.",
         body=wire.Diff,
         answers={200: wire.DiffAnswer},
         gives=("application/json", arrow_records.MEDIA_TYPE),
@@ -190,7 +190,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/delete",
         handler=delete_records,
         needs=_needs("delete"),
-        summary="Delete records",
+        summary="Delete records below a seq, by tag, or both.",
         body=wire.Deletion,
         answers={200: wire.DeletionAnswer},
         errors=("topic_not_found", "unavailable"),
@@ -200,7 +200,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/seek",
         handler=seek,
         needs=_needs("read"),
-        summary="Find the cursor of a time",
+        summary="Find the cursor of a time.",
         query=wire.SeekQuery,
         answers={200: wire.SeekAnswer},
         errors=("topic_not_found", "unavailable"),
@@ -210,7 +210,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/pick",
         handler=pick,
         needs=_needs("read"),
-        summary="Read single records",
+        summary="Read single records by their seqs.",
         body=wire.Pick,
         answers={200: wire.PickAnswer},
         errors=("topic_not_found", "unavailable"),
@@ -220,7 +220,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/producers",
         handler=producers,
         needs=_needs("read"),
-        summary="List producers that number their batches",
+        summary="List producers that number their batches.",
         query=wire.ProducersQuery,
         answers={200: wire.Producers},
         errors=("topic_not_found",),
@@ -230,7 +230,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/producers/{{producer}}",
         handler=producer,
         needs=_needs("read"),
-        summary="Tell a producer's highest number",
+        summary="Get the highest number accepted from a producer.",
         answers={200: wire.ProducerTaken},
         errors=("topic_not_found",),
     ),

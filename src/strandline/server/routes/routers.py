@@ -1,8 +1,9 @@
-"""``/v0/routers``: make, show, list and delete what forwards records from topic to topic.
+"""``/v0/routers``: create, show, list and delete routers.
 
-A router reads its source and writes to its dest for whoever made it, so he needs both rights, and
-``config`` on the dest, which is no longer his alone to write to; ``create`` as well when the dest
-has to be made. A router is shown to whoever may read both of its topics; to others there is none.
+A router reads its source and writes to its dest with the rights of the client that creates it. That
+needs ``read`` and ``write``, ``config`` on the dest, because it gets another writer, and ``create``
+when the dest does not exist. A router is visible to clients that may read both of its topics; for
+others it does not exist.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PAGE_MAX = 1000
 
 
 async def put(call: Call) -> Answer:
-    """Make a router, or change one."""
+    """Create a router, or change one."""
     options: RouterOptions = call.body
     name = call.path["router"]
     call.allow("read", options.source)
@@ -44,42 +45,42 @@ async def put(call: Call) -> Answer:
     call.allow("config", options.dest)
     store = call.parts.store
     limits = call.parts.settings.limits
-    makes_dest = options.create_dest and options.dest not in store.topics(options.dest)
-    if makes_dest:
+    creates_dest = options.create_dest and options.dest not in store.topics(options.dest)
+    if creates_dest:
         call.allow("create", options.dest)
-    known = _find(call, name)
-    if known is None:
+    current = _find(call, name)
+    if current is None:
         check_count("routers", store.routers.count, limits.routers_max)
-    else:  # it is taken from its dest
-        call.allow("config", known.router.dest)
-    if makes_dest:
+    else:  # the router leaves its present dest
+        call.allow("config", current.router.dest)
+    if creates_dest:
         check_count("topics", store.topic_count(internal=False), limits.topics_max)
-    given = {field: getattr(options, field) for field in RouterOptions.__struct_fields__}
-    router, created = await call.parts.bridge.run(store.routers.put, name, **given)
-    told = RouterPut(router=name, created=created, **_definition(router))
-    return Answer(told, 201 if created else 200)
+    fields = {field: getattr(options, field) for field in RouterOptions.__struct_fields__}
+    router, created = await call.parts.bridge.run(store.routers.put, name, **fields)
+    response = RouterPut(router=name, created=created, **_definition(router))
+    return Answer(response, 201 if created else 200)
 
 
 async def get(call: Call) -> Answer:
-    """A router and its numbers."""
+    """Return a router and its statistics."""
     name = call.path["router"]
     call.parts.auth.check_live(call.who)
-    found = _find(call, name)
-    if found is None or not _may_see(call, found.router):
+    statistics = _find(call, name)
+    if statistics is None or not _may_see(call, statistics.router):
         raise UnknownRouter(name)
-    told = RouterState(
+    response = RouterState(
         router=name,
-        cursor=found.cursor,
-        lag=found.lag,
-        forwarded_total=found.forwarded_total,
-        held=found.held or None,
-        **_definition(found.router),
+        cursor=statistics.cursor,
+        lag=statistics.lag,
+        forwarded_total=statistics.forwarded_total,
+        held=statistics.held or None,
+        **_definition(statistics.router),
     )
-    return Answer(told)
+    return Answer(response)
 
 
 async def list_all(call: Call) -> Answer:
-    """Routers in order of their names."""
+    """List visible routers in order of their names."""
     query: RoutersQuery = call.query
     size = min(query.page_size, PAGE_MAX)
     routers = call.parts.store.routers
@@ -91,11 +92,11 @@ async def list_all(call: Call) -> Answer:
         dest=query.dest,
         after=_name_of(query.cursor),
     )
-    found = list(
+    visible = list(
         itertools.islice((each for each in listed if _may_see(call, each.router)), size + 1)
     )
-    page = found[:size]
-    told = RouterList(
+    page = visible[:size]
+    response = RouterList(
         routers=[
             RouterLine(
                 router=each.router.name,
@@ -108,19 +109,19 @@ async def list_all(call: Call) -> Answer:
             for each in page
         ]
     )
-    if len(found) > size:
-        told.next_cursor = _cursor_of(page[-1].router.name)
-    return Answer(told)
+    if len(visible) > size:
+        response.next_cursor = _cursor_of(page[-1].router.name)
+    return Answer(response)
 
 
 async def delete(call: Call) -> Answer:
-    """Stop forwarding; what was forwarded stays."""
+    """Stop forwarding; forwarded records stay."""
     name = call.path["router"]
     call.parts.auth.check_live(call.who)
-    found = _find(call, name)
-    if found is None or not _may_see(call, found.router):
+    current = _find(call, name)
+    if current is None or not _may_see(call, current.router):
         return Answer(RouterDeleted(router=name, deleted=False))
-    call.allow("config", found.router.dest)
+    call.allow("config", current.router.dest)
     deleted = await call.parts.bridge.run(call.parts.store.routers.delete, name)
     return Answer(RouterDeleted(router=name, deleted=deleted))
 
@@ -138,8 +139,8 @@ def _may_see(call: Call, router: Router) -> bool:
 
 
 def _definition(router: Router) -> dict[str, Any]:
-    told = {name: getattr(router, name) for name in Router.__struct_fields__ if name != "name"}
-    return told | {"filter": msgspec.to_builtins(router.filter)}
+    fields = {name: getattr(router, name) for name in Router.__struct_fields__ if name != "name"}
+    return fields | {"filter": msgspec.to_builtins(router.filter)}
 
 
 def _cursor_of(name: str) -> str:
@@ -150,7 +151,7 @@ def _name_of(cursor: str) -> str:
     try:
         return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
     except (ValueError, binascii.Error) as error:
-        raise Refused(400, "invalid_request", "cursor is not one that a list has told") from error
+        raise Refused(400, "invalid_request", "cursor is not one that a list returned") from error
 
 
 ROUTES: tuple[Route, ...] = (
@@ -158,8 +159,8 @@ ROUTES: tuple[Route, ...] = (
         method="PUT",
         path="/v0/routers/{router}",
         handler=put,
-        needs=OPEN,  # its topics are in the body
-        summary="Forward the records of a topic into another.",
+        needs=OPEN,  # the topics are in the body
+        summary="Create or change a router from one topic into another.",
         body=RouterOptions,
         body_bytes_max=MIB,
         answers={200: RouterPut, 201: RouterPut},
@@ -169,8 +170,8 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v0/routers/{router}",
         handler=get,
-        needs=OPEN,  # it is shown to who may read both of its topics
-        summary="Show a router and how far it has come.",
+        needs=OPEN,  # the handler checks read on both topics
+        summary="Get a router with its cursor and lag.",
         answers={200: RouterState},
         errors=("router_not_found",),
     ),
@@ -178,8 +179,8 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v0/routers",
         handler=list_all,
-        needs=OPEN,  # only what he may read is listed
-        summary="List routers.",
+        needs=OPEN,  # only routers between readable topics are listed
+        summary="List routers between topics that the client may read.",
         query=RoutersQuery,
         answers={200: RouterList},
     ),
@@ -187,8 +188,8 @@ ROUTES: tuple[Route, ...] = (
         method="DELETE",
         path="/v0/routers/{router}",
         handler=delete,
-        needs=OPEN,  # its topics are known only once it is found
-        summary="Delete a router; what it has forwarded stays.",
+        needs=OPEN,  # the topics are known only after the lookup
+        summary="Delete a router; forwarded records stay.",
         answers={200: RouterDeleted},
     ),
 )

@@ -32,12 +32,12 @@ _EVERYTHING = Compare("seq", ">=", 0)
 
 
 async def define(call: Call) -> Answer:
-    """Make the table if there is none, and give it these fields."""
-    asked: wire.Define = call.body
+    """Create the table if it does not exist, and define its fields."""
+    body: wire.Define = call.body
     topic = call.path["topic"]
 
     def work(store: Store) -> wire.TableSchema:
-        schema = store.table(topic).define(asked.fields, version=asked.version, new=asked.new)
+        schema = store.table(topic).define(body.fields, version=body.version, new=body.new)
         return wire.TableSchema(topic=topic, version=schema.version, fields=dict(schema.fields))
 
     return Answer(await call.parts.bridge.run(work, call.parts.store))
@@ -52,18 +52,20 @@ async def schema(call: Call) -> Answer:
 
 
 async def store_event(call: Call) -> Answer:
-    asked: wire.StoreEvent = call.body
-    event = bytes(asked.event)
-    return Answer(_stored(await write(call, find_table, lambda t: t.store(asked.context, event))))
+    body: wire.StoreEvent = call.body
+    event = bytes(body.event)
+    return Answer(
+        _store_response(await write(call, find_table, lambda t: t.store(body.context, event)))
+    )
 
 
 async def store_events(call: Call) -> Answer:
     contexts, events = await call.parts.bridge.run(_events, call)
     events_max = call.parts.settings.limits.batch_records_max
     if call.media_type != ARROW and len(events) > events_max:
-        raise Refused(400, "batch_too_large", f"give at most {events_max} events, or send Arrow")
-    done = await write(call, find_table, lambda table: table.store_many(contexts, events))
-    return Answer(_stored(done))
+        raise Refused(400, "batch_too_large", f"send at most {events_max} events, or Arrow")
+    result = await write(call, find_table, lambda table: table.store_many(contexts, events))
+    return Answer(_store_response(result))
 
 
 async def check(call: Call) -> Answer:
@@ -73,55 +75,55 @@ async def check(call: Call) -> Answer:
 
 
 async def delete(call: Call) -> Answer:
-    asked: wire.DeleteRows = call.body
+    body: wire.DeleteRows = call.body
     store, name = call.parts.store, call.path["topic"]
-    if asked.where is not None or asked.context is not None:
-        if asked.condition is not UNSET:
-            raise Invalid("say where and context, or a condition")
-        done = await call.parts.bridge.query(Interrupt(), store.run, _command(name, asked))
-        return Answer(wire.RowsDeleted(deleted=done.rows()[0]["deleted"]))
-    where = _condition(asked.condition)
-    if where is None and not asked.all:
-        raise Invalid("say which rows: where, context or a condition, or all")
+    if body.where is not None or body.context is not None:
+        if body.condition is not UNSET:
+            raise Invalid("send where and context, or a condition, not both")
+        result = await call.parts.bridge.query(Interrupt(), store.run, _command(name, body))
+        return Answer(wire.RowsDeleted(deleted=result.rows()[0]["deleted"]))
+    where = _condition(body.condition)
+    if where is None and not body.all:
+        raise Invalid("send which rows to delete: where, context or a condition, or all")
 
     def work(table: Table) -> int:
-        known = _columns(table.schema)
+        file_columns = _columns(table.schema)
         if where is None:
             return table.delete(_EVERYTHING)
-        return table.delete(with_fields(where, lambda name: known.get(name, name)))
+        return table.delete(with_fields(where, lambda name: file_columns.get(name, name)))
 
     return Answer(wire.RowsDeleted(deleted=await ask_slowly(call, find_table, work)))
 
 
 async def rows(call: Call) -> Response:
-    """Rows in Arrow, as they are read from files and memory."""
-    asked: wire.ReadRows = call.body
-    where = _condition(asked.condition)
+    """Stream rows in Arrow, as they are read from files and memory."""
+    body: wire.ReadRows = call.body
+    where = _condition(body.condition)
 
     def work(table: Table) -> tuple[pa.Schema, Any]:
-        found = table.snapshot(asked.as_of)
-        known = _columns(found.schema)
-        names = list(known) if asked.columns is None else asked.columns
+        snapshot = table.snapshot(body.as_of)
+        by_name = _columns(snapshot.schema)
+        names = list(by_name) if body.columns is None else body.columns
         for name in names:
-            if name not in known:
+            if name not in by_name:
                 raise Invalid(f"{table.name!r} has no column {name!r}")
-        columns = [known[name] for name in names]
-        wanted = None if where is None else with_fields(where, lambda name: known.get(name, name))
-        reading = found.read(columns, wanted, after=asked.after)
-        position = {b"strandline.position": str(found.position).encode()}
+        columns = [by_name[name] for name in names]
+        bound = None if where is None else with_fields(where, lambda name: by_name.get(name, name))
+        reader = snapshot.read(columns, bound, after=body.after)
+        position = {b"strandline.position": str(snapshot.position).encode()}
         fields = [
-            found.columns.field(each).with_name(known_as)
-            for each, known_as in zip(columns, names, strict=True)
+            snapshot.columns.field(each).with_name(result_name)
+            for each, result_name in zip(columns, names, strict=True)
         ]
-        made = pa.schema(fields, metadata=position)
-        return made, (batch.rename_columns(names).cast(made) for batch in reading.batches())
+        schema = pa.schema(fields, metadata=position)
+        return schema, (batch.rename_columns(names).cast(schema) for batch in reader.batches())
 
-    made, batches = await ask_slowly(call, find_table, work)
-    return await streamed(call, ipc_chunks(made, batches), ARROW)
+    schema, batches = await ask_slowly(call, find_table, work)
+    return await streamed(call, ipc_chunks(schema, batches), ARROW)
 
 
 def _columns(schema: Schema) -> dict[str, str]:
-    """The column of a file for each name that a column has in results."""
+    """The file's column name by the column's name in results."""
     return {shown: column for column, shown in shown_columns(schema).items()}
 
 
@@ -147,23 +149,23 @@ async def state(call: Call) -> Answer:
 
 
 def _events(call: Call) -> tuple[Sequence[str] | str, list[bytes]]:
-    """Contexts and events of a body, whatever its kind."""
+    """Contexts and events of a body in any media type."""
     if call.media_type == NDJSON:
         try:
             lines = [_LINES.decode(line) for line in call.raw.splitlines() if line.strip()]
         except msgspec.DecodeError as error:
-            raise Invalid(f"a line is no event with its context: {error}") from error
+            raise Invalid(f"a line is not an event with its context: {error}") from error
         return [line.context for line in lines], [bytes(line.event) for line in lines]
     if call.media_type == ARROW:
         return _arrow_events(table_of(call.raw))
-    asked: wire.StoreEvents = call.body
-    return asked.contexts, [bytes(event) for event in asked.events]
+    body: wire.StoreEvents = call.body
+    return body.contexts, [bytes(event) for event in body.events]
 
 
 def _arrow_events(table: pa.Table) -> tuple[list[str], list[bytes]]:
-    """Each row is an event; what is null in it is not said.
+    """Each row is an event without its null fields.
 
-    Where there is a column ``__context``, one called ``context`` is a field."""
+    If the table has a column ``__context``, a column ``context`` is a field."""
     system = f"{SYSTEM_PREFIX}{CONTEXT}"
     context = system if system in table.column_names else CONTEXT
     if context not in table.column_names:
@@ -176,28 +178,28 @@ def _arrow_events(table: pa.Table) -> tuple[list[str], list[bytes]]:
     try:
         return contexts, [msgspec.json.encode(event) for event in events]
     except (TypeError, ValueError) as error:
-        raise Invalid(f"a column cannot be told as JSON: {error}") from error
+        raise Invalid(f"a column cannot be encoded as JSON: {error}") from error
 
 
-def _command(name: str, asked: wire.DeleteRows) -> str:
-    """The command that deletes these rows. A text has one command, and this one begins so."""
+def _command(name: str, body: wire.DeleteRows) -> str:
+    """The command that deletes these rows. A text holds one command: ``where`` cannot add one."""
     text = f"DELETE {name}"
-    if asked.context is not None:
-        text += f" FOR {msgspec.json.encode(asked.context).decode()}"
-    return text if asked.where is None else f"{text} WHERE {asked.where}"
+    if body.context is not None:
+        text += f" FOR {msgspec.json.encode(body.context).decode()}"
+    return text if body.where is None else f"{text} WHERE {body.where}"
 
 
-def _condition(given: msgspec.Raw | UnsetType) -> Condition | None:
-    if given is UNSET:
+def _condition(raw: msgspec.Raw | UnsetType) -> Condition | None:
+    if raw is UNSET:
         return None
     try:
-        return decode(bytes(given))
+        return decode(bytes(raw))
     except msgspec.DecodeError as error:
         raise Invalid(f"condition: {error}") from error
 
 
-def _stored(done: Appended) -> wire.Stored:
-    return wire.Stored(first_seq=done.first_seq, last_seq=done.last_seq, head_seq=done.head_seq)
+def _store_response(seqs: Appended) -> wire.Stored:
+    return wire.Stored(first_seq=seqs.first_seq, last_seq=seqs.last_seq, head_seq=seqs.head_seq)
 
 
 _route = partial(Route, errors=("topic_not_found", "not_found", "batch_too_large"))
@@ -214,7 +216,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PATH,
         handler=define,
         needs=(Need("create", "topic"), Need("config", "topic")),
-        summary="Define a table: its first fields, or a compatible next version.",
+        summary="Define a table's fields, or a compatible next version of them.",
         body=wire.Define,
         answers={200: wire.TableSchema},
     ),
@@ -223,7 +225,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/schema",
         handler=schema,
         needs=_READ,
-        summary="The newest version of the fields.",
+        summary="Get the newest version of the fields.",
         answers={200: wire.TableSchema},
     ),
     _route(
@@ -231,7 +233,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PATH,
         handler=state,
         needs=_READ,
-        summary="A table in numbers.",
+        summary="Get a table's statistics.",
         answers={200: wire.TableState},
     ),
     _write(
@@ -253,7 +255,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/check",
         handler=check,
         needs=_READ,
-        summary="Whether an event would be stored; an error says why not.",
+        summary="Check that an event would be stored; the error has the reason.",
         body=wire.CheckEvent,
         answers={200: wire.Fits},
     ),
@@ -261,7 +263,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/rows",
         handler=rows,
         needs=_READ,
-        summary="Rows in Arrow, of now or as of a seq.",
+        summary="Read rows in Arrow, now or as of a seq.",
         body=wire.ReadRows,
         answers={200: None},
         gives=(ARROW,),
@@ -270,10 +272,10 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/delete",
         handler=delete,
         needs=(Need("delete", "topic"),),
-        summary="Delete rows: they are gone at once.",
+        summary="Delete rows; reads no longer return them.",
         body=wire.DeleteRows,
         answers={200: wire.RowsDeleted},
     ),
-    _config(path=f"{_PATH}/flush", handler=flush, summary="Write what is in memory to a file."),
-    _config(path=f"{_PATH}/compact", handler=compact, summary="Merge files as far as it pays."),
+    _config(path=f"{_PATH}/flush", handler=flush, summary="Write rows in memory to a file."),
+    _config(path=f"{_PATH}/compact", handler=compact, summary="Merge files where it pays."),
 )

@@ -1,8 +1,8 @@
-"""Routes about tokens: make, list, revoke and rotate them, who am I, tickets, the audit log.
+"""Routes of tokens: create, list, revoke, rotate, identify; tickets and the audit log.
 
-A token is created, rotated and revoked only where the scopes of the request cover its own
+A token is created, rotated and revoked only if the scopes of the request cover its own
 (``security/token_store.py``). The first token of a server that was open to this machine must allow
-``tokens``: otherwise only a process with the store's files could make another.
+``tokens``: otherwise only a process with the store's files could create another.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ _MS = 1000
 
 
 async def create_token(call: Call) -> Answer:
-    """Make a token; its text is in the answer, and nowhere else."""
-    wanted: CreateToken = call.body
-    scopes = parse(wanted.scopes)
+    """Create a token; its text is in this response only."""
+    body: CreateToken = call.body
+    scopes = parse(body.scopes)
     _check_first(call, scopes)
     registry = call.parts.auth.registry
-    made = await call.parts.bridge.run(
+    created = await call.parts.bridge.run(
         registry.create,
         scopes=scopes,
-        principal=wanted.principal,
-        label=wanted.label,
+        principal=body.principal,
+        label=body.label,
         creator=call.who.id,
-        valid_us=wanted.valid_ms * _MS,
-        not_before_us=wanted.not_before * _MS,
+        valid_us=body.valid_ms * _MS,
+        not_before_us=body.not_before * _MS,
         holder=call.parts.auth.scopes(call.who),
     )
-    await tell(call, "token-created", token=made.token.id, scopes=made.token.scopes)
-    return Answer(_created(call, made), 201)
+    await tell(call, "token-created", token=created.token.id, scopes=created.token.scopes)
+    return Answer(_create_response(call, created), 201)
 
 
 async def list_tokens(call: Call) -> Answer:
-    """All tokens, without their secrets."""
-    found = call.parts.auth.registry.current().values()
-    by_age = sorted(found, key=lambda token: (token.created_us, token.id))
+    """List all tokens, without their secrets."""
+    tokens = call.parts.auth.registry.current().values()
+    by_age = sorted(tokens, key=lambda token: (token.created_us, token.id))
     return Answer(TokenList(tokens=[_info(call, token) for token in by_age]))
 
 
 async def revoke_token(call: Call) -> Answer:
-    """End a token at once, and every stream that it opened."""
+    """Revoke a token at once, and end every stream that it opened."""
     auth = call.parts.auth
     token = await call.parts.bridge.run(
         auth.registry.revoke, call.path["id"], holder=auth.scopes(call.who)
@@ -72,24 +72,24 @@ async def revoke_token(call: Call) -> Answer:
 
 
 async def rotate_token(call: Call) -> Answer:
-    """Make another token for the same principal; the old one ends after a while."""
-    wanted: RotateToken = call.body
+    """Create another token for the same principal; the old one expires after ``grace_ms``."""
+    body: RotateToken = call.body
     auth = call.parts.auth
-    made = await call.parts.bridge.run(
+    created = await call.parts.bridge.run(
         auth.registry.rotate,
         call.path["id"],
         creator=call.who.id,
-        grace_us=wanted.grace_ms * _MS,
-        valid_us=wanted.valid_ms * _MS,
+        grace_us=body.grace_ms * _MS,
+        valid_us=body.valid_ms * _MS,
         holder=auth.scopes(call.who),
     )
     auth.sweep()
-    await tell(call, "token-rotated", token=call.path["id"], successor=made.token.id)
-    return Answer(_created(call, made), 201)
+    await tell(call, "token-rotated", token=call.path["id"], successor=created.token.id)
+    return Answer(_create_response(call, created), 201)
 
 
 async def who_am_i(call: Call) -> Answer:
-    """Who asks, and what he may do."""
+    """Return the principal of the request and its scopes."""
     who = call.who
     call.parts.auth.check_live(who)
     return Answer(
@@ -104,7 +104,7 @@ async def who_am_i(call: Call) -> Answer:
 
 
 async def issue_ticket(call: Call) -> Answer:
-    """A ticket for a stream, which may stand in an address."""
+    """Issue a ticket for a stream, to be sent in its URL."""
     auth = call.parts.auth
     auth.check_live(call.who)
     ticket = auth.tickets.issue(call.who)
@@ -112,7 +112,7 @@ async def issue_ticket(call: Call) -> Answer:
 
 
 async def read_audit(call: Call) -> Answer:
-    """Entries of the audit log behind a cursor."""
+    """Read entries of the audit log after a cursor."""
     query: AuditQuery = call.query
     topic = call.parts.store.existing_topic(TOPIC)
     page = await call.parts.bridge.run(topic.read, query.from_seq, query.limit)
@@ -124,13 +124,13 @@ async def read_audit(call: Call) -> Answer:
 def _check_first(call: Call, scopes: Scopes) -> None:
     if call.who.kind == "local" and not scopes.allow("tokens"):
         raise Invalid(
-            "the first token must allow `tokens`, or nobody could make another: create one with "
+            "the first token must allow `tokens`, or no other could be created: create one with "
             "scopes `all` first"
         )
 
 
-def _created(call: Call, made: NewToken) -> CreatedToken:
-    return CreatedToken(token=made.text, info=_info(call, made.token))
+def _create_response(call: Call, created: NewToken) -> CreatedToken:
+    return CreatedToken(token=created.text, info=_info(call, created.token))
 
 
 def _info(call: Call, token: Token) -> TokenInfo:
@@ -150,7 +150,7 @@ def _info(call: Call, token: Token) -> TokenInfo:
 
 
 def _entries(page: Page) -> list[AuditEntry]:
-    found = [(record.seq, decoded(record)) for record in page.records]
+    entries = [(record.seq, decoded(record)) for record in page.records]
     return [
         AuditEntry(
             seq=seq,
@@ -163,7 +163,7 @@ def _entries(page: Page) -> list[AuditEntry]:
             previous=entry.previous,
             hash=entry.hash,
         )
-        for seq, entry in found
+        for seq, entry in entries
         if entry is not None
     ]
 
@@ -174,7 +174,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/tokens",
         handler=create_token,
         needs=(Need("tokens"),),
-        summary="Make a token; its text is told once",
+        summary="Create a token; its text is returned once.",
         body=CreateToken,
         answers={201: CreatedToken},
         errors=("conflict",),
@@ -184,7 +184,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/tokens",
         handler=list_tokens,
         needs=(Need("tokens"),),
-        summary="List all tokens, without their secrets",
+        summary="List all tokens, without their secrets.",
         answers={200: TokenList},
     ),
     Route(
@@ -192,7 +192,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/tokens/{id}",
         handler=revoke_token,
         needs=(Need("tokens"),),
-        summary="Revoke a token at once; its streams end",
+        summary="Revoke a token at once; its streams end.",
         answers={200: TokenInfo},
         errors=("not_found",),
     ),
@@ -201,7 +201,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/tokens/{id}/rotate",
         handler=rotate_token,
         needs=(Need("tokens"),),
-        summary="Make another token for the same principal; the old one ends after a while",
+        summary="Rotate a token: create its successor; the old one expires later.",
         body=RotateToken,
         answers={201: CreatedToken},
         errors=("not_found", "conflict"),
@@ -211,7 +211,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/tickets",
         handler=issue_ticket,
         needs=OPEN,
-        summary="A ticket that opens one stream, for browsers",
+        summary="Issue a ticket that opens one stream, for browsers.",
         answers={201: Ticket},
     ),
     Route(
@@ -219,7 +219,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/whoami",
         handler=who_am_i,
         needs=OPEN,
-        summary="Who asks, and what he may do",
+        summary="Get the principal of the request and its scopes.",
         answers={200: WhoAmI},
     ),
     Route(
@@ -227,7 +227,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/audit",
         handler=read_audit,
         needs=(Need("admin"),),
-        summary="Read the audit log",
+        summary="Read the audit log.",
         query=AuditQuery,
         answers={200: AuditPage},
     ),

@@ -1,4 +1,4 @@
-"""Topics over HTTP: made, changed, told, listed, deleted. Their records: ``records.py``."""
+"""Routes of topics: create, change, get, list, delete. Records are in ``records.py``."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ PAGE_SIZE_MAX = 1000
 
 
 async def put(call: Call) -> Answer:
-    """Make a topic, or change the one that is there."""
+    """Create a topic, or change an existing one."""
     name, options = call.path["topic"], call.body
-    given = call.query.given
+    condition = call.query.given
     topic_options.authorise_letters(call.parts, call.who, name, options)
-    if given == "present":
+    if condition == "present":
         return await alter(call)
     topic, created = await call.parts.bridge.run(
         topic_options.found_or_made, call.parts, name, options
     )
     if not created:
-        if given == "absent":
+        if condition == "absent":
             raise TopicExists(f"topic {name!r} exists: alter it, or delete it first")
-        if given == "same":
+        if condition == "same":
             topic_options.check_same(topic, options)
         else:
             await _change(call, topic, options)
@@ -46,7 +46,7 @@ async def put(call: Call) -> Answer:
 
 
 async def alter(call: Call) -> Answer:
-    """Change a topic that is there."""
+    """Change an existing topic."""
     topic_options.authorise_letters(call.parts, call.who, call.path["topic"], call.body)
     topic = topic_of(call.parts, call.path["topic"])
     await _change(call, topic, call.body)
@@ -54,7 +54,7 @@ async def alter(call: Call) -> Answer:
 
 
 async def state(call: Call) -> Answer:
-    """Tell a topic's state."""
+    """Return a topic's state."""
     parts, name = call.parts, call.path["topic"]
     topic = topic_of(parts, name)
     if call.query.touch:
@@ -63,14 +63,14 @@ async def state(call: Call) -> Answer:
 
 
 async def list_topics(call: Call) -> Answer:
-    """List topics, page by page; the server's own only when they are asked for by prefix."""
-    found, more = await call.parts.bridge.run(_names, call.parts.store.topics, call.query)
-    visible = call.parts.auth.visible(call.who, found)
+    """List topics, page by page; internal topics only when the prefix names them."""
+    names, more = await call.parts.bridge.run(_names, call.parts.store.topics, call.query)
+    visible = call.parts.auth.visible(call.who, names)
     if call.query.touch:
         for name in visible:
             touch(call.parts, name)
     lines = await call.parts.bridge.run(lambda: list(_lines(call.parts, visible)))
-    cursor = _cursor_of(found[-1]) if more else UNSET
+    cursor = _cursor_of(names[-1]) if more else UNSET
     return Answer(wire.TopicList(topics=lines, next_cursor=cursor))
 
 
@@ -93,10 +93,10 @@ async def _change(call: Call, topic: Topic, options: wire.TopicOptions) -> None:
 
 
 def _put_answer(topic: Topic, *, created: bool) -> Answer:
-    told = wire.PutAnswer(
+    response = wire.PutAnswer(
         topic=topic.name, created=created, config=topic_options.settings_of(topic)
     )
-    return Answer(told, 201 if created else 200)
+    return Answer(response, 201 if created else 200)
 
 
 def _state(parts: Parts, topic: Topic) -> wire.TopicState:
@@ -158,7 +158,7 @@ def _lines(parts: Parts, names: list[str]) -> Iterator[wire.TopicLine]:
             topic = topic_of(parts, name)
             numbers = topic.statistics()
         except UnknownTopic:
-            continue  # deleted meanwhile
+            continue  # deleted in the meantime
         yield wire.TopicLine(
             topic=name,
             head_seq=numbers.head_seq,
@@ -181,7 +181,7 @@ def _after(cursor: str) -> str:
             return name
     except ValueError:
         pass
-    raise invalid("this cursor is none of ours: begin without one")
+    raise invalid("invalid cursor: start again without one")
 
 
 def _delete_topic(parts: Parts, topic: Topic, query: wire.DeleteTopicQuery) -> wire.TopicDeleted:
@@ -202,7 +202,7 @@ def _not_empty(name: str) -> Refused:
     return Refused(
         409,
         "topic_not_empty",
-        f"topic {name!r} has records: delete them, or leave if_empty out",
+        f"topic {name!r} has records: delete them, or omit if_empty",
         detail={"kind": "invalid"},
     )
 
@@ -219,7 +219,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/topics",
         handler=list_topics,
         needs=(),
-        summary="List topics",
+        summary="List topics.",
         query=wire.ListQuery,
         answers={200: wire.TopicList},
     ),
@@ -228,7 +228,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PATH,
         handler=put,
         needs=_needs("create"),
-        summary="Make a topic, or change it",
+        summary="Create a topic, or change it.",
         query=wire.PutQuery,
         body=wire.TopicOptions,
         answers={200: wire.PutAnswer, 201: wire.PutAnswer},
@@ -239,7 +239,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PATH,
         handler=alter,
         needs=_needs("config"),
-        summary="Change a topic",
+        summary="Change a topic.",
         body=wire.TopicOptions,
         answers={200: wire.PutAnswer},
         errors=("topic_not_found", "topic_exists_incompatible"),
@@ -249,7 +249,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PATH,
         handler=state,
         needs=_needs("read"),
-        summary="Tell a topic's state",
+        summary="Get a topic's state.",
         query=wire.TouchQuery,
         answers={200: wire.TopicState},
         errors=("topic_not_found",),
@@ -259,7 +259,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PATH,
         handler=delete_topic,
         needs=_needs("delete"),
-        summary="Delete a topic",
+        summary="Delete a topic with all its records.",
         query=wire.DeleteTopicQuery,
         answers={200: wire.TopicDeleted},
         errors=("topic_not_empty",),

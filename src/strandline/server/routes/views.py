@@ -1,6 +1,6 @@
-"""Routes of views in general: made with options, listed, altered, rebuilt, compared.
+"""Routes of views of any kind: create with options, list, alter, rebuild, compare.
 
-A view has the name of its topic, and its rights. Lists show what one may read.
+A view has the name and the rights of its topic. Lists contain the views that the client may read.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from strandline.store import Store
 
 
 async def make(call: Call) -> Answer:
-    """The view of this name, made with these options if there is none."""
-    asked: wire.OpenView = call.body
+    """Return the view, created with these options if it does not exist."""
+    body: wire.OpenView = call.body
     topic, kind = call.path["topic"], _kind(call)
-    authorise_letter_topic(call.parts, call.who, topic, asked.options.get("dead_letter"))
+    authorise_letter_topic(call.parts, call.who, topic, body.options.get("dead_letter"))
     if _config(call.parts.store, topic, kind) is None and _is_there(call.parts.store, topic):
         call.allow("config", topic)
 
     def work(store: Store) -> wire.Opened:
         before = _config(store, topic, kind)
-        store.views.open(kind, topic, dict(asked.options))
+        store.views.open(kind, topic, dict(body.options))
         options = _config(store, topic, kind) or {}
         return wire.Opened(topic=topic, kind=kind, created=before is None, options=options)
 
-    made = await call.parts.bridge.run_view(topic, work, call.parts.store)
-    return Answer(made, status=201 if made.created else 200)
+    response = await call.parts.bridge.run_view(topic, work, call.parts.store)
+    return Answer(response, status=201 if response.created else 200)
 
 
 async def describe(call: Call) -> Answer:
@@ -48,9 +48,9 @@ async def describe(call: Call) -> Answer:
 
 
 async def alter(call: Call) -> Answer:
-    asked: wire.AlterView = call.body
+    body: wire.AlterView = call.body
     topic, kind = call.path["topic"], _kind(call)
-    change = partial(call.parts.store.views.alter, kind, topic, **asked.options)
+    change = partial(call.parts.store.views.alter, kind, topic, **body.options)
     await call.parts.bridge.slow_view(topic, change)
     options = _config(call.parts.store, topic, kind) or {}
     return Answer(wire.View(topic=topic, kind=kind, options=options))
@@ -64,37 +64,37 @@ async def rebuild(call: Call) -> Answer:
 
 async def digest(call: Call) -> Answer:
     topic, kind = call.path["topic"], _kind(call)
-    found = await call.parts.bridge.slow_view(topic, call.parts.store.views.digest, kind, topic)
-    return Answer(wire.Digest(topic=topic, kind=kind, digest=found))
+    checksum = await call.parts.bridge.slow_view(topic, call.parts.store.views.digest, kind, topic)
+    return Answer(wire.Digest(topic=topic, kind=kind, digest=checksum))
 
 
 async def listed(call: Call) -> Answer:
-    """All that one may read; the server's own when their prefix is asked for."""
-    asked: wire.ViewsQuery = call.query
+    """List readable views; those of internal topics only when the prefix names them."""
+    query: wire.ViewsQuery = call.query
     store, auth = call.parts.store, call.parts.auth
-    every = await call.parts.bridge.run(store.views.names)
-    hidden = not asked.prefix.startswith(INTERNAL)
-    names = {name for _, name in every if name.startswith(asked.prefix)}
+    all_views = await call.parts.bridge.run(store.views.names)
+    hidden = not query.prefix.startswith(INTERNAL)
+    names = {name for _, name in all_views if name.startswith(query.prefix)}
     names -= {name for name in names if hidden and name.startswith(INTERNAL)}
-    seen = set(auth.visible(call.who, names))
-    found = [
+    readable = set(auth.visible(call.who, names))
+    views = [
         wire.View(topic=name, kind=kind, options=_config(store, name, kind) or {})
-        for kind, name in every
-        if name in seen
+        for kind, name in all_views
+        if name in readable
     ]
-    return Answer(wire.Views(views=found))
+    return Answer(wire.Views(views=views))
 
 
 async def memory(call: Call) -> Answer:
-    found = await call.parts.bridge.run(call.parts.store.views.memory)
-    shares = msgspec.convert(found, dict[str, wire.Share], from_attributes=True)
+    usage = await call.parts.bridge.run(call.parts.store.views.memory)
+    shares = msgspec.convert(usage, dict[str, wire.Share], from_attributes=True)
     return Answer(wire.Memory(shares=shares))
 
 
 def _kind(call: Call) -> str:
     kind = call.path["kind"]
     if kind not in KINDS:
-        raise Invalid(f"there is no view {kind[:80]!r}: known are {', '.join(KINDS)}")
+        raise Invalid(f"no view kind {kind[:80]!r}: use one of {', '.join(KINDS)}")
     return kind
 
 
@@ -126,7 +126,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PATH,
         handler=make,
         needs=(Need("create", "topic"),),
-        summary="The view of a topic, both made with these options if there is none.",
+        summary="Create a view, and its topic, if it does not exist.",
         body=wire.OpenView,
         answers={200: wire.Opened, 201: wire.Opened},
     ),
@@ -135,7 +135,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PATH,
         handler=describe,
         needs=_READ,
-        summary="The options of a view.",
+        summary="Get the options of a view.",
         answers={200: wire.View},
     ),
     _route(
@@ -152,7 +152,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/rebuild",
         handler=rebuild,
         needs=_CONFIG,
-        summary="Throw the state of a view away and fold the log again.",
+        summary="Discard the state of a view and rebuild it from the log.",
         answers={200: wire.Rebuilt},
     ),
     _route(
@@ -160,7 +160,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/digest",
         handler=digest,
         needs=_READ,
-        summary="A checksum of all that can be seen of a view.",
+        summary="Compute a checksum of the contents of a view.",
         answers={200: wire.Digest},
     ),
     _route(
@@ -168,7 +168,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/views",
         handler=listed,
         needs=(),
-        summary="All views that one may read.",
+        summary="List the views that the client may read.",
         query=wire.ViewsQuery,
         answers={200: wire.Views},
     ),
@@ -177,7 +177,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/memory",
         handler=memory,
         needs=(Need("metrics"),),
-        summary="How much of each share of the memory budget is used.",
+        summary="Get the used and available memory of each share of the budget.",
         answers={200: wire.Memory},
     ),
 )

@@ -1,14 +1,14 @@
-"""Server-sent events: POST /v0/watch makes a session, GET /v0/watch/{wid} tells what it wants.
+"""Server-sent events: POST /v0/watch creates a session, GET /v0/watch/{wid} streams its records.
 
     retry: 2000
-    id: <where the stream begins>
+    id: <cursors at the start of the stream>
 
     event: record
     data: {"topic": "orders", "records": [...], "from_seq": 0, "to_seq": 2, "head_seq": 2}
-    id: <where the reader then is in every topic>
+    id: <the reader's cursors in all topics after this event>
 
-Events: ``record``, ``tombstone``, ``caught-up``, ``topic-deleted``, ``error``. A comment comes when
-there was nothing to tell for a while.
+Events: ``record``, ``tombstone``, ``caught-up``, ``topic-deleted``, ``error``. A comment is sent
+when there was no event for a while.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from strandline.server.live.streams import Stream
 from strandline.server.live.subscriptions import Wish, prefix_of, wish_of
 from strandline.server.transports import transport_of
 
-_FAREWELL_S = 5.0
-"""How long the last bytes of a stream may take to go out."""
+_FINISH_S_MAX = 5.0
+"""Maximum time for sending the last bytes of a stream."""
 
 _HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -49,16 +49,16 @@ _HEADERS = {
 
 async def watch(call: Call) -> Answer:
     """POST /v0/watch."""
-    request: live.WatchRequest = call.body
-    sieve = wish_of(request, "event").sieve
-    found = await named(call, request.topics, sieve, lenient=call.query.lenient)
-    session = call.parts.hub.sessions.make(call.who.id, request)
-    session.patterns = found.patterns
-    told: dict[str, live.WatchedTopic] = {}
-    for topic in found.topics:
+    body: live.WatchRequest = call.body
+    record_filter = wish_of(body, "event").sieve
+    targets = await named(call, body.topics, record_filter, lenient=call.query.lenient)
+    session = call.parts.hub.sessions.make(call.who.id, body)
+    session.patterns = targets.patterns
+    watched: dict[str, live.WatchedTopic] = {}
+    for topic in targets.topics:
         session.marks[topic.name] = Mark(topic.from_seq, topic.life)
         session.first_epochs[topic.name] = topic.life
-        told[topic.name] = live.WatchedTopic(
+        watched[topic.name] = live.WatchedTopic(
             from_seq=topic.from_seq, head_seq=topic.head_seq, earliest_seq=topic.earliest_seq
         )
         touch(call.parts, topic.name)
@@ -68,7 +68,7 @@ async def watch(call: Call) -> Answer:
             wid=session.wid,
             stream_url=f"/v0/watch/{session.wid}",
             session_ttl_ms=round(call.parts.settings.live.session_s * 1000),
-            topics=told,
+            topics=watched,
             last_event_id=frames.told_marks(marks).decode(),
         )
     )
@@ -78,12 +78,12 @@ async def stream(call: Call) -> Response:
     """GET /v0/watch/{wid}."""
     call.parts.auth.check_live(call.who)
     session = call.parts.hub.sessions.find(call.path["wid"], call.who.id)
-    sieve = wish_of(session.request, "event").sieve
-    for topic, _ in await of_patterns(call, session.patterns, sieve):
+    record_filter = wish_of(session.request, "event").sieve
+    for topic, _ in await of_patterns(call, session.patterns, record_filter):
         session.marks.setdefault(topic.name, Mark(0))
     session.save()
-    told = call.connection.headers.get("last-event-id")
-    marks = session.resume(frames.given_marks(told) if told else {})
+    last_event_id = call.connection.headers.get("last-event-id")
+    marks = session.resume(frames.given_marks(last_event_id) if last_event_id else {})
     for name in marks:
         call.allow("read", name)
     return Watching(call, session, marks)
@@ -119,50 +119,50 @@ class Watching(Response):
         quotas = self._call.parts.auth.quotas
         quotas.open_stream(self._call.who)
         try:
-            self._replace_older()
+            self._replace_previous()
             await send(start)
-            await self._tell(_outlet(scope, send), receive, send)
+            await self._stream(_sink(scope, send), receive, send)
         finally:
             quotas.close_stream(self._call.who)
 
-    def _replace_older(self) -> None:
-        older = self._session.stream
-        if older is not None and not older.ended.done():
-            older.tell([frames.error(410, "replaced", "another stream has taken this session")])
-            self._hub.close(older)
+    def _replace_previous(self) -> None:
+        previous = self._session.stream
+        if previous is not None and not previous.ended.done():
+            previous.tell([frames.error(410, "replaced", "another stream uses this session now")])
+            self._hub.close(previous)
 
-    async def _tell(self, outlet: Outlet, receive: Receive, send: Send) -> None:
-        transported = isinstance(outlet, TransportOutlet)
-        wrapping: frames.Wrapping = "chunk" if transported else "event"
+    async def _stream(self, sink: Outlet, receive: Receive, send: Send) -> None:
+        is_direct = isinstance(sink, TransportOutlet)
+        wrapping: frames.Wrapping = "chunk" if is_direct else "event"
         settings = self._call.parts.settings.live
-        stream = Stream(outlet, who=self._call.who, wrapping=wrapping, settings=settings)
-        going = asyncio.ensure_future(_gone(receive, stream))
+        stream = Stream(sink, who=self._call.who, wrapping=wrapping, settings=settings)
+        disconnect = asyncio.ensure_future(_end_on_disconnect(receive, stream))
         self._session.stream = stream
         try:
             self._hub.open(stream)
             self._begin(stream)
-            with self._beating(stream):
+            with self._heartbeats(stream):
                 await stream.ended
         finally:
             self._hub.sessions.leave(self._session, stream)
             self._hub.close(stream)
-            await _finish(outlet, send, going)
+            await _finish(sink, send, disconnect)
 
     def _begin(self, stream: Stream) -> None:
-        """Tell where the stream begins, and attach it to its topics."""
-        wish = wish_of(self._session.request, stream.wrapping)
+        """Send the start cursors, and attach the stream to its topics."""
+        subscription = wish_of(self._session.request, stream.wrapping)
         stream.check = lambda: _check(stream, self._call)
-        stream.newcomer = lambda topic: self._newcomer(stream, wish, topic)
+        stream.newcomer = lambda topic: self._on_new_topic(stream, subscription, topic)
         self._call.parts.auth.check_live(self._call.who)
         self._hub.watch_newcomers()
         marks = {name: mark.cursor for name, mark in self._marks.items()}
-        stream.send(_wrapped(frames.beginning(marks), stream))
+        stream.send(_wrap(frames.beginning(marks), stream))
         for name, mark in self._marks.items():
-            stream.put(name, mark)  # so that the first id names all of them
+            stream.put(name, mark)  # all of them first, so that the first id has them
         for name, mark in self._marks.items():
-            self._attach(stream, name, wish, mark)
+            self._attach(stream, name, subscription, mark)
 
-    def _attach(self, stream: Stream, name: str, wish: Wish, mark: Mark) -> None:
+    def _attach(self, stream: Stream, name: str, subscription: Wish, mark: Mark) -> None:
         try:
             topic = topic_of(self._call.parts, name)
         except UnknownTopic:
@@ -171,22 +171,22 @@ class Watching(Response):
             return
         touch(self._call.parts, name)
         stream.lives |= self._session.lives(name, life_of(topic))
-        self._hub.attach(stream, topic, wish, mark.cursor, mark.epoch)
+        self._hub.attach(stream, topic, subscription, mark.cursor, mark.epoch)
 
-    def _newcomer(self, stream: Stream, wish: Wish, topic: Topic) -> None:
-        """A topic was made: take it when it is one that was waited for."""
+    def _on_new_topic(self, stream: Stream, subscription: Wish, topic: Topic) -> None:
+        """Called for a created topic: attach it if the session includes it."""
         call, name = self._call, topic.name
         if name in self._session.marks:
             if stream.is_at(name) or not call.parts.auth.may(call.who, "read", name):
                 return
-        elif not self._wants(stream, name):
+        elif not self._includes(stream, name):
             return
         stream.lives |= self._session.lives(name, life_of(topic))
         self._session.marks[name] = Mark(0, life_of(topic))
-        with contextlib.suppress(Invalid):  # without the fields that are asked for
-            self._hub.attach(stream, topic, wish, 0, life_of(topic))
+        with contextlib.suppress(Invalid):  # without the fields of the filter
+            self._hub.attach(stream, topic, subscription, 0, life_of(topic))
 
-    def _wants(self, stream: Stream, name: str) -> bool:
+    def _includes(self, stream: Stream, name: str) -> bool:
         call, limits = self._call, self._call.parts.settings.limits
         if not any(name.startswith(prefix_of(pattern)) for pattern in self._session.patterns):
             return False
@@ -194,23 +194,23 @@ class Watching(Response):
             return False
         if len(stream.places) < limits.watch_topics_max:
             return True
-        text = f"the stream has its {limits.watch_topics_max} topics: watch others in another"
+        text = f"the stream has {limits.watch_topics_max} topics, the limit: open another stream"
         stream.tell([frames.error(429, "throttled", text, topics=[name])])
         return False
 
     @contextmanager
-    def _beating(self, stream: Stream) -> Iterator[None]:
+    def _heartbeats(self, stream: Stream) -> Iterator[None]:
         low, high = live.HEARTBEAT_MS_RANGE
         pause_s = max(low, min(self._session.request.heartbeat_ms, high)) / 1000
-        heart = _Heart(stream, pause_s, self._call.parts.clock)
+        heartbeat = _Heartbeat(stream, pause_s, self._call.parts.clock)
         try:
             yield
         finally:
-            heart.stop()
+            heartbeat.stop()
 
 
-class _Heart:
-    """Sends a comment when nothing was told for a while. Owned by the loop's thread."""
+class _Heartbeat:
+    """Sends a comment when nothing was sent for a while. Owned by the loop's thread."""
 
     def __init__(self, stream: Stream, pause_s: float, clock: Clock) -> None:
         self._stream = stream
@@ -225,19 +225,19 @@ class _Heart:
     def _beat(self) -> None:
         stream = self._stream
         if not stream.has_told and stream.full_since is None:
-            stream.send(_wrapped(frames.heartbeat(self._clock.now_us() // 1000), stream))
+            stream.send(_wrap(frames.heartbeat(self._clock.now_us() // 1000), stream))
         stream.has_told = False
         self._timer = self._loop.call_later(self._pause_s, self._beat)
 
 
 def _check(stream: Stream, call: Call) -> None:
-    """Raise when who watches may no longer."""
+    """Raise when the client may no longer watch."""
     call.parts.auth.check_live(call.who)
     for name in stream.places:
         call.allow("read", name)
 
 
-def _outlet(scope: Scope, send: Send) -> Outlet:
+def _sink(scope: Scope, send: Send) -> Outlet:
     transport = transport_of(scope)
     if transport is not None:
         return TransportOutlet(transport)
@@ -248,29 +248,29 @@ def _outlet(scope: Scope, send: Send) -> Outlet:
     return QueueOutlet(body)
 
 
-def _wrapped(data: bytes, stream: Stream) -> bytes:
+def _wrap(data: bytes, stream: Stream) -> bytes:
     return frames.chunk(data) if stream.wrapping == "chunk" else data
 
 
-async def _gone(receive: Receive, stream: Stream) -> None:
-    """Return once the client has gone."""
+async def _end_on_disconnect(receive: Receive, stream: Stream) -> None:
+    """Return once the client has disconnected, and end the stream."""
     while (await receive())["type"] != "http.disconnect":
         pass
     stream.end("gone")
 
 
-async def _finish(outlet: Outlet, send: Send, going: asyncio.Future[None]) -> None:
-    """End the answer; a client that does not take even this is cut off."""
+async def _finish(sink: Outlet, send: Send, disconnect: asyncio.Future[None]) -> None:
+    """End the response; the connection of a client that does not read it is aborted."""
     try:
-        async with asyncio.timeout(_FAREWELL_S):
-            if isinstance(outlet, QueueOutlet):
-                await outlet.finish()
+        async with asyncio.timeout(_FINISH_S_MAX):
+            if isinstance(sink, QueueOutlet):
+                await sink.finish()
             await send({"type": "http.response.body", "body": b""})
     except TimeoutError:
-        outlet.abort()
-    if isinstance(outlet, TransportOutlet):
-        await asyncio.wait([going], timeout=_FAREWELL_S)
-    going.cancel()
+        sink.abort()
+    if isinstance(sink, TransportOutlet):
+        await asyncio.wait([disconnect], timeout=_FINISH_S_MAX)
+    disconnect.cancel()
 
 
 ROUTES = (
@@ -279,7 +279,7 @@ ROUTES = (
         path="/v0/watch",
         handler=watch,
         needs=OPEN,
-        summary="Make a watch session: topics, patterns and filters to be told of",
+        summary="Create a watch session of topics, patterns and filters.",
         query=live.WatchQuery,
         body=live.WatchRequest,
         body_bytes_max=MIB,
@@ -291,7 +291,7 @@ ROUTES = (
         path="/v0/watch/{wid}",
         handler=stream,
         needs=OPEN,
-        summary="Be told what a watch session wants, as server-sent events",
+        summary="Stream the records of a watch session as server-sent events.",
         answers={200: None},
         gives=("text/event-stream",),
         errors=("not_found", "not_acceptable", "throttled"),
@@ -301,7 +301,7 @@ ROUTES = (
         path="/v0/watch/{wid}",
         handler=forget,
         needs=OPEN,
-        summary="Forget a watch session at once; its stream ends",
+        summary="Delete a watch session; its stream ends.",
         answers={200: live.WatchForgotten},
         errors=("not_found",),
     ),

@@ -7,10 +7,10 @@
     <- {"op": "ack", "request_id": 2, "topic": "orders", "first_seq": 3, ...}
 
 A client authenticates by the header ``Authorization``, by ``?token=`` and a ticket, or by its first
-message: ``{"op": "auth", "token": "..."}``. Until then it may send 4 KiB in all. Publishes may
-follow each other without waiting; acks come in their order, and only so many may be on their way.
-An error names the request; only a message that is no message, or who may not be here at all, ends
-the connection.
+message: ``{"op": "auth", "token": "..."}``. Before that it may send 4 KiB in all. Publishes may be
+sent without waiting for acks; acks are sent in the same order, and at most ``WINDOW`` publishes
+wait for one. An error names its request; it ends the connection only if the client is not, or no
+longer, authorized.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from strandline.server.transports import taking, transport_of
 
 _LOG = structlog.get_logger("strandline.server")
 WINDOW = 1024
-"""Publishes that may wait for their ack; then nothing more is read."""
-_LOGIN_S = 10.0
-_LOOK_S = 0.02
-_TURN = 64  # messages of one connection that are answered in a row
+"""Publishes that may wait for their ack; beyond that nothing is read."""
+_LOGIN_S_MAX = 10.0
+_POLL_S = 0.02
+_BURST = 64  # messages of one connection that are handled in a row
 _MESSAGE = msgspec.json.Decoder(live.Message)
 
 
@@ -61,7 +61,7 @@ _IDENTIFIED = msgspec.json.Decoder(_Identified)
 
 
 async def websocket(call: Call) -> Answer:
-    """A whole connection, from the handshake to the end."""
+    """Serve a connection, from the handshake to its end."""
     assert isinstance(call.connection, WebSocket)
     quotas = call.parts.auth.quotas
     try:
@@ -70,7 +70,7 @@ async def websocket(call: Call) -> Answer:
         await connection.log_in()
         quotas.open_stream(call.who)
     except WebSocketDisconnect:
-        return Answer({})  # the log has no line: anybody can do this
+        return Answer({})  # not logged: unauthenticated clients can cause it
     except StrandlineError as error:
         connection.refuse(error, None)
         await connection.finish(1008)
@@ -89,17 +89,17 @@ class _Connection:
         self._call = call
         self._socket = socket
         self._hub = call.parts.hub
-        self._outlet = _outlet(socket)
-        wrapping: frames.Wrapping = "frame" if isinstance(self._outlet, TransportOutlet) else "text"
+        self._sink = _sink(socket)
+        wrapping: frames.Wrapping = "frame" if isinstance(self._sink, TransportOutlet) else "text"
         settings = call.parts.settings.live
-        self._stream = Stream(self._outlet, who=call.who, wrapping=wrapping, settings=settings)
+        self._stream = Stream(self._sink, who=call.who, wrapping=wrapping, settings=settings)
         self._patterns: dict[str, Wish] = {}
         self._acks = Acks(call.parts.durable, self._write)
         self._is_idle = False
-        """Whether all messages that have come are answered."""
+        """Whether all received messages are handled."""
 
     async def log_in(self) -> None:
-        """Find out who this is, when no header said it."""
+        """Authenticate by ticket or first message, unless a header did."""
         call = self._call
         if call.who.kind == "nobody":
             ticket = self._socket.query_params.get("token")
@@ -117,21 +117,21 @@ class _Connection:
     async def _log_in_by_message(self) -> None:
         call = self._call
         try:
-            async with asyncio.timeout(_LOGIN_S):
-                message = self._decoded(await self._received())
+            async with asyncio.timeout(_LOGIN_S_MAX):
+                message = self._decode(await self._receive())
         except TimeoutError as error:
-            raise Refused(401, "unauthorized", "nobody said who this is") from error
+            raise Refused(401, "unauthorized", "authentication required") from error
         if not isinstance(message, live.Login):
             raise Refused(401, "unauthorized", 'send {"op": "auth", "token": "..."} first')
         header, address = f"Bearer {message.token}", address_of(self._socket)
         call.who = call.parts.auth.authenticate(header, address)
-        self._tell("authenticated", message.request_id, {})
+        self._respond("authenticated", message.request_id, {})
 
     async def run(self) -> None:
-        """Answer messages until one side ends."""
+        """Handle messages until one side ends the connection."""
         stream = self._stream
         stream.check = self._check
-        stream.newcomer = self._newcomer
+        stream.newcomer = self._on_new_topic
         protocol = taking(self._socket.scope)
         reading = asyncio.ensure_future(self._read())
         reading.add_done_callback(lambda _: stream.end("internal"))
@@ -154,42 +154,42 @@ class _Connection:
             await self.finish(_CODES.get(stream.ended.result(), 1000))
 
     async def _read(self) -> None:
-        """Take messages one after the other, as long as their answers are taken."""
+        """Handle messages one by one, while the client reads the responses."""
         for number in itertools.count(1):
             if not await self._has_room():
                 return
-            if number % _TURN == 0:
-                await asyncio.sleep(0)  # other connections take their turn
+            if number % _BURST == 0:
+                await asyncio.sleep(0)  # let other connections run
             self._is_idle = True
             try:
-                text = await self._received()
+                text = await self._receive()
             except WebSocketDisconnect:
                 self._stream.end("gone")
                 return
             finally:
                 self._is_idle = False
             try:
-                message = self._decoded(text)
+                message = self._decode(text)
             except (Invalid, Refused) as error:
                 self.refuse(error, _request_id(text))
                 continue
             try:
-                await self._answer(message)
+                await self._handle(message)
             except StrandlineError as error:
                 self.refuse(error, message.request_id)
 
     async def _has_room(self) -> bool:
-        """Wait until answers go out again; False when they do not for too long."""
+        """Wait until responses can be sent; False after ``patience_s`` without."""
         settings, clock = self._call.parts.settings.live, self._call.parts.clock
-        began = clock.monotonic()
+        started_s = clock.monotonic()
         while self._stream.waiting() > settings.queue_bytes_max:
-            if clock.monotonic() - began > settings.patience_s:
+            if clock.monotonic() - started_s > settings.patience_s:
                 self._stream.end("slow_consumer")
                 return False
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         return True
 
-    async def _received(self) -> str | bytes:
+    async def _receive(self) -> str | bytes:
         message = await self._socket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1000))
@@ -197,7 +197,7 @@ class _Connection:
         data: bytes = message.get("bytes") or b""
         return data if text is None else text
 
-    def _decoded(self, text: str | bytes) -> live.Message:
+    def _decode(self, text: str | bytes) -> live.Message:
         data = text.encode() if isinstance(text, str) else text
         limits = self._call.parts.settings.limits
         check_objects(data, limits.json_objects_max)
@@ -205,10 +205,10 @@ class _Connection:
             check_json(data, limits.json_depth_max)
             message: live.Message = _MESSAGE.decode(data)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise Invalid(f"this is no message: {error}") from error
+            raise Invalid(f"invalid message: {error}") from error
         return message
 
-    async def _answer(self, message: live.Message) -> None:
+    async def _handle(self, message: live.Message) -> None:
         match message:
             case live.Publish():
                 await self._publish(message)
@@ -218,9 +218,9 @@ class _Connection:
                 self._unsubscribe(message)
             case live.Ping():
                 now_ms = self._call.parts.clock.now_us() // 1000
-                self._tell("pong", message.request_id, {"ts": now_ms})
+                self._respond("pong", message.request_id, {"ts": now_ms})
             case live.Login():
-                raise Invalid("who this is was said already: open another connection")
+                raise Invalid("already authenticated: open another connection")
 
     # Publishing.
 
@@ -230,7 +230,7 @@ class _Connection:
         call.parts.auth.quotas.message(call.who, address_of(call.connection), len(body))
         try:
             if len(body) > append.LARGE:
-                raise UnknownTopic("too large to be placed on the loop")
+                raise UnknownTopic("too large to be appended on the loop")
             placed = append.place(
                 call.parts,
                 call.who,
@@ -240,7 +240,7 @@ class _Connection:
                 return_seqs=message.return_seqs,
             )
         except UnknownTopic:
-            # The topic has to be made, or the body decoded on a thread: in its turn.
+            # The topic has to be created, or the body decoded on a thread.
             placed = await append.append(
                 call.parts,
                 call.who,
@@ -255,7 +255,7 @@ class _Connection:
             await self._acks.wait_for_fewer()
 
     def take(self, message: bytes) -> bool:
-        """Answer a publish that need not wait, as ``_publish`` would; False for all else."""
+        """Handle a publish that need not wait, as ``_publish`` does; False for all others."""
         call = self._call
         if (
             not self._is_idle
@@ -265,7 +265,7 @@ class _Connection:
         ):
             return False
         try:
-            publish = self._decoded(message)
+            publish = self._decode(message)
         except (Invalid, Refused):
             return False
         if not isinstance(publish, live.Publish):
@@ -287,34 +287,34 @@ class _Connection:
         except StrandlineError as error:
             self._acks.flush()
             self.refuse(error, publish.request_id)
-        except Exception as bug:  # noqa: BLE001 - it ends this connection, not the loop's turn
-            _LOG.error("a publish met a bug", topic=publish.topic, exc_info=bug)
+        except Exception as bug:  # noqa: BLE001 - a bug ends this connection only
+            _LOG.error("internal error in a publish", topic=publish.topic, exc_info=bug)
             self._stream.end("internal")
         else:
             self._acks.owe(publish.request_id, placed)
         return True
 
     def flush(self) -> None:
-        """No more messages have come: send the acks of those that did."""
+        """Send the acks of the received messages: there are no more for now."""
         self._acks.flush()
 
     # Watching.
 
     async def _subscribe(self, message: live.Subscribe) -> None:
-        asked = _asked(message)
-        wish = wish_of(message, self._stream.wrapping)
-        found = await named(self._call, asked, wish.sieve)
-        new = [topic for topic in found.topics if topic.name not in self._stream.places]
-        most = self._call.parts.settings.limits.watch_topics_max
-        if len(self._stream.places) + len(new) > most:
-            raise Invalid(f"a connection watches at most {most} topics: open another")
-        self._patterns |= dict.fromkeys(found.patterns, wish)
-        told = {topic.name: _told(topic) for topic in found.topics}
-        self._tell("subscribed", message.request_id, {"topics": told})
-        for meant in found.topics:
-            self._hub.detach(self._stream, meant.name)
-            touch(self._call.parts, meant.name)
-            self._hub.attach(self._stream, meant.topic, wish, meant.from_seq, meant.life)
+        requested = _requested_topics(message)
+        subscription = wish_of(message, self._stream.wrapping)
+        targets = await named(self._call, requested, subscription.sieve)
+        new = [topic for topic in targets.topics if topic.name not in self._stream.places]
+        topics_max = self._call.parts.settings.limits.watch_topics_max
+        if len(self._stream.places) + len(new) > topics_max:
+            raise Invalid(f"a connection watches at most {topics_max} topics: open another")
+        self._patterns |= dict.fromkeys(targets.patterns, subscription)
+        watched = {topic.name: _to_wire(topic) for topic in targets.topics}
+        self._respond("subscribed", message.request_id, {"topics": watched})
+        for target in targets.topics:
+            self._hub.detach(self._stream, target.name)
+            touch(self._call.parts, target.name)
+            self._hub.attach(self._stream, target.topic, subscription, target.from_seq, target.life)
 
     def _unsubscribe(self, message: live.Unsubscribe) -> None:
         names = list(message.topics or ())
@@ -325,37 +325,37 @@ class _Connection:
         for name in names:
             self._patterns.pop(name, None)
             self._hub.detach(self._stream, name)
-        self._tell("unsubscribed", message.request_id, {"topics": names})
+        self._respond("unsubscribed", message.request_id, {"topics": names})
 
-    def _newcomer(self, topic: Topic) -> None:
-        """A topic was made: take it when it is one that was waited for."""
+    def _on_new_topic(self, topic: Topic) -> None:
+        """Called for a created topic: attach it if a subscription includes it."""
         name = topic.name
-        wish = next(
-            (wish for pattern, wish in self._patterns.items() if _fits(pattern, name)), None
+        subscription = next(
+            (each for pattern, each in self._patterns.items() if _matches(pattern, name)), None
         )
-        waiting = self._stream.places.get(name)
-        if waiting is not None and not waiting.is_alive:
-            wish = self._stream.wishes.get(name, wish)
-        elif waiting is not None:
+        position = self._stream.places.get(name)
+        if position is not None and not position.is_alive:
+            subscription = self._stream.wishes.get(name, subscription)
+        elif position is not None:
             return
-        if wish is None or not self._call.parts.auth.may(self._call.who, "read", name):
+        if subscription is None or not self._call.parts.auth.may(self._call.who, "read", name):
             return
         if len(self._stream.places) < self._call.parts.settings.limits.watch_topics_max:
-            with contextlib.suppress(Invalid):  # without the fields that are asked for
-                self._hub.attach(self._stream, topic, wish, 0)
+            with contextlib.suppress(Invalid):  # without the fields of the filter
+                self._hub.attach(self._stream, topic, subscription, 0)
 
     def _check(self) -> None:
         self._call.parts.auth.check_live(self._call.who)
         for name in self._stream.places:
             self._call.allow("read", name)
 
-    # Telling.
+    # Responses.
 
-    def _tell(self, op: str, request_id: str | int | None, more: dict[str, Any]) -> None:
+    def _respond(self, op: str, request_id: str | int | None, more: dict[str, Any]) -> None:
         self._write(msgspec.json.encode({"op": op, "request_id": request_id} | more))
 
     def refuse(self, error: BaseException, request_id: str | int | None) -> None:
-        """Tell of an error."""
+        """Send an error."""
         self._write(refusal(error, request_id))
 
     def _write(self, *messages: bytes) -> None:
@@ -366,16 +366,16 @@ class _Connection:
             self._stream.send(message)
 
     async def finish(self, code: int) -> None:
-        """Close; a client that does not take even this is cut off."""
+        """Close; the connection of a client that does not read this is aborted."""
         self._acks.end()
         try:
-            async with asyncio.timeout(_LOGIN_S / 2):
-                if isinstance(self._outlet, QueueOutlet):
-                    await self._outlet.finish()
+            async with asyncio.timeout(_LOGIN_S_MAX / 2):
+                if isinstance(self._sink, QueueOutlet):
+                    await self._sink.finish()
                 with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # closed already
                     await self._socket.close(code)
         except TimeoutError:
-            self._outlet.abort()
+            self._sink.abort()
 
 
 _CODES = {
@@ -386,10 +386,10 @@ _CODES = {
     "corrupt": 1011,
     "internal": 1011,
 }
-"""How a connection is closed, by why its stream ended; else it is a normal end."""
+"""The close code by the reason why the stream ended; otherwise 1000."""
 
 
-def _outlet(socket: WebSocket) -> Outlet:
+def _sink(socket: WebSocket) -> Outlet:
     transport = transport_of(socket.scope)
     if transport is not None:
         return TransportOutlet(transport)
@@ -401,32 +401,32 @@ def _outlet(socket: WebSocket) -> Outlet:
 
 
 def _request_id(text: str | bytes) -> str | int | None:
-    """The id in a message that is refused; its other fields are skipped, however many."""
+    """The id in a message that is rejected; its other fields are skipped, however many."""
     try:
         return _IDENTIFIED.decode(text).request_id
     except (msgspec.MsgspecError, RecursionError):
         return None
 
 
-def _asked(message: live.Subscribe) -> dict[str, live.From]:
+def _requested_topics(message: live.Subscribe) -> dict[str, live.From]:
     default = live.From(from_seq=message.from_seq, tail=message.tail)
-    asked: dict[str, live.From] = {}
+    requested: dict[str, live.From] = {}
     if isinstance(message.topics, dict):
-        asked |= message.topics
+        requested |= message.topics
     else:
-        asked |= dict.fromkeys(message.topics or (), default)
+        requested |= dict.fromkeys(message.topics or (), default)
     if message.topic is not None:
-        asked[message.topic] = default
-    return asked
+        requested[message.topic] = default
+    return requested
 
 
-def _fits(pattern: str, name: str) -> bool:
+def _matches(pattern: str, name: str) -> bool:
     return name.startswith(prefix_of(pattern))
 
 
-def _told(meant: Meant) -> live.WatchedTopic:
+def _to_wire(target: Meant) -> live.WatchedTopic:
     return live.WatchedTopic(
-        from_seq=meant.from_seq, head_seq=meant.head_seq, earliest_seq=meant.earliest_seq
+        from_seq=target.from_seq, head_seq=target.head_seq, earliest_seq=target.earliest_seq
     )
 
 
@@ -437,6 +437,6 @@ ROUTES = (
         handler=websocket,
         needs=OPEN,
         is_public=True,  # the first message may authenticate
-        summary="Subscribe, unsubscribe, publish and ping over one WebSocket",
+        summary="Subscribe, unsubscribe, publish and ping over one WebSocket.",
     ),
 )

@@ -1,1 +1,1 @@
-"""View values to and from the structs of the API."""
+"""Converts values of views to and from structs of the API."""

@@ -1,4 +1,4 @@
-"""Entries of maps as they are told, and what requests say of them. Pure."""
+"""Serializes entries of maps to wire structs, and parses requests. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from strandline.views.kv.values import Change, Delete, Entry, Put, Version, end_
 
 
 class _Keyed(Protocol):
-    """What names a key."""
+    """A request with a key."""
 
     @property
     def key(self) -> Text: ...
@@ -33,7 +33,7 @@ class _Keyed(Protocol):
 
 
 class _Valued(Protocol):
-    """What has a value."""
+    """A request with a value."""
 
     @property
     def value(self) -> Json: ...
@@ -42,91 +42,93 @@ class _Valued(Protocol):
     def value_base64(self) -> Base64: ...
 
 
-def key_of(given: _Keyed) -> bytes:
-    return given_key("key", given.key, given.key_base64)
+def key_of(request: _Keyed) -> bytes:
+    return given_key("key", request.key, request.key_base64)
 
 
-def value_of(given: _Valued) -> bytes:
-    return given_value("value", given.value, given.value_base64)
+def value_of(request: _Valued) -> bytes:
+    return given_value("value", request.value, request.value_base64)
 
 
 def ttl_s(ttl_ms: float | None) -> float | None:
     return None if ttl_ms is None else ttl_ms / 1000
 
 
-def entry(found: Entry, *, keys_only: bool = False) -> wire.Entry:
-    key, key_base64 = told_key(found.key)
-    value, value_base64 = (UNSET, UNSET) if keys_only else told_value(found.value)
+def entry(stored: Entry, *, keys_only: bool = False) -> wire.Entry:
+    key, key_base64 = told_key(stored.key)
+    value, value_base64 = (UNSET, UNSET) if keys_only else told_value(stored.value)
     return wire.Entry(
-        version=found.version,
-        us=found.ts,
+        version=stored.version,
+        us=stored.ts,
         key=key,
         key_base64=key_base64,
         value=value,
         value_base64=value_base64,
-        expires_us=UNSET if found.expires_us is None else found.expires_us,
+        expires_us=UNSET if stored.expires_us is None else stored.expires_us,
     )
 
 
-def found(found: Entry | None) -> wire.Found:
-    if found is None:
+def found(stored: Entry | None) -> wire.Found:
+    if stored is None:
         return wire.Found(found=False)
-    return wire.Found(found=True, entry=entry(found))
+    return wire.Found(found=True, entry=entry(stored))
 
 
-def value(found: bytes | None) -> wire.Value:
-    if found is None:
+def value(data: bytes | None) -> wire.Value:
+    if data is None:
         return wire.Value(found=False)
-    plain, base64 = told_value(found)
+    plain, base64 = told_value(data)
     return wire.Value(found=True, value=plain, value_base64=base64)
 
 
-def old_version(found: Version) -> wire.OldVersion:
-    value, base64 = (UNSET, UNSET) if found.value is None else told_value(found.value)
+def old_version(stored: Version) -> wire.OldVersion:
+    value, base64 = (UNSET, UNSET) if stored.value is None else told_value(stored.value)
     return wire.OldVersion(
-        version=found.version,
-        us=found.ts,
-        deleted=found.deleted,
+        version=stored.version,
+        us=stored.ts,
+        deleted=stored.deleted,
         value=value,
         value_base64=base64,
-        expires_us=UNSET if found.expires_us is None else found.expires_us,
+        expires_us=UNSET if stored.expires_us is None else stored.expires_us,
     )
 
 
-def change(found: Change) -> wire.Change:
-    key, key_base64 = told_key(found.key)
-    value, base64 = (UNSET, UNSET) if found.value is None else told_value(found.value)
+def change(stored: Change) -> wire.Change:
+    key, key_base64 = told_key(stored.key)
+    value, base64 = (UNSET, UNSET) if stored.value is None else told_value(stored.value)
     return wire.Change(
-        version=found.version,
-        us=found.ts,
-        deleted=found.deleted,
+        version=stored.version,
+        us=stored.ts,
+        deleted=stored.deleted,
         key=key,
         key_base64=key_base64,
         value=value,
         value_base64=base64,
-        expires_us=UNSET if found.expires_us is None else found.expires_us,
-        expired=found.expired,
+        expires_us=UNSET if stored.expires_us is None else stored.expires_us,
+        expired=stored.expired,
     )
 
 
-def operation(given: wire.Operation) -> Put | Delete:
+def operation(request: wire.Operation) -> Put | Delete:
     """A put or a delete of a batch."""
-    key = key_of(given)
-    if not given.delete:
-        return Put(key, value_of(given), ttl_s(given.ttl_ms), given.nx, given.xx, given.version)
-    has_value = given.value is not UNSET or given.value_base64 is not UNSET
-    if has_value or given.ttl_ms is not None or given.nx or given.xx:
-        raise Invalid("a delete has a key, and maybe a version, and nothing else")
-    return Delete(key, given.version)
+    key = key_of(request)
+    if not request.delete:
+        return Put(
+            key, value_of(request), ttl_s(request.ttl_ms), request.nx, request.xx, request.version
+        )
+    has_value = request.value is not UNSET or request.value_base64 is not UNSET
+    if has_value or request.ttl_ms is not None or request.nx or request.xx:
+        raise Invalid("a delete has a key, optionally a version, and no other field")
+    return Delete(key, request.version)
 
 
-def write(given: wire.Write, now_us: int) -> Write:
-    """What a key becomes by a transaction."""
-    if given.value is UNSET and given.value_base64 is UNSET:
+def write(request: wire.Write, now_us: int) -> Write:
+    """The write of one key in a transaction."""
+    if request.value is UNSET and request.value_base64 is UNSET:
         return Write(None)
-    if given.ttl_ms is not None:
-        return Write(value_of(given), end_of(ttl_s(given.ttl_ms), now_us))
-    return Write(value_of(given), max(0, given.expires_us))
+    if request.ttl_ms is not None:
+        return Write(value_of(request), end_of(ttl_s(request.ttl_ms), now_us))
+    return Write(value_of(request), max(0, request.expires_us))
 
 
 def versions_seen(seen: Sequence[wire.Seen]) -> dict[bytes | str, int]:

@@ -1,4 +1,4 @@
-"""Jobs and dead letters as they are told, and what requests say of them. Pure."""
+"""Serializes jobs and dead letters to wire structs, and parses requests. Pure."""
 
 from __future__ import annotations
 
@@ -55,27 +55,27 @@ def waiting_job(job: Waiting, *, micros: bool) -> wire.WaitingJob:
     )
 
 
-def letter(found: DeadLetter, queue: str) -> wire.Letter:
-    data, data_base64 = told_value(found.data)
-    key, key_base64 = (UNSET, UNSET) if found.key is None else told_key(found.key)
-    group, group_base64 = told_key(found.group) if found.group else (UNSET, UNSET)
-    meta, meta_base64 = (UNSET, UNSET) if found.meta is None else told_value(found.meta)
+def letter(stored: DeadLetter, queue: str) -> wire.Letter:
+    data, data_base64 = told_value(stored.data)
+    key, key_base64 = (UNSET, UNSET) if stored.key is None else told_key(stored.key)
+    group, group_base64 = told_key(stored.group) if stored.group else (UNSET, UNSET)
+    meta, meta_base64 = (UNSET, UNSET) if stored.meta is None else told_value(stored.meta)
     return wire.Letter(
-        seq=found.seq,
-        ts=found.ts // 1000,
-        us=found.ts,
-        queue=found.queue or queue,
-        src_seq=found.job_seq,
-        times=found.deliveries,
-        reason=found.reason,
-        job_seq=found.job_seq,
-        put_us=found.put_ts,
-        deliveries=found.deliveries,
-        priority=found.priority,
-        unique=found.unique,
+        seq=stored.seq,
+        ts=stored.ts // 1000,
+        us=stored.ts,
+        queue=stored.queue or queue,
+        src_seq=stored.job_seq,
+        times=stored.deliveries,
+        reason=stored.reason,
+        job_seq=stored.job_seq,
+        put_us=stored.put_ts,
+        deliveries=stored.deliveries,
+        priority=stored.priority,
+        unique=stored.unique,
         key=key,
         key_base64=key_base64,
-        tag=UNSET if found.tag is None else found.tag,
+        tag=UNSET if stored.tag is None else stored.tag,
         group=group,
         group_base64=group_base64,
         data=data,
@@ -85,24 +85,24 @@ def letter(found: DeadLetter, queue: str) -> wire.Letter:
     )
 
 
-def meant(given: wire.Meant) -> Meant:
-    """Which dead letters a request means."""
+def meant(filter_request: wire.Meant) -> Meant:
+    """The dead-letter filter of a request."""
     return Meant(
-        seqs=None if given.seqs is None else frozenset(given.seqs),
-        key=found_key("key", given.key, given.key_base64),
-        tag=given.tag,
-        group=found_key("group", given.group, given.group_base64),
-        contains=found_key("contains", given.contains, given.contains_base64),
-        reason=given.reason,
-        before_us=given.before_us,
-        after_us=given.after_us,
+        seqs=None if filter_request.seqs is None else frozenset(filter_request.seqs),
+        key=found_key("key", filter_request.key, filter_request.key_base64),
+        tag=filter_request.tag,
+        group=found_key("group", filter_request.group, filter_request.group_base64),
+        contains=found_key("contains", filter_request.contains, filter_request.contains_base64),
+        reason=filter_request.reason,
+        before_us=filter_request.before_us,
+        after_us=filter_request.after_us,
     )
 
 
 def tickets(seqs: Sequence[int], lease_ids: Sequence[str]) -> list[Ticket]:
     """Jobs by seq and lease."""
     if len(lease_ids) != len(seqs):
-        raise Invalid(f"{len(lease_ids)} lease_ids for {len(seqs)} seqs: give one for each")
+        raise Invalid(f"{len(lease_ids)} lease_ids for {len(seqs)} seqs: send one for each")
     return [
         Ticket(seq, _lease(lease))
         for seq, lease in zip(seqs, lease_ids, strict=True)
@@ -111,11 +111,11 @@ def tickets(seqs: Sequence[int], lease_ids: Sequence[str]) -> list[Ticket]:
 
 
 def plain_seqs(seqs: Iterable[int]) -> list[int]:
-    """Those that can be seqs at all, each once."""
+    """The values within the range of seqs, each once."""
     return [seq for seq in dict.fromkeys(seqs) if 0 < seq <= _SEQ_MAX]
 
 
 def _lease(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 64:
-        raise Invalid(f"{text[:80]!r} is no lease_id: give it as it was told")
+        raise Invalid(f"{text[:80]!r} is not a lease_id: send it as it was returned")
     return int(text)

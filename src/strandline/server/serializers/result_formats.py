@@ -1,4 +1,4 @@
-"""Answers of questions as JSON, NDJSON lines or Arrow, and what stands in their fields. Pure."""
+"""Serializes query results as JSON, NDJSON or Arrow, and parses parameters. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def columns_of(schema: pa.Schema) -> list[wire.Column]:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[list[Any]]:
-    """Rows of a batch, of values that JSON has."""
+    """Rows of a batch, with values that JSON can represent."""
     columns = [_values(column) for column in batch.columns]
     return [list(row) for row in zip(*columns, strict=True)]
 
@@ -42,18 +42,18 @@ def rows_of(batch: pa.RecordBatch) -> list[list[Any]]:
 def json_stream(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], notes: Callable[[], Sequence[str]]
 ) -> Iterator[bytes]:
-    """The same of rows that are still calculated, with times in microseconds."""
+    """``wire.Result`` as JSON of rows that are still computed, with times in microseconds."""
     count = 0
-    whole = time_values.in_microseconds(schema.empty_table()).schema
-    yield b'{"columns":%b,"rows":[' % _encode(columns_of(whole))
+    micros_schema = time_values.in_microseconds(schema.empty_table()).schema
+    yield b'{"columns":%b,"rows":[' % _encode(columns_of(micros_schema))
     for batch in batches:
         for first in range(0, batch.num_rows, ROWS_AT_ONCE):
             rows = batch.slice(first, ROWS_AT_ONCE)
             yield (b"," if count else b"") + _encode(rows_of(rows))[1:-1]
             count += rows.num_rows
     yield b'],"message":%b' % _encode(message_of(count))
-    noted = notes()
-    yield b',"notes":%b}' % _encode(noted) if noted else b"}"
+    texts = notes()
+    yield b',"notes":%b}' % _encode(texts) if texts else b"}"
 
 
 def json_chunks(result: Result) -> Generator[bytes]:
@@ -110,31 +110,33 @@ def ndjson_chunks(
 def _result_lines(index: int, result: Result) -> Generator[bytes]:
     """One result of a BATCH."""
     columns, chart = columns_of(result.schema), chart_of(result)
-    drawn = UNSET if chart is None else chart
-    head = wire.ResultLine(index=index, columns=columns, message=result.message, chart=drawn)
+    chart_or_unset = UNSET if chart is None else chart
+    head = wire.ResultLine(
+        index=index, columns=columns, message=result.message, chart=chart_or_unset
+    )
     yield _encode(head) + b"\n"
     for batch in result.batches(ROWS_AT_ONCE):
         yield _encode(wire.ResultRowsLine(index=index, rows=rows_of(batch))) + b"\n"
 
 
 def error_told(lines: Generator[bytes]) -> Generator[bytes]:
-    """The same lines; what fails behind the first of them is told in the last."""
-    has_begun = False
+    """The same lines; an error after the first line becomes the last line."""
+    has_started = False
     try:
         with contextlib.closing(lines):
             for line in lines:
                 yield line
-                has_begun = True
+                has_started = True
     except StrandlineError as error:
-        if not has_begun:
+        if not has_started:
             raise
         problem = problem_of(error)
-        told = {"code": problem.code, "message": problem.message, "detail": problem.detail}
-        yield _encode(wire.ErrorLine(error=told)) + b"\n"
+        fields = {"code": problem.code, "message": problem.message, "detail": problem.detail}
+        yield _encode(wire.ErrorLine(error=fields)) + b"\n"
 
 
 def arrow_chunks(result: Result) -> Generator[bytes]:
-    """An IPC stream, with what is not rows in the schema's metadata."""
+    """An IPC stream, with the other fields of the result in the schema's metadata."""
     metadata = {wire.MESSAGE: result.message.encode()}
     chart = chart_of(result)
     if chart is not None:
@@ -155,7 +157,7 @@ def arrow_column(results: Sequence[Result]) -> pa.Array:
 
 
 def with_results(error: StrandlineError, *, arrow: bool) -> StrandlineError:
-    """An error of a BATCH, with the results of the commands that were done before it."""
+    """The error of a BATCH, with the results of the commands before it."""
     if not error.results:
         return error
     problem = problem_of(error)
@@ -175,11 +177,11 @@ def chart_of(result: Result) -> dict[str, Any] | None:
     return None if chart is None else chart.vega
 
 
-def params_of(given: list[Any] | dict[str, Any] | None) -> list[Any] | dict[str, Any] | None:
+def params_of(params: list[Any] | dict[str, Any] | None) -> list[Any] | dict[str, Any] | None:
     """Parameters as Python values."""
-    if isinstance(given, list):
-        return [_param(value) for value in given]
-    return None if given is None else {name: _param(value) for name, value in given.items()}
+    if isinstance(params, list):
+        return [_param(value) for value in params]
+    return None if params is None else {name: _param(value) for name, value in params.items()}
 
 
 def _param(value: Any) -> Any:
@@ -196,24 +198,24 @@ def _converted(text: str, kind: type, what: str) -> Any:
     try:
         return msgspec.convert(text, kind)
     except msgspec.ValidationError as error:
-        raise Invalid(f"a parameter is no {what}: {error}") from error
+        raise Invalid(f"a parameter is not {what}: {error}") from error
 
 
 def _values(column: pa.Array) -> Sequence[Any]:
-    found = time_values.values(column, _TIMES)
+    values = time_values.values(column, _TIMES)
     plain = (
         *(pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_floating),
         *(pa.types.is_timestamp, pa.types.is_date32),
     )
     if any(kind(column.type) for kind in plain):
-        return found  # msgspec tells what is not a number as null
-    return [_plain(value) for value in found]
+        return values  # msgspec encodes NaN and infinity as null
+    return [_plain(value) for value in values]
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can tell."""
-    way = _WAYS.get(type(value))
-    return value if way is None else way(value)
+    """A value that JSON can represent."""
+    convert = _CONVERTERS.get(type(value))
+    return value if convert is None else convert(value)
 
 
 def _whole(value: int) -> int | str:
@@ -227,7 +229,7 @@ def _decimal(value: Decimal) -> Any:
 
 
 _TIMES = TimeForm(text_of_day, partial(text_of_moment, timespec="microseconds"))
-_WAYS: dict[type, Callable[[Any], Any]] = {
+_CONVERTERS: dict[type, Callable[[Any], Any]] = {
     int: _whole,
     float: lambda value: value if math.isfinite(value) else None,
     Decimal: _decimal,

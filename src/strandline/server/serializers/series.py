@@ -1,4 +1,4 @@
-"""Points of series as they are told, in JSON and in Arrow, and what requests say of them. Pure."""
+"""Serializes points of series as JSON and Arrow, and parses requests. Pure."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ SCHEMA = pa.schema(
 
 
 def source_of(source: str | int | None, base64: bytes | None) -> bytes:
-    """The source that a request names."""
+    """The source of a request."""
     if (source is None) == (base64 is None):
-        raise Invalid("say source or source_base64")
-    return name_of(source if base64 is None else base64)  # type: ignore[arg-type]  # one is there
+        raise Invalid("send either source or source_base64")
+    return name_of(source if base64 is None else base64)  # type: ignore[arg-type]  # one is not None
 
 
-def sources_of(given: Sequence[wire.SourceName]) -> list[bytes]:
-    return [source_of(each.source, each.source_base64) for each in given]
+def sources_of(names: Sequence[wire.SourceName]) -> list[bytes]:
+    return [source_of(each.source, each.source_base64) for each in names]
 
 
-def new_point(given: wire.NewPoint) -> tuple[SourceName, int, bytes]:
-    payload = given_value("payload", given.payload, given.payload_base64)
-    return source_of(given.source, given.source_base64), given.at, payload
+def new_point(request: wire.NewPoint) -> tuple[SourceName, int, bytes]:
+    payload = given_value("payload", request.payload, request.payload_base64)
+    return source_of(request.source, request.source_base64), request.at, payload
 
 
 def new_points(table: pa.Table) -> list[tuple[SourceName, int, bytes]]:
@@ -47,24 +47,24 @@ def new_points(table: pa.Table) -> list[tuple[SourceName, int, bytes]]:
     points: list[tuple[SourceName, int, bytes]] = list(zip(*columns, strict=True))
     for source, at, payload in points:
         if source is None or at is None or not isinstance(payload, bytes):
-            raise Invalid("a point has a source, an at and a payload, which is binary")
+            raise Invalid("a point needs a source, an at and a binary payload")
     return points
 
 
-def point(found: Point) -> wire.Point:
-    payload, base64 = told_value(found.payload)
+def point(stored: Point) -> wire.Point:
+    payload, base64 = told_value(stored.payload)
     return wire.Point(
-        at=found.at, seq=found.seq, version=found.version, payload=payload, payload_base64=base64
+        at=stored.at, seq=stored.seq, version=stored.version, payload=payload, payload_base64=base64
     )
 
 
-def line(found: Point) -> wire.VisitedPoint:
-    payload, base64 = told_value(found.payload)
-    source, source_base64 = told_key(found.source)
+def line(stored: Point) -> wire.VisitedPoint:
+    payload, base64 = told_value(stored.payload)
+    source, source_base64 = told_key(stored.source)
     return wire.VisitedPoint(
-        at=found.at,
-        seq=found.seq,
-        version=found.version,
+        at=stored.at,
+        seq=stored.seq,
+        version=stored.version,
         source=source,
         source_base64=source_base64,
         payload=payload,
@@ -72,13 +72,15 @@ def line(found: Point) -> wire.VisitedPoint:
     )
 
 
-def by_source(found: Mapping[bytes, Sequence[Point]]) -> list[wire.SourcePoints]:
-    told = []
-    for name, points in found.items():
+def by_source(points_by_source: Mapping[bytes, Sequence[Point]]) -> list[wire.SourcePoints]:
+    serialized = []
+    for name, points in points_by_source.items():
         source, base64 = told_key(name)
-        listed = [point(each) for each in points]
-        told.append(wire.SourcePoints(points=listed, source=source, source_base64=base64))
-    return told
+        wire_points = [point(each) for each in points]
+        serialized.append(
+            wire.SourcePoints(points=wire_points, source=source, source_base64=base64)
+        )
+    return serialized
 
 
 def batch(points: Sequence[Point]) -> pa.RecordBatch:
@@ -88,12 +90,12 @@ def batch(points: Sequence[Point]) -> pa.RecordBatch:
 
 
 def batches(points: Iterable[Point], rows_max: int) -> Iterator[pa.RecordBatch]:
-    """Points in pieces of at most so many."""
-    some: list[Point] = []
+    """Points in batches of at most ``rows_max``."""
+    pending: list[Point] = []
     for each in points:
-        some.append(each)
-        if len(some) == rows_max:
-            yield batch(some)
-            some = []
-    if some:
-        yield batch(some)
+        pending.append(each)
+        if len(pending) == rows_max:
+            yield batch(pending)
+            pending = []
+    if pending:
+        yield batch(pending)

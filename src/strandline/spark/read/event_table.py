@@ -1,11 +1,11 @@
-"""An event table at a position: its files, and the rows that are in none.
+"""An event table at a position: its files, and the rows that are not in a file.
 
-The files are those of one manifest; rows up to ``flushed`` are in them or gone, those behind it
-are told by the view itself. So there is no gap and no overlap. Files of older versions of the
-schema are told in the newest, as the table does it. A lake by itself has the files alone.
+The files are those of one manifest. Rows up to ``flushed`` are in the files or removed; later rows
+come from the view. So there is no gap and no overlap. Files of older versions of the schema are
+converted to the newest one, as the table does. A lake without its store has only the files.
 
-A stream reads the log instead, and must know which version was in force when a record came: the
-driver looks for the records that begin one, once for each stretch, in the column ``meta``.
+A stream reads the log instead, and needs the version of the schema of each record: the driver
+searches the column ``meta`` for the records that start a version, once for each range of seqs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from strandline.views.table.control_records import MARK, change_of
 from strandline.views.table.files.live_rows import visible
 
 PART_ROWS = 8 * 65_536
-_EVER = 2**63 - 1
+_SEQ_MAX = 2**63 - 1
 
 
 class TableState(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,37 +51,37 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     table_id: int
     manifest: int
     files: tuple[tuple[LakeFile, Schema], ...]
-    """Each with the version that it was written in."""
+    """Each with the schema version that it was written in."""
     schema: Schema
-    """The newest version: what rows are told in."""
+    """The newest version, which rows are returned in."""
     first_seq: int
     last_seq: int
     hidden: bytes
-    """Seqs that are gone though a file has them."""
+    """Seqs that are removed although a file has them."""
     memory: tuple[pa.Table, ...] = ()
-    """Rows that are in no file, with the names of results."""
+    """Rows that are not in a file, with the column names of results."""
 
     def gone(self) -> BitMap64:
         return BitMap64.deserialize(self.hidden) if self.hidden else BitMap64()
 
 
-def table_of(place: Place, topic: str, as_of: str = "") -> TableState:
-    """The table of a topic; at a position, or now."""
-    if isinstance(place, StorePlace):
-        return _of_store(place, topic, as_of)
-    assert isinstance(place, LakePlace)
-    return _of_lake(place, topic)
+def table_of(location: Place, topic: str, as_of: str = "") -> TableState:
+    """The table of a topic, at a position or now."""
+    if isinstance(location, StorePlace):
+        return _table_of_store(location, topic, as_of)
+    assert isinstance(location, LakePlace)
+    return _table_of_lake(location, topic)
 
 
 def parts_of(state: TableState) -> list[AnyPart]:
-    """The files of a table in parts."""
+    """The files of a table as parts."""
     parts: list[AnyPart] = []
     hidden = state.gone()
     for file, written in state.files:
         if not file.rows or file.last_seq < state.first_seq or file.first_seq > state.last_seq:
             continue
         span = BitMap64(range(file.first_seq, file.last_seq + 1)) if hidden else BitMap64()
-        gone = (hidden & span).serialize() if hidden & span else b""
+        removed = (hidden & span).serialize() if hidden & span else b""
         shares = -(-file.rows // PART_ROWS)
         parts += [
             TablePart(
@@ -93,7 +93,7 @@ def parts_of(state: TableState) -> list[AnyPart]:
                 told=state.schema,
                 first_seq=state.first_seq,
                 last_seq=state.last_seq,
-                hidden=gone,
+                hidden=removed,
                 share=share,
                 shares=shares,
             )
@@ -104,8 +104,8 @@ def parts_of(state: TableState) -> list[AnyPart]:
 
 def read(part: TablePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a part, on an executor."""
-    whole = EventShape(told=part.told).schema
-    schema = pa.schema([whole.field(name) for name in names])
+    full_schema = EventShape(told=part.told).schema
+    schema = pa.schema([full_schema.field(name) for name in names])
     columns = {shown: column for column, shown in shown_columns(part.told).items()}
     tables = visible(
         _objects(part.lake),
@@ -131,46 +131,48 @@ def read(part: TablePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def schema_changes(
-    place: Place, position: Position, snapshot: Snapshot, wanted: split_planner.Range
+    location: Place, position: Position, snapshot: Snapshot, span: split_planner.Range
 ) -> list[Change]:
-    """The records of a stretch that begin a version of the schema."""
-    found = []
-    for batch in _records(place, position, snapshot, wanted, ("seq", "meta")):
+    """The records of a range of seqs that start a version of the schema."""
+    changes = []
+    for batch in _records(location, position, snapshot, span, ("seq", "meta")):
         if batch["meta"].null_count == len(batch):
             continue
         pairs = zip(batch["seq"].to_pylist(), batch["meta"].to_pylist(), strict=True)
         marked = [seq for seq, meta in pairs if meta is not None and meta.startswith(MARK + b"S")]
         for seq in marked:
-            one = split_planner.Range(seq, seq)
-            for row in _records(place, position, snapshot, one, RECORD):
-                said = change_of(row["meta"][0].as_py(), row["data"][0].as_py(), seq, snapshot.name)
-                assert isinstance(said, Schema)
-                found.append(Change(seq, said))
-    return found
+            single = split_planner.Range(seq, seq)
+            for row in _records(location, position, snapshot, single, RECORD):
+                schema = change_of(
+                    row["meta"][0].as_py(), row["data"][0].as_py(), seq, snapshot.name
+                )
+                assert isinstance(schema, Schema)
+                changes.append(Change(seq, schema))
+    return changes
 
 
 def _records(
-    place: Place,
+    location: Place,
     position: Position,
     snapshot: Snapshot,
-    wanted: split_planner.Range,
+    span: split_planner.Range,
     names: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    if wanted.first_seq > wanted.last_seq:
+    if span.first_seq > span.last_seq:
         return
-    files = split_planner.file_parts(position, snapshot, wanted, ())[0]
-    hot = place.hot_parts(position, snapshot, wanted, names)
+    files = split_planner.file_parts(position, snapshot, span, ())[0]
+    hot = location.hot_parts(position, snapshot, span, names)
     for batch in read_parts([*files, *hot], names):
         if len(batch):
             yield batch
 
 
-def _of_store(place: StorePlace, topic: str, as_of: str) -> TableState:
-    store = place.store
+def _table_of_store(location: StorePlace, topic: str, as_of: str) -> TableState:
+    store = location.store
     host = host_of(store, "table", topic)
     log = host.topics[0]
     with host.reading() as fold:
-        until = _EVER
+        until = _SEQ_MAX
         if as_of:
             until = sql_as_of.past_of(store, as_of, {log.name: log}).heads[log.name]
         pinned = fold.segments.pin()
@@ -179,7 +181,7 @@ def _of_store(place: StorePlace, topic: str, as_of: str) -> TableState:
         rest = view.read(view.columns.names, after=pinned.flushed)
         return TableState(
             name=topic,
-            lake=place.lake,
+            lake=location.lake,
             table_id=0 if manifest is None else manifest.topic_id,
             manifest=0 if manifest is None else manifest.number,
             files=tuple((file, pinned.schema_of(file)) for file in pinned.files),
@@ -187,26 +189,28 @@ def _of_store(place: StorePlace, topic: str, as_of: str) -> TableState:
             first_seq=pinned.floor,
             last_seq=view.position,
             hidden=_bytes(fold.hidden | pinned.hidden),
-            memory=tuple(_shown(table, fold.schema) for table in rest.tables() if len(table)),
+            memory=tuple(
+                _with_result_names(table, fold.schema) for table in rest.tables() if len(table)
+            ),
         )
 
 
-def _shown(table: pa.Table, schema: Schema) -> pa.Table:
+def _with_result_names(table: pa.Table, schema: Schema) -> pa.Table:
     names = shown_columns(schema)
     return table.rename_columns([names[name] for name in table.column_names])
 
 
-def _of_lake(place: LakePlace, topic: str) -> TableState:
-    manifest = manifest_of(place, topic)
+def _table_of_lake(location: LakePlace, topic: str) -> TableState:
+    manifest = manifest_of(location, topic)
     if manifest is None:
         raise UnknownTopic(
-            f"there is no event table {topic!r} in the lake {place.url}: its rows come there "
+            f"there is no event table {topic!r} in the lake {location.url}: its rows get there "
             "when the table writes its first file"
         )
     schemas = {each.version: each for each in manifest.schemas}
     return TableState(
         name=topic,
-        lake=place.url,
+        lake=location.url,
         table_id=manifest.topic_id,
         manifest=manifest.number,
         files=tuple((file, schemas.get(file.schema_version, NO_SCHEMA)) for file in manifest.files),
@@ -217,15 +221,15 @@ def _of_lake(place: LakePlace, topic: str) -> TableState:
     )
 
 
-def manifest_of(place: LakePlace, topic: str) -> Manifest | None:
-    """The newest version of a table's files in a lake, None when it has none."""
+def manifest_of(location: LakePlace, topic: str) -> Manifest | None:
+    """The newest manifest of a table in a lake, None if there is none."""
     try:
-        chosen = place.lake.manifests([f"{topic}:table"])
+        selection = location.lake.manifests([f"{topic}:table"])
     except UnknownTopic:
         return None
-    for name, reason in chosen.damaged.values():
-        raise Corrupt(f"table {name!r} cannot be read ({reason})", path=place.url)
-    tables = [each for each in chosen.manifests if each.topic_id >= TABLE_ID_FIRST]
+    for name, reason in selection.damaged.values():
+        raise Corrupt(f"table {name!r} cannot be read ({reason})", path=location.url)
+    tables = [each for each in selection.manifests if each.topic_id >= TABLE_ID_FIRST]
     return tables[-1] if tables else None
 
 

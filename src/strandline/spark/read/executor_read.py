@@ -1,4 +1,4 @@
-"""What an executor does with a task: its parts become batches, with the columns of the read."""
+"""Reads the parts of a task on an executor, as batches with the columns of the read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from strandline.spark.row_mappers.mapper import selected
 
 
 def read(
-    some: Sequence[AnyPart], names: Sequence[str], conditions: Sequence[Condition] = ()
+    parts: Sequence[AnyPart], names: Sequence[str], conditions: Sequence[Condition] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of parts: records with these columns, or what the part itself has."""
-    for part in some:
-        if isinstance(part, ServedPart):  # what is behind these is loaded when it is needed
+    """Rows of parts: records with these columns, or the rows of a view."""
+    for part in parts:
+        if isinstance(part, ServedPart):  # their modules are imported when needed
             for table in import_module("strandline.spark.read.server_source").read(
                 part, names, conditions
             ):
@@ -34,12 +34,12 @@ def read(
 def rows(
     task: Task, schema: pa.Schema | None, names: Sequence[str], conditions: Sequence[Condition]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task: records, or those of a view with the columns of a schema."""
+    """The rows of a task: records, or rows of a view with the columns of a schema."""
     if task.shape is None:
         yield from read(task.parts, names, conditions)
         return
     assert schema is not None
     for batch in read(task.parts, record_schema.RECORD, conditions):
-        found = task.shape.rows(batch)
-        if len(found):
-            yield selected(found, schema)
+        mapped = task.shape.rows(batch)
+        if len(mapped):
+            yield selected(mapped, schema)

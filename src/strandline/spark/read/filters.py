@@ -1,4 +1,4 @@
-"""Conditions as Spark says them: filters that it hands over, and expressions of its own."""
+"""Converts between conditions and Spark: pushed filters, and column expressions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILTERS: dict[type, str] = {
 
 
 def of_filter(pushed: datasource.Filter) -> Condition | None:
-    """A filter of Spark as a condition, None when it is none of ours."""
+    """A filter of Spark as a condition, None if it is not supported."""
     attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
     if len(attribute) != 1 or attribute[0] not in PRUNED:
         return None
@@ -34,21 +34,21 @@ def of_filter(pushed: datasource.Filter) -> Condition | None:
 
 
 def expression(condition: Condition) -> Column:
-    """The same for Spark."""
+    """A condition as a column expression of Spark."""
     column = f.col(condition.column)
     if condition.operator == "exists":
         return column.isNotNull()
     if condition.operator == "in":
         return column.isin([_literal(condition.column, value) for value in condition.value])
     literal = f.lit(_literal(condition.column, condition.value))
-    compared: Column = {
+    comparison: Column = {
         "=": column.__eq__,
         "<": column.__lt__,
         "<=": column.__le__,
         ">": column.__gt__,
         ">=": column.__ge__,
     }[condition.operator](literal)
-    return compared
+    return comparison
 
 
 def _literal(column: str, value: Any) -> Any:

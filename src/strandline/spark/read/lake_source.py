@@ -1,10 +1,9 @@
-"""A lake by itself: topics as their newest manifests have them, without the store's folder.
+"""A lake without its store: topics as in their newest manifests, read from the object store only.
 
-Nothing but the object store is asked. Records that have not moved to the lake yet are not there;
-a stream gets them when they have. Nor is the state of views, but for whoever names the reservoir
-that it is saved in (``saved_view_source.py``). What the manifest says is below the floor is gone,
-and nobody
-here knows whether somebody asked for that: a stream that had not read it is told of a loss.
+Records that have not moved to the lake yet are missing; a stream gets them after they moved. The
+state of views is available only if the reservoir that it is saved in is named
+(``spark/read/saved_view_source.py``). Records below the floor of the manifest are gone, and the
+reason is not stored in the lake: a stream that had not read them reports a loss.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ class LakePlace:
     def __init__(self, url: str, reservoir: str = "") -> None:
         self.url = url.rstrip("/")
         self.reservoir = reservoir
-        """Where views are saved; empty when nobody has said so."""
-        self.lake = OpenLake(open_objects(self.url), ours=True)
+        """Location of saved views; empty if it is not known."""
+        self.lake = OpenLake(open_objects(self.url), owned=True)
         self._saved: SavedViews | None = None
-        self._hosts: dict[tuple[str, str], Host[Any]] = {}
+        self._runners: dict[tuple[str, str], Host[Any]] = {}
 
     def __enter__(self) -> LakePlace:
         return self
@@ -58,38 +57,38 @@ class LakePlace:
         self.lake.close()
 
     def refresh(self) -> None:
-        """Manifests are read whenever a position is pinned; views are opened again."""
-        self._hosts.clear()
+        """Open views again. Manifests are read at every pin."""
+        self._runners.clear()
         if self._saved is not None:
             self._saved.close()
             self._saved = None
 
     def pin(self, topics: Sequence[str], *, strict: bool = True) -> Position:
-        found: dict[str, Manifest] = {}
+        manifests: dict[str, Manifest] = {}
         for topic in topics:
             try:
-                chosen = self.lake.manifests([topic])
+                selection = self.lake.manifests([topic])
             except UnknownTopic:
                 if strict:
                     raise
                 continue
-            for name, reason in chosen.damaged.values():
+            for name, reason in selection.damaged.values():
                 raise Corrupt(f"topic {name!r} cannot be read ({reason})", path=self.url)
-            for manifest in chosen.manifests:
+            for manifest in selection.manifests:
                 if manifest.topic_id < TABLE_ID_FIRST:
-                    found[manifest.name] = manifest  # of several lives the last
+                    manifests[manifest.name] = manifest  # of the last topic of this name
         return Position(
             store="",
             store_id=self.lake.store_id.hex(),
             lake=self.url,
-            topics=tuple(snapshot_of(found[name]) for name in sorted(found)),
+            topics=tuple(snapshot_of(manifests[name]) for name in sorted(manifests)),
         )
 
     def hot_parts(
         self,
         position: Position,
         snapshot: Snapshot,
-        wanted: split_planner.Range,
+        span: split_planner.Range,
         names: Sequence[str],
         conditions: Sequence[Condition] = (),
     ) -> list[AnyPart]:
@@ -99,38 +98,38 @@ class LakePlace:
         cold = snapshot.cold_files()
         if cold is None:
             return snapshot.head_seq
-        place = cold.reaching(ts, snapshot.floor)
-        if place == len(cold):
+        index = cold.reaching(ts, snapshot.floor)
+        if index == len(cold):
             return snapshot.head_seq
-        wanted = split_planner.Range(cold.firsts[place], cold.lasts[place])
-        parts, _ = split_planner.file_parts(self._position(snapshot), snapshot, wanted, ())
+        span = split_planner.Range(cold.firsts[index], cold.lasts[index])
+        parts, _ = split_planner.file_parts(self._position(snapshot), snapshot, span, ())
         file = lake_file(msgspec.structs.replace(parts[0], deleted=b""))
         for number, zone in enumerate(file.zones):
             if zone.rows and zone.ts_max >= ts:
                 rows = file.rows(number, ["seq", "ts"])
                 stamps = rows["ts"].cast("int64").to_numpy()
-                at = int(np.searchsorted(stamps, ts))
-                return max(snapshot.floor, int(rows["seq"][at].as_py())) - 1
-        return cold.lasts[place]
+                row = int(np.searchsorted(stamps, ts))
+                return max(snapshot.floor, int(rows["seq"][row].as_py())) - 1
+        return cold.lasts[index]
 
     def views(self, topic: str) -> ViewConfigs | None:
         return None
 
     def host(self, view: str, topic: str) -> Host[Any]:
-        """A view as it was saved; ``Invalid`` when nobody has said where."""
+        """A saved view; ``Invalid`` without a reservoir."""
         if not self.reservoir:
             raise Invalid(
-                f"a lake by itself does not have the state of a {view} view: name the place where "
-                "views are saved (reservoir), the folder of the store or a server (url), or read "
-                "view=kv_history, or view=log"
+                f"a lake by itself does not have the state of a {view} view: name the location of "
+                "saved views (reservoir), the folder of the store or a server (url), or read "
+                "view=kv_history or view=log"
             )
-        host = self._hosts.get((view, topic))
+        host = self._runners.get((view, topic))
         if host is None:
             position = self.pin([topic], strict=False)  # before the views are opened
             if self._saved is None:
                 self._saved = SavedViews(self.reservoir, self.lake.store_id.hex())
             moved = position if position.topics else None
-            host = self._hosts[view, topic] = saved_view_source.host_of(
+            host = self._runners[view, topic] = saved_view_source.host_of(
                 self._saved, view, topic, moved
             )
         return host
@@ -142,7 +141,7 @@ class LakePlace:
 
 
 def snapshot_of(manifest: Manifest) -> Snapshot:
-    """What a manifest says there is of a topic."""
+    """The snapshot of a topic in a manifest."""
     hidden = manifest.deleted or BitMap64()
     files = [file for file in manifest.files if file.last_seq >= manifest.floor]
     return Snapshot(

@@ -1,30 +1,30 @@
-"""What a read or write may be told: ``.format("strandline").option(…)``. Checked here, once.
+"""Options of reads and writes, ``.format("strandline").option(…)``, and their validation.
 
 | option of a read | |
 |---|---|
-| `store`, or the path given to `load` | folder of the store, or the url of its lake |
-| `url`, `token` | a server in the place of a store; the token is else that of the environment |
-| `view` | what the topic is read as: `log`, or one of its views |
-| `measurement` | of `view=metrics`: one of them, a column for each tag and field |
-| `topic` | a name, names with commas between them, or patterns with `*` |
-| `lake` | where the lake is, when it is not in the store's folder |
-| `reservoir` | where views are saved, when it is not in the store's folder (`views.url`) |
-| `columns` | names with commas between them; all when absent |
-| `from`, `to` | the first record, and the first one not: a seq, or a time in ISO format |
-| `as_of` | only what was there at a position (as ``position`` tells it) or a time |
-| `maxRecordsPerTrigger` | stream: records of one batch at most |
+| `store`, or the path of `load` | folder of the store, or the URL of its lake |
+| `url`, `token` | a server instead of a store; default: the token of the environment |
+| `view` | the view to read: `log`, or a view of the topic |
+| `measurement` | of `view=metrics`: one measurement, with a column for each tag and field |
+| `topic` | a name, names separated by commas, or patterns with `*` |
+| `lake` | location of the lake, if it is not in the folder of the store |
+| `reservoir` | location of saved views, if not in the folder of the store (`views.url`) |
+| `columns` | names separated by commas; default: all |
+| `from`, `to` | the first record, and the end, exclusive: a seq, or a time in ISO format |
+| `as_of` | records that existed at a position (of ``position``) or a time |
+| `maxRecordsPerTrigger` | stream: maximum of records in a batch |
 | `onLoss` | stream: `fail` or `report` |
-| `pinned` | what ``table`` tells its own hot part |
+| `pinned` | internal: the position of the hot part of ``table`` |
 
 | option of a write | |
 |---|---|
 | `store` or path, `topic`, `lake` | as above; one topic, of a store in a folder |
-| `view` | through which view rows are written: `log`, or one that the topic has |
-| `onInvalid` | `fail`, or the topic that takes rows which do not fit the view |
-| `measurement`, `tags` | of `view=metrics`: which one, and which columns are tags |
-| `createTopic` | `true` makes a topic that does not exist |
-| `writeId` | batch: a name of this write, by which it is known when it is repeated |
-| `patience` | seconds to wait until the store's writer has taken the rows |
+| `view` | the view that rows are written through: `log`, or a view of the topic |
+| `onInvalid` | `fail`, or the topic for rows that the view rejects |
+| `measurement`, `tags` | of `view=metrics`: the measurement, and the columns that are tags |
+| `createTopic` | `true` creates a topic that does not exist |
+| `writeId` | batch: the identity of the write, which makes a repetition a no-op |
+| `patience` | seconds to wait until the writer of the store has appended the rows |
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from strandline.records import check_topic_name
 FORMAT = "strandline"
 LOG = "log"
 VIEWS = (LOG, "table", "kv", "kv_history", "queue", "dead", "series", "metrics")
-"""What a topic may be read as."""
+"""Values of ``view`` in a read."""
 WRITTEN = (LOG, "table", "kv", "queue", "series", "metrics")
-"""Through what rows may be written."""
+"""Values of ``view`` in a write."""
 FAIL = "fail"
 TOKEN_VARIABLE = "STRANDLINE_TOKEN"  # noqa: S105 - the name of a variable
 
-_NAMES = {
+_READ_NAMES = {
     name.lower(): name
     for name in (
         *("store", "path", "topic", "lake", "reservoir", "columns", "from", "to", "as_of"),
@@ -59,7 +59,7 @@ _NAMES = {
     )
 }
 
-_WRITING = {
+_WRITE_NAMES = {
     name.lower(): name
     for name in (
         *("store", "path", "topic", "lake", "createTopic", "writeId", "patience"),
@@ -73,13 +73,13 @@ NO_TABLES = (
     'df.write.format("strandline").mode("append").option("topic", "orders").save("/folder")'
 )
 _OF_A_TABLE = frozenset({"provider", "owner"})
-"""Properties of a table that Spark gives as options while it makes one."""
-_SPARKS = frozenset({"checkpointlocation", "queryname", "outputmode"})
-"""Options of a stream that are Spark's own, and that it tells the sink too."""
+"""Properties of a table that Spark passes as options while it creates one."""
+_OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode"})
+"""Options of Spark for a stream, which it also passes to the sink."""
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """A token. It is shown by nothing."""
+    """A token. Its text is not in its repr."""
 
     value: str = ""
 
@@ -88,10 +88,10 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One read, as it was asked for."""
+    """The options of one read."""
 
     store: str = ""
-    """Its folder, or the url of its lake; empty when it is a server's."""
+    """Its folder, or the URL of its lake; empty for a server."""
     url: str = ""
     token: Secret = Secret()
     view: str = LOG
@@ -99,11 +99,11 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...]
     """Names and patterns."""
     many: bool
-    """Whether the read is of several topics, and so has a column for their names."""
+    """Whether the read has several topics, and a column for their names."""
     lake: str = ""
     reservoir: str = ""
     columns: tuple[str, ...]
-    """Of records; for a view those that were asked for, none for all."""
+    """Of records; for a view the requested columns, empty for all."""
     begin: str = ""
     end: str = ""
     as_of: str = ""
@@ -113,19 +113,19 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_remote(self) -> bool:
-        """Whether there is no folder: the lake alone is read."""
+        """Whether only the lake is read, without a folder of the store."""
         return "://" in self.store
 
     def conditions(self) -> tuple[Condition, ...]:
-        """What ``from``, ``to`` and a time in ``as_of`` say about rows."""
-        made = []
+        """``from``, ``to`` and a time in ``as_of`` as conditions of rows."""
+        conditions = []
         if self.begin:
-            made.append(_bound(self.begin, ">="))
+            conditions.append(_bound(self.begin, ">="))
         if self.end:
-            made.append(_bound(self.end, "<"))
+            conditions.append(_bound(self.end, "<"))
         if self.as_of and not self.as_of.startswith("{"):
-            made.append(Condition("ts", "<=", time_of(self.as_of)))
-        return tuple(made)
+            conditions.append(Condition("ts", "<=", time_of(self.as_of)))
+        return tuple(conditions)
 
     def offsets(self) -> Offsets | None:
         """The position in ``as_of``."""
@@ -133,7 +133,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One write, as it was asked for."""
+    """The options of one write."""
 
     store: str
     topic: str
@@ -147,90 +147,96 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     patience_s: float = PATIENCE_S
 
 
-def parse_write(given: Mapping[str, str]) -> WriteOptions:
-    """The options of a write, or ``Invalid`` that names the bad one."""
-    told = _told({name: given[name] for name in given if name.lower() not in _SPARKS}, _WRITING)
-    store = _store(told, 'save("/folder")')
+def parse_write(raw: Mapping[str, str]) -> WriteOptions:
+    """The options of a write, or ``Invalid`` with the name of the wrong one."""
+    options = _known_options(
+        {name: raw[name] for name in raw if name.lower() not in _OF_SPARK}, _WRITE_NAMES
+    )
+    store = _store(options, 'save("/folder")')
     if "://" in store:
         raise Invalid(
-            f"rows are delivered to the folder of a store, not to {_shown(store)}: name the folder "
-            "as store, and the url as lake"
+            f"rows are delivered to the folder of a store, not to {_without_secrets(store)}: "
+            "name the folder as store, and the URL as lake"
         )
-    topic = told.get("topic", "")
+    topic = options.get("topic", "")
     if not topic or "," in topic or is_pattern(topic):
         raise Invalid('name one topic to write to: .option("topic", "orders")')
-    create = told.get("createTopic", "false").lower()
+    create = options.get("createTopic", "false").lower()
     if create not in ("true", "false"):
         raise Invalid(f"createTopic is true or false, not {create!r}")
-    patience = told.get("patience", str(PATIENCE_S))
+    patience = options.get("patience", str(PATIENCE_S))
     if not patience.replace(".", "", 1).isdecimal():
         raise Invalid(f"patience is a number of seconds, not {patience!r}")
-    view = _view(told, WRITTEN)
-    on_invalid = told.get("onInvalid", FAIL)
+    view = _view(options, WRITTEN)
+    on_invalid = options.get("onInvalid", FAIL)
     if on_invalid != FAIL and view == LOG:
         raise Invalid("onInvalid is for writes through a view: every row is a record of a log")
     if on_invalid == topic:
         raise Invalid(f"onInvalid names the topic {topic!r} itself: name another one")
-    tags = tuple(part.strip() for part in told.get("tags", "").split(",") if part.strip())
-    if (view == "metrics") != bool(told.get("measurement")) or (tags and view != "metrics"):
-        raise Invalid('with view=metrics, and only then, say .option("measurement", "cpu")')
+    tags = tuple(part.strip() for part in options.get("tags", "").split(",") if part.strip())
+    if (view == "metrics") != bool(options.get("measurement")) or (tags and view != "metrics"):
+        raise Invalid('with view=metrics, and only then, set .option("measurement", "cpu")')
     return WriteOptions(
         store=store,
         topic=check_topic_name(topic),
-        lake=told.get("lake", ""),
+        lake=options.get("lake", ""),
         view=view,
         on_invalid=on_invalid if on_invalid == FAIL else check_topic_name(on_invalid),
-        measurement=told.get("measurement", ""),
+        measurement=options.get("measurement", ""),
         tags=tags,
         create=create == "true",
-        write_id=told.get("writeId", ""),
+        write_id=options.get("writeId", ""),
         patience_s=float(patience),
     )
 
 
-def parse(given: Mapping[str, str]) -> ReadOptions:
-    """The options of a read, or ``Invalid`` that names the bad one."""
-    told = _told(given, _NAMES)
-    url = told.get("url", "")
-    store = "" if url else _store(told, 'load("/folder")')
-    if url and any(told.get(name) for name in ("store", "path", "lake", "reservoir")):
+def parse(raw: Mapping[str, str]) -> ReadOptions:
+    """The options of a read, or ``Invalid`` with the name of the wrong one."""
+    values = _known_options(raw, _READ_NAMES)
+    url = values.get("url", "")
+    store = "" if url else _store(values, 'load("/folder")')
+    if url and any(values.get(name) for name in ("store", "path", "lake", "reservoir")):
         raise Invalid("url names a server: leave out store, lake and reservoir")
-    if "://" in store and told.get("lake"):
-        raise Invalid(f"{_shown(store)} is the lake already: leave lake out, or name the folder")
-    view = _view(told, VIEWS)
-    if told.get("measurement") and view != "metrics":
+    if "://" in store and values.get("lake"):
+        raise Invalid(
+            f"{_without_secrets(store)} is the lake already: leave lake out, or name the folder"
+        )
+    view = _view(values, VIEWS)
+    if values.get("measurement") and view != "metrics":
         raise Invalid("measurement is for view=metrics")
-    topics = tuple(part.strip() for part in told.get("topic", "").split(",") if part.strip())
+    topics = tuple(part.strip() for part in values.get("topic", "").split(",") if part.strip())
     if not topics:
         raise Invalid('name the topic: .option("topic", "orders"), "a,b" or "eu-*" for several')
     many = len(topics) > 1 or any(is_pattern(topic) for topic in topics)
-    on_loss = told.get("onLoss", "")
+    on_loss = values.get("onLoss", "")
     if on_loss not in ("", "fail", "report"):
         raise Invalid(f"onLoss is fail or report, not {on_loss!r}")
-    wanted = [part.strip() for part in told["columns"].split(",")] if "columns" in told else None
+    requested = (
+        [part.strip() for part in values["columns"].split(",")] if "columns" in values else None
+    )
     if many and view != LOG:
         raise Invalid(f"a read with view={view} is of one topic: read several one by one")
     if view == LOG:
-        named = record_schema.chosen(wanted, many=many, lost=on_loss == "report")
+        selected = record_schema.chosen(requested, many=many, lost=on_loss == "report")
     else:
-        named = tuple(wanted or ())
+        selected = tuple(requested or ())
     options = ReadOptions(
         store=store,
         url=url,
-        token=Secret(told.get("token") or (os.environ.get(TOKEN_VARIABLE, "") if url else "")),
+        token=Secret(values.get("token") or (os.environ.get(TOKEN_VARIABLE, "") if url else "")),
         view=view,
-        measurement=told.get("measurement", ""),
+        measurement=values.get("measurement", ""),
         topics=topics,
         many=many,
-        lake=told.get("lake", ""),
-        reservoir=told.get("reservoir", "").rstrip("/"),
-        columns=named,
-        begin=told.get("from", ""),
-        end=told.get("to", ""),
-        as_of=told.get("as_of", ""),
+        lake=values.get("lake", ""),
+        reservoir=values.get("reservoir", "").rstrip("/"),
+        columns=selected,
+        begin=values.get("from", ""),
+        end=values.get("to", ""),
+        as_of=values.get("as_of", ""),
         on_loss=on_loss,
-        records_max=_count(told.get("maxRecordsPerTrigger", "0")),
-        pinned=told.get("pinned", ""),
+        records_max=_count(values.get("maxRecordsPerTrigger", "0")),
+        pinned=values.get("pinned", ""),
     )
     if options.begin not in ("earliest", "latest"):
         options.conditions()
@@ -238,38 +244,38 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
     return options
 
 
-def _told(given: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    if not given or {name.lower() for name in given} >= _OF_A_TABLE:
-        raise Invalid(NO_TABLES if given else f"there are no options. {NO_TABLES}")
-    told = {}
-    for name, value in given.items():
+def _known_options(raw: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    if not raw or {name.lower() for name in raw} >= _OF_A_TABLE:
+        raise Invalid(NO_TABLES if raw else f"there are no options. {NO_TABLES}")
+    values = {}
+    for name, value in raw.items():
         if name.lower() not in known:
             raise Invalid(f"unknown option {name!r}: known are {', '.join(known.values())}")
-        told[known[name.lower()]] = str(value).strip()
-    return told
+        values[known[name.lower()]] = str(value).strip()
+    return values
 
 
-def _store(told: Mapping[str, str], other_way: str) -> str:
-    store = told.get("store") or told.get("path", "")
+def _store(values: Mapping[str, str], alternative: str) -> str:
+    store = values.get("store") or values.get("path", "")
     if not store:
-        raise Invalid(f'name the store: .option("store", "/folder"), or {other_way}')
+        raise Invalid(f'name the store: .option("store", "/folder"), or {alternative}')
     store = store.removeprefix("file://")
     if "://" in store:
         return store.rstrip("/")
     if not os.path.isabs(store):
-        raise Invalid(f"name the store by its whole path, not {store!r}: workers run elsewhere")
+        raise Invalid(f"name the store by its absolute path, not {store!r}: workers run elsewhere")
     return os.path.normpath(store)
 
 
-def _view(told: Mapping[str, str], known: tuple[str, ...]) -> str:
-    view = told.get("view", LOG)
+def _view(values: Mapping[str, str], known: tuple[str, ...]) -> str:
+    view = values.get("view", LOG)
     if view not in known:
         raise Invalid(f"view is one of {', '.join(known)}, not {view!r}")
     return view
 
 
-def _shown(url: str) -> str:
-    """A url without what may be secret in it."""
+def _without_secrets(url: str) -> str:
+    """A URL without parts that may be secret."""
     return url.split("?", maxsplit=1)[0].rsplit("@", maxsplit=1)[-1]
 
 

@@ -1,12 +1,12 @@
-"""Where topics are read: the folder of a store, a lake by itself, or a server.
+"""Locations of topics: the folder of a store, a lake without its store, or a server.
 
-    store=/folder                the store, read-only, beside its writer: lake files, and the rest
-    store=s3://bucket/prefix     its lake alone, by manifest (``lake_source.py``): what has moved
-                                 there
-    url=http://host:4000         a server, over HTTP (``server_source.py``): what it has now
+    store=/folder                the store, read-only, while it may be written: all records
+    store=s3://bucket/prefix     its lake only, by manifest (``spark/read/lake_source.py``): the
+                                 records that moved there
+    url=http://host:4000         a server, over HTTP (``spark/read/server_source.py``): all records
 
-All three pin a position, which is the same kind of thing everywhere, and cut what is not in lake
-files into parts that an executor reads on its own.
+All three pin a position, of the same type, and split records that are not in lake files into parts
+that an executor reads on its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from strandline.views.view_runner import Host
 
 
 class Place(Protocol):
-    """Where topics are read. Owned by one thread."""
+    """A location of topics. Owned by one thread."""
 
     def __enter__(self) -> Place: ...
 
@@ -36,30 +36,30 @@ class Place(Protocol):
     def close(self) -> None: ...
 
     def refresh(self) -> None:
-        """Look again: what comes next is told as it is now."""
+        """Refresh: later calls return the current state."""
         ...
 
     def pin(self, topics: Sequence[str], *, strict: bool = True) -> Position:
-        """The position of topics, by names and patterns; with ``strict`` names must exist."""
+        """The position of topics, by names and patterns; with ``strict``, names must exist."""
         ...
 
     def hot_parts(
         self,
         position: Position,
         snapshot: Snapshot,
-        wanted: split_planner.Range,
+        span: split_planner.Range,
         names: Sequence[str],
         conditions: Sequence[Condition] = (),
     ) -> list[AnyPart]:
-        """The parts of a topic that are in no lake file."""
+        """The records of a topic that are not in a lake file, as parts."""
         ...
 
     def cursor_at(self, snapshot: Snapshot, ts: int) -> int:
-        """The cursor behind which the records of a time and later are."""
+        """The cursor before the first record of this time or later."""
         ...
 
     def views(self, topic: str) -> ViewConfigs | None:
-        """The views that a topic has; None where nobody knows."""
+        """The views of a topic; None if they are not known."""
         ...
 
 
@@ -69,9 +69,9 @@ class StorePlace:
     def __init__(self, path: str, lake: str, reservoir: str = "") -> None:
         self.store: Store = open_readonly(path, lake, reservoir)
         self.reservoir = reservoir
-        """Where its views are saved, when that is not in the folder."""
+        """Location of its saved views, if they are not in the folder."""
         self.lake = lake or f"{self.store.path}/lake"
-        """Where its lake is."""
+        """Location of its lake."""
         self._lake = lake
 
     def __enter__(self) -> StorePlace:
@@ -93,13 +93,13 @@ class StorePlace:
         self,
         position: Position,
         snapshot: Snapshot,
-        wanted: split_planner.Range,
+        span: split_planner.Range,
         names: Sequence[str],
         conditions: Sequence[Condition] = (),
     ) -> list[AnyPart]:
         return list(
             split_planner.hot_parts(
-                position, snapshot, wanted, store=self.store, names=names, conditions=conditions
+                position, snapshot, span, store=self.store, names=names, conditions=conditions
             )
         )
 
@@ -116,15 +116,15 @@ class StorePlace:
 
 
 def open_place(options: ReadOptions) -> Place:
-    """The place that the options of a read name."""
-    made: Place
-    if options.url:  # what speaks HTTP is loaded when somebody asks for it
-        served = import_module("strandline.spark.read.server_source")
-        made = served.ServedPlace(options.url, options.token)
+    """The location that the options of a read name."""
+    location: Place
+    if options.url:  # the HTTP client is imported only when needed
+        server_source = import_module("strandline.spark.read.server_source")
+        location = server_source.ServedPlace(options.url, options.token)
     elif options.is_remote:
-        made = import_module("strandline.spark.read.lake_source").LakePlace(
+        location = import_module("strandline.spark.read.lake_source").LakePlace(
             options.store, options.reservoir
         )
     else:
-        made = StorePlace(options.store, options.lake, options.reservoir)
-    return made
+        location = StorePlace(options.store, options.lake, options.reservoir)
+    return location

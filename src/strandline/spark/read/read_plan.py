@@ -1,6 +1,6 @@
-"""What a query of Spark will read: options and conditions in, parts out.
+"""Plans a read of Spark: options and conditions in, parts out.
 
-``pipelines/splits/split_planner.py`` cuts; here is what the options of a read add to it.
+``pipelines/splits/split_planner.py`` splits; this module adds the options of a read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from strandline.store import Store
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query will read, and what it will not."""
+    """The files, zones and rows that a query reads and skips."""
 
     files: int
     files_skipped: int
@@ -34,37 +34,37 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(store: str | Store, topic: str, **query: Any) -> Plan:
-    """What ``table`` or a read with the same arguments would read. Opens the index of each file."""
-    where = of_triples(query.pop("where", ()))
+    """The plan of ``table`` or of a read with the same arguments. Opens the index of each file."""
+    predicates = of_triples(query.pop("where", ()))
     options = parse({"store": path_of(store), "topic": topic, **as_options(query)})
     with open_readonly(options.store, options.lake) as opened:
         position = pin(opened, options.topics, options.lake)
-    conditions = (*options.conditions(), *where)
-    told = [0] * 6
+    conditions = (*options.conditions(), *predicates)
+    counts = [0] * 6
     for snapshot in position.topics:
-        wanted = wanted_range(snapshot, conditions, options.offsets())
-        parts, skipped = file_parts(position, snapshot, wanted, conditions)
-        told[1] += skipped
-        told[0] += len({part.file.first_seq for part in parts})
+        span = wanted_range(snapshot, conditions, options.offsets())
+        parts, skipped = file_parts(position, snapshot, span, conditions)
+        counts[1] += skipped
+        counts[0] += len({part.file.first_seq for part in parts})
         for part in parts:
             file = lake_file(part)
-            places, unread = wanted_zones(file, part, conditions)
-            told[2] += len(places)
-            told[3] += unread
-            told[4] += sum(file.zones[place].rows for place in places)
-        told[5] += max(0, wanted.last_seq - max(snapshot.hot_seq, wanted.first_seq) + 1)
+            read_zones, skipped_zones = wanted_zones(file, part, conditions)
+            counts[2] += len(read_zones)
+            counts[3] += skipped_zones
+            counts[4] += sum(file.zones[zone].rows for zone in read_zones)
+        counts[5] += max(0, span.last_seq - max(snapshot.hot_seq, span.first_seq) + 1)
     return Plan(
-        files=told[0],
-        files_skipped=told[1],
-        zones=told[2],
-        zones_skipped=told[3],
-        rows=told[4],
-        hot_seqs=told[5],
+        files=counts[0],
+        files_skipped=counts[1],
+        zones=counts[2],
+        zones_skipped=counts[3],
+        rows=counts[4],
+        hot_seqs=counts[5],
     )
 
 
 def batch_parts(
-    place: Place,
+    location: Place,
     position: Position,
     options: ReadOptions,
     conditions: Sequence[Condition],
@@ -73,18 +73,18 @@ def batch_parts(
     """All parts of a batch read of records."""
     parts: list[AnyPart] = []
     for snapshot in position.topics:
-        wanted = wanted_range(snapshot, conditions, options.offsets())
-        parts += file_parts(position, snapshot, wanted, conditions)[0]
-        parts += place.hot_parts(position, snapshot, wanted, names, conditions)
+        span = wanted_range(snapshot, conditions, options.offsets())
+        parts += file_parts(position, snapshot, span, conditions)[0]
+        parts += location.hot_parts(position, snapshot, span, names, conditions)
     return parts
 
 
 def as_options(query: dict[str, Any]) -> dict[str, str]:
     """Keyword arguments of ``table`` as options of a read."""
-    told = {}
+    options = {}
     for name, value in query.items():
         if value is None or value == "":
             continue
         plain = ",".join(value) if isinstance(value, (list, tuple)) else value
-        told[name.rstrip("_")] = plain.isoformat() if hasattr(plain, "isoformat") else str(plain)
-    return told
+        options[name.rstrip("_")] = plain.isoformat() if hasattr(plain, "isoformat") else str(plain)
+    return options

@@ -1,4 +1,4 @@
-"""The columns of a read as Spark knows them."""
+"""The columns of a read as types of Spark."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def spark_schema(names: Iterable[str]) -> StructType:
 
 
 def of_arrow(schema: pa.Schema) -> StructType:
-    """The columns of a view as Spark knows them."""
+    """The columns of a view as types of Spark."""
     return from_arrow_schema(schema)
 
 
 def to_arrow(schema: StructType) -> pa.Schema:
-    """The same again."""
+    """The columns of a view as types of Arrow."""
     return to_arrow_schema(schema, timezone="UTC")

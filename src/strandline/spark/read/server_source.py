@@ -1,8 +1,8 @@
-"""A store behind a server: its topics over HTTP, in Arrow, by driver and executors.
+"""The store of a server: driver and executors read its topics over HTTP, as Arrow.
 
-Whoever reads needs this package and the network, nothing else. The token travels with the tasks and
-is shown by nothing. A part is a range of seqs of one life of a topic; records that the server no
-longer has when a task comes for them are ``RecordsLost``.
+Executors need this package and the network only. The token is sent with the tasks and never
+printed. A part is a range of seqs of one epoch of a topic; if the server no longer has records when
+a task requests them, the task raises ``RecordsLost``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from strandline.spark.read.tasks import AnyPart, ServedPart
 
 PART_SEQS = 250_000
 SETTINGS = ClientSettings()
-"""A server may be away for a while: a stream goes on when it is back in time."""
+"""Client settings; a stream continues after a server was unreachable for a while."""
 _PAGE_RECORDS = 20_000
 
 
@@ -53,31 +53,31 @@ class ServedPlace:
         self.store.close()
 
     def refresh(self) -> None:
-        """A server is asked whenever a position is pinned."""
+        """Do nothing: a server is queried at every pin."""
 
     def pin(self, topics: Sequence[str], *, strict: bool = True) -> Position:
         names = self._matching(topics)
-        found = []
+        snapshots = []
         for name in names:
             try:
-                found.append(self._snapshot(name))
+                snapshots.append(self._snapshot(name))
             except UnknownTopic:
                 if strict:
                     raise
-        with contextlib.suppress(Forbidden):  # a batch need not know; a stream asks for it
+        with contextlib.suppress(Forbidden):  # a batch does not need it; a stream checks it
             self._id = self._id or self.store.id
-        return Position(store=self._url, store_id=self._id, lake="", topics=tuple(found))
+        return Position(store=self._url, store_id=self._id, lake="", topics=tuple(snapshots))
 
     def hot_parts(
         self,
         position: Position,
         snapshot: Snapshot,
-        wanted: split_planner.Range,
+        span: split_planner.Range,
         names: Sequence[str],
         conditions: Sequence[Condition] = (),
     ) -> list[AnyPart]:
-        first_seq = max(snapshot.floor, wanted.first_seq)
-        last_seq = min(snapshot.head_seq, wanted.last_seq)
+        first_seq = max(snapshot.floor, span.first_seq)
+        last_seq = min(snapshot.head_seq, span.last_seq)
         for each in conditions:
             if each.column == "ts" and each.operator in (">", ">=", "="):
                 first_seq = max(first_seq, self.cursor_at(snapshot, each.value) + 1)
@@ -99,39 +99,39 @@ class ServedPlace:
         return self.store.existing_topic(topic).config.views
 
     def ask(self, options: ReadOptions, limit: int | None = None) -> pa.Table:
-        """A view as the server tells it, at one moment or as of a position."""
+        """A view from the server, now or as of a position."""
         (name,) = options.topics
         schema = "tables" if options.view == "table" else options.view
-        named = f"{name}/{options.measurement}" if options.measurement else name
-        quoted = named.replace('"', '""')
+        relation = f"{name}/{options.measurement}" if options.measurement else name
+        quoted = relation.replace('"', '""')
         rows = "" if limit is None else f" limit {limit}"
         text = f'select * from {schema}."{quoted}"{rows}'  # noqa: S608 - quoted, and SQL only reads
         return self.store.sql(text, as_of=options.as_of or None).arrow()
 
     def _matching(self, topics: Sequence[str]) -> list[str]:
-        found = {topic: None for topic in topics if not is_pattern(topic)}
+        names = {topic: None for topic in topics if not is_pattern(topic)}
         for topic in topics:
             if is_pattern(topic):
-                found |= dict.fromkeys(fnmatch.filter(self.store.topics(), topic))
-        return sorted(found)
+                names |= dict.fromkeys(fnmatch.filter(self.store.topics(), topic))
+        return sorted(names)
 
     def _snapshot(self, name: str) -> Snapshot:
         topic = self.store.existing_topic(name)
         topic_id, created_us = topic.identity
-        told = topic.statistics()
-        gaps = topic.gaps_below(told.head_seq)
-        if topic.identity != (topic_id, created_us):  # made anew while it was asked
+        statistics = topic.statistics()
+        gaps = topic.gaps_below(statistics.head_seq)
+        if topic.identity != (topic_id, created_us):  # created again during the requests
             return self._snapshot(name)
         return Snapshot(
             topic_id=topic_id,
             name=name,
-            epoch=told.epoch,
+            epoch=statistics.epoch,
             created_us=created_us,
-            head_seq=told.head_seq,
-            floor=told.earliest_seq,
-            evict_floor=told.evict_floor,
+            head_seq=statistics.head_seq,
+            floor=statistics.earliest_seq,
+            evict_floor=statistics.evict_floor,
             evict_reason="cap",
-            last_ts=told.last_ts,
+            last_ts=statistics.last_ts,
             gaps=tuple((first, last, "lost") for first, last in gaps),
         )
 
@@ -159,7 +159,7 @@ def read(
 def _check(
     part: ServedPart, after: int, epoch: int, head_seq: int, tombstone: Tombstone | None
 ) -> None:
-    """Raise when the server no longer has what the position promised."""
+    """Raise if the server no longer has records of the position."""
     snapshot = part.snapshot
     if epoch != snapshot.epoch and (epoch < snapshot.epoch or head_seq < part.last_seq):
         raise RecordsLost(part.topic, after + 1, part.last_seq, "recreated")

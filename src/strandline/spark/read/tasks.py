@@ -1,8 +1,8 @@
-"""What one task of Spark reads: parts, and the shape that their rows are given.
+"""A task of Spark: the parts that it reads, and the mapper of their rows.
 
-Parts of ``strandline.pipelines`` are pieces of lake files and of the store itself, or rows that
-came along. Here are those that only Spark has: records of a server, pieces of a view's state, and
-pieces of an event table's files.
+Parts of ``strandline.pipelines`` are ranges of lake files and of the store, or rows that are sent
+with the task. The parts of this module exist only in Spark: records of a server, ranges of the
+state of a view, and zones of the files of an event table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from strandline.spark.row_mappers.mapper import Shape
 
 
 class ServedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of a server's topic."""
+    """Records of a topic of a server."""
 
     url: str
     token: Secret
@@ -36,10 +36,10 @@ class ServedPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatePart(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of what a view has at a position: an executor folds the view, and reads that."""
+    """A range of a view at a position: an executor builds the view and reads the range."""
 
     store: str
-    """The folder of its store, or the url of the lake when the view is in a reservoir alone."""
+    """The folder of its store, or the URL of the lake if the view is in a reservoir."""
     lake: str
     reservoir: str
     view: str
@@ -48,9 +48,9 @@ class StatePart(msgspec.Struct, frozen=True, kw_only=True):
     moment_us: int | None
     first_key: bytes | None = None
     next_key: bytes | None = None
-    """Of a map: keys from the first on and before the next."""
+    """Of a map: the range of keys, without ``next_key``."""
     sources: tuple[bytes, ...] = ()
-    """Of a series: these."""
+    """Of a series: its sources."""
 
 
 class TablePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,22 +61,22 @@ class TablePart(msgspec.Struct, frozen=True, kw_only=True):
     table_id: int
     file: LakeFile
     written: Schema
-    """The version that the file was written in."""
+    """The schema version that the file was written in."""
     told: Schema
-    """The version that rows are told in."""
+    """The schema version of the rows."""
     first_seq: int
     last_seq: int
     hidden: bytes
     share: int = 0
     shares: int = 1
-    """Which part of its zones, of how many."""
+    """This share of its zones, and the number of shares."""
 
 
 AnyPart = FilePart | HotPart | Carried | ServedPart | StatePart | TablePart
 
 
 class Task(InputPartition):
-    """Parts that one task reads, as records or as what a view makes of them."""
+    """Parts that one task reads, as records or as rows of a view."""
 
     def __init__(self, parts: Sequence[AnyPart], shape: Shape | None = None) -> None:
         super().__init__(None)
@@ -85,7 +85,7 @@ class Task(InputPartition):
 
 
 def in_tasks(parts: Sequence[AnyPart], shape: Shape | None = None) -> list[Task]:
-    """Parts in tasks: small ones of files and stores go together."""
+    """Parts as tasks: small parts of files and stores share a task."""
     small = [part for part in parts if isinstance(part, FilePart | HotPart | Carried)]
     large = [part for part in parts if not isinstance(part, FilePart | HotPart | Carried)]
     return [

@@ -1,10 +1,9 @@
-"""What makes rows of a stream's records, batch after batch: on the driver of a stream of a view.
+"""Row mappers for the batches of a stream of a view, on its driver.
 
-Of an event table the driver must know which version of the schema a record is of. It looks through
-the log for the records that begin one, from the oldest there is, each stretch once; when the table
-has one version and the log begins with it, that is soon done. Where retention took the record that
-began a version, rows from before the next one are read in that next one, which takes all that the
-earlier one took.
+For an event table the driver must know the schema version of each record. It searches the log for
+the records that start a version, from the oldest record on, each range once; this is fast if the
+table has one version. If retention removed the record that started a version, rows before the next
+version are read with that next version, which accepts all rows of the earlier one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from strandline.spark.row_mappers.mapper import Shape
 
 
 class TypedStream:
-    """The shapes of a stream's batches. Owned by one thread."""
+    """The row mappers of the batches of a stream. Owned by one thread."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         if options.measurement:
@@ -37,55 +36,57 @@ class TypedStream:
         self._options = options
         self._schema = schema
         self._newest = NO_SCHEMA
-        self._told: Schema | None = None
+        self._result_schema: Schema | None = None
         self._changes: tuple[Change, ...] = ()
-        self._seen: tuple[int, int] = (0, 0)
-        """Of which life of the topic, and up to where, the changes are known."""
+        self._searched: tuple[int, int] = (0, 0)
+        """The creation time of the topic, and the seq up to which the changes are known."""
 
     def shape(
-        self, place: Place, position: Position, snapshot: Snapshot, wanted: split_planner.Range
+        self, location: Place, position: Position, snapshot: Snapshot, seqs: split_planner.Range
     ) -> Shape:
-        """What makes rows of a stretch."""
-        configs = view_read.check(place, self._options)
+        """The row mapper of a range of seqs."""
+        configs = view_read.check(location, self._options)
         if self._options.view != "table":
-            node = view_read.log_of(place, self._options)[1]
+            node = view_read.log_of(location, self._options)[1]
             return view_read.shape_of(self._options, configs, None, (), node)
-        if self._told is None:
-            self._newest = view_read.table_schema(place, snapshot.name)
-            self._told = self._known(self._newest)
-        self._look(place, position, snapshot)
+        if self._result_schema is None:
+            self._newest = view_read.table_schema(location, snapshot.name)
+            self._result_schema = self._query_schema(self._newest)
+        self._read_changes(location, position, snapshot)
         changes = self._changes or (Change(0, self._newest),)
         first = changes[0]
         if first.seq > snapshot.floor and snapshot.floor > 1:
             changes = (Change(0, first.schema), *changes)
         for change in changes:
-            if change.seq <= wanted.last_seq and change.schema.version > self._told.version:
-                check_known(change.schema, self._told)
-        return view_read.shape_of(self._options, configs, self._told, changes)
+            if change.seq <= seqs.last_seq and change.schema.version > self._result_schema.version:
+                check_known(change.schema, self._result_schema)
+        return view_read.shape_of(self._options, configs, self._result_schema, changes)
 
-    def topic(self, place: Place) -> str:
-        """Whose records are read."""
-        return view_read.log_of(place, self._options)[0]
+    def topic(self, location: Place) -> str:
+        """The topic whose records are read."""
+        return view_read.log_of(location, self._options)[0]
 
-    def _look(self, place: Place, position: Position, snapshot: Snapshot) -> None:
-        life, seen = self._seen
-        if life != snapshot.created_us:
-            self._changes, seen = (), 0
-        if seen < snapshot.head_seq:
-            self._changes = view_read.changes_until(place, position, snapshot, self._changes, seen)
-            self._seen = (snapshot.created_us, snapshot.head_seq)
+    def _read_changes(self, location: Place, position: Position, snapshot: Snapshot) -> None:
+        created_us, searched_seq = self._searched
+        if created_us != snapshot.created_us:
+            self._changes, searched_seq = (), 0
+        if searched_seq < snapshot.head_seq:
+            self._changes = view_read.changes_until(
+                location, position, snapshot, self._changes, searched_seq
+            )
+            self._searched = (snapshot.created_us, snapshot.head_seq)
 
-    def _known(self, newest: Schema) -> Schema:
-        """The version that the query's columns are of: without fields that came since."""
-        there = self._schema.names
+    def _query_schema(self, newest: Schema) -> Schema:
+        """The schema of the columns of the query, without fields that were added since."""
+        names = self._schema.names
         fields = {
             name: kind
             for name, kind in newest.fields.items()
-            if name in there and (name not in TABLE_COLUMNS or f"{SYSTEM_PREFIX}{name}" in there)
+            if name in names and (name not in TABLE_COLUMNS or f"{SYSTEM_PREFIX}{name}" in names)
         }
-        told = Schema(newest.version, fields)
-        now = EventShape(told=told).schema
+        schema = Schema(newest.version, fields)
+        columns = EventShape(told=schema).schema
         for name in fields:
-            if now.field(name).type != self._schema.field(name).type:
+            if columns.field(name).type != self._schema.field(name).type:
                 raise changed(name, newest)
-        return told
+        return schema

@@ -1,11 +1,10 @@
-"""What a view has at a position, for a batch read: keys of a map, points of a series, jobs, points.
+"""The state of a view at a position, for a batch read: keys, points of a series, jobs, points.
 
-The driver opens the store read-only and folds the view up to the position; without its folder, it
-reads what was saved of the view (``saved_view_source.py``). What it has travels with the tasks, if
-it is not
-large. Beyond that executors read a map or a series themselves, each a range of keys or some
-sources, as of the same position. Jobs and points of metrics know only the present, so they travel
-in any case, and there is a limit.
+The driver opens the store read-only and builds the view up to the position; without the folder of
+the store it reads the saved view (``spark/read/saved_view_source.py``). A small state is sent with
+the tasks. Otherwise executors read a map or a series themselves, each a range of keys or some
+sources, as of the same position. Jobs and points of metrics have no history, so they are always
+sent with the tasks, up to a limit.
 """
 
 from __future__ import annotations
@@ -40,68 +39,70 @@ from strandline.views.view_runner import Host
 CARRIED_BYTES_MAX = 32 * 1024 * 1024
 """Larger maps and series are read by executors."""
 COPIED_BYTES_MAX = 512 * 1024 * 1024
-"""Larger queues and metrics are refused."""
+"""Larger queues and metrics are rejected."""
 _PART_BYTES = 4 * 1024 * 1024
 _SLICE_ROWS = 200_000
 _SLICE_SOURCES = 64
-_TRIES = 3
+_ATTEMPTS = 3
 
 
 def host_of(store: Store, view: str, topic: str) -> Host[Any]:
-    """A view of an opened store."""
+    """A view of an open store."""
     store.views.open(view, topic, {})
     return store.views.shelf.host(view, store.existing_topic(topic))
 
 
-def source_of(place: StorePlace | LakePlace, view: str, topic: str, measurement: str) -> Source:
-    """What SQL would ask."""
-    host = place.host(view, topic)
+def source_of(location: StorePlace | LakePlace, view: str, topic: str, measurement: str) -> Source:
+    """The SQL relation of a view."""
+    runner = location.host(view, topic)
     if view == "kv":
-        return MapSource(host)
+        return MapSource(runner)
     if view == "series":
-        return SeriesSource(host)
+        return SeriesSource(runner)
     if view == "queue":
-        return QueueSource(host, apart=isinstance(place, LakePlace))
-    return MetricsSource(host, measurement or None, copied=True)
+        return QueueSource(runner, apart=isinstance(location, LakePlace))
+    return MetricsSource(runner, measurement or None, copied=True)
 
 
 def parts_of(
-    place: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema
+    location: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema
 ) -> list[AnyPart]:
     """A view at a position, as parts whose rows have these columns."""
-    for left in reversed(range(_TRIES)):
+    for attempts_left in reversed(range(_ATTEMPTS)):
         try:
-            return _parts(place, options, schema)
+            return _parts(location, options, schema)
         except Corrupt:
-            if not left or isinstance(place, StorePlace):
+            if not attempts_left or isinstance(location, StorePlace):
                 raise
-            place.refresh()  # the writer may have saved anew, and swept what was being read
+            location.refresh()  # the writer may have saved again and deleted pages during the read
     raise AssertionError
 
 
-def _parts(place: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema) -> list[AnyPart]:
+def _parts(
+    location: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema
+) -> list[AnyPart]:
     view, (topic,) = options.view, options.topics
-    source = source_of(place, view, topic, options.measurement)
-    relation = pinned(place, source, options.as_of)
-    found: list[pa.RecordBatch] = []
+    source = source_of(location, view, topic, options.measurement)
+    relation = pinned(location, source, options.as_of)
+    batches: list[pa.RecordBatch] = []
     size = 0
-    for batch in relation.batches(*_asked(relation, schema), None):
-        found.append(shaped(batch, schema))
-        size += found[-1].nbytes
+    for batch in relation.batches(*_columns(relation, schema), None):
+        batches.append(shaped(batch, schema))
+        size += batches[-1].nbytes
         if size > CARRIED_BYTES_MAX and isinstance(relation, MapRows | SeriesRows):
-            return _slices(place, options, relation)
+            return _slices(location, options, relation)
         if size > COPIED_BYTES_MAX:
             raise TooLarge(
                 f"{view} {topic!r} has more than {COPIED_BYTES_MAX >> 20} MiB, and can only be "
                 "read as a whole: name fewer columns, or read its records with view=log"
             )
-    return carried_parts(found, schema)
+    return carried_parts(batches, schema)
 
 
-def pinned(place: StorePlace | LakePlace, source: Source, as_of: str) -> Relation:
+def pinned(location: StorePlace | LakePlace, source: Source, as_of: str) -> Relation:
     """A relation at a position, or now."""
-    if isinstance(place, StorePlace):
-        (relation,) = sql_as_of.pin(place.store, [source], as_of or None)
+    if isinstance(location, StorePlace):
+        (relation,) = sql_as_of.pin(location.store, [source], as_of or None)
         return relation
     refuse_past(as_of)
     topics = {topic.name: topic for topic in source.topics}
@@ -109,23 +110,23 @@ def pinned(place: StorePlace | LakePlace, source: Source, as_of: str) -> Relatio
 
 
 def carried_parts(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> list[AnyPart]:
-    """Rows that go with their tasks."""
+    """Rows as parts that are sent with their tasks."""
     parts: list[AnyPart] = []
-    some: list[pa.RecordBatch] = []
+    group: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        some.append(batch)
+        group.append(batch)
         size += batch.nbytes
         if size > _PART_BYTES:
-            parts.append(carried(pa.Table.from_batches(some, schema)))
-            some, size = [], 0
-    if some:
-        parts.append(carried(pa.Table.from_batches(some, schema)))
+            parts.append(carried(pa.Table.from_batches(group, schema)))
+            group, size = [], 0
+    if group:
+        parts.append(carried(pa.Table.from_batches(group, schema)))
     return parts
 
 
 def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as SQL has them, with the columns of the read."""
+    """Rows of a SQL relation with the columns of the read."""
     names = [AT if name == TICK else name for name in batch.schema.names]
     batch = batch.rename_columns(names)
     if "deleted" in schema.names and "deleted" not in names:
@@ -135,43 +136,43 @@ def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def read(part: StatePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a part, on an executor, with these columns."""
-    whole = VERSIONS if part.view == "kv" else POINTS
-    schema = pa.schema([whole.field(name) for name in names])
-    with _place_of(part) as place:
-        host = place.host(part.view, part.topic)
+    full_schema = VERSIONS if part.view == "kv" else POINTS
+    schema = pa.schema([full_schema.field(name) for name in names])
+    with _location_of(part) as location:
+        runner = location.host(part.view, part.topic)
         relation: MapRows | SeriesRows
         if part.view == "kv":
-            relation = MapRows(host, part.head_seq, part.moment_us)
+            relation = MapRows(runner, part.head_seq, part.moment_us)
         else:
-            relation = SeriesRows(host, part.head_seq)
+            relation = SeriesRows(runner, part.head_seq)
         for batch in relation.batches(relation.schema.names, _where(part)):
             kept = _within(batch, part)
             if len(kept):
                 yield shaped(kept, schema)
 
 
-def _place_of(part: StatePart) -> StorePlace | LakePlace:
+def _location_of(part: StatePart) -> StorePlace | LakePlace:
     if "://" in part.store:
         return LakePlace(part.store, part.reservoir)
     return StorePlace(part.store, part.lake, part.reservoir)
 
 
-def _asked(relation: Relation, schema: pa.Schema) -> tuple[list[str]]:
-    there = relation.schema.names
-    named = [TICK if name == AT and TICK in there else name for name in schema.names]
-    return ([name for name in named if name in there] or there[:1],)
+def _columns(relation: Relation, schema: pa.Schema) -> tuple[list[str]]:
+    names = relation.schema.names
+    wanted = [TICK if name == AT and TICK in names else name for name in schema.names]
+    return ([name for name in wanted if name in names] or names[:1],)
 
 
 def _slices(
-    place: StorePlace | LakePlace, options: ReadOptions, relation: MapRows | SeriesRows
+    location: StorePlace | LakePlace, options: ReadOptions, relation: MapRows | SeriesRows
 ) -> list[AnyPart]:
     (topic,) = options.topics
     if isinstance(relation, MapRows):
-        edges = list(_edges(relation))
-        ranges = list(zip([None, *edges], [*edges, None], strict=True))
+        starts = list(_slice_starts(relation))
+        ranges = list(zip([None, *starts], [*starts, None], strict=True))
         names: list[tuple[bytes, ...]] = [()] * len(ranges)
     else:
-        with place.host(options.view, topic).reading() as fold:
+        with location.host(options.view, topic).reading() as fold:
             sources = fold.names(AT_MIN, AT_MAX)
         step = max(1, -(-len(sources) // _SLICE_SOURCES))
         names = [tuple(sources[at : at + step]) for at in range(0, len(sources), step)]
@@ -188,14 +189,14 @@ def _slices(
             moment_us=moment_us,
             first_key=first,
             next_key=following,
-            sources=some,
+            sources=group,
         )
-        for (first, following), some in zip(ranges, names, strict=True)
+        for (first, following), group in zip(ranges, names, strict=True)
     ]
 
 
-def _edges(relation: MapRows) -> Iterator[bytes]:
-    """Keys that begin a slice, but for the first."""
+def _slice_starts(relation: MapRows) -> Iterator[bytes]:
+    """First keys of the slices, except that of the first slice."""
     rows = 0
     for batch in relation.batches(["key_bytes"], None):
         rows += len(batch)

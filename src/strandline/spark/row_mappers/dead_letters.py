@@ -13,7 +13,7 @@ LETTERS = spark_form(LetterRows.schema)
 
 
 class LetterShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters; those of a node, where several queues have theirs."""
+    """Maps dead letters; with ``node``, those of one queue in a shared topic."""
 
     node: str | None = None
 

@@ -1,8 +1,8 @@
-"""The records of an event table as rows: those that fit the schema of their time.
+"""The records of an event table as rows.
 
-``changes`` are the records that begin a version of the schema, by seq. A row is read in the version
-that was in force when it came, then told in the version of the read. Records that fit none, that
-change the table or are of another view are no rows.
+``changes`` are the records that start a version of the schema, by seq. A row is parsed with the
+version that was valid at its seq, then converted to the version of the read. Records that do not
+match their version, that change the table, or that belong to another view are not rows.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from strandline.views.table.upcast import upcast
 
 
 class Change(msgspec.Struct, frozen=True):
-    """From this seq on rows are of this version."""
+    """The schema of rows from a seq on."""
 
     seq: int
     schema: Schema
 
 
 class EventShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows, told in a version of the table's schema."""
+    """Maps events to rows of one version of the schema."""
 
     told: Schema
     changes: tuple[Change, ...] = ()
@@ -44,20 +44,20 @@ class EventShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored(self) -> pa.Schema:
-        """The same columns by their names in files."""
+        """The same columns with their names in files."""
         return spark_form(arrow_schema(self.told), seqs=[SEQ])
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = arrow_schema(self.told)
         batch = without_others(batch, "table", self.kinds)
-        made = [columns.empty_table()]
+        tables = [columns.empty_table()]
         for schema, part in self._versions(_events(batch)):
-            found, _ = fold_rows(schema, rows_of(part))
-            made.append(told_in(found, schema, self.told))
-        return as_spark(pa.concat_tables(made), self.stored).rename_columns(self.schema.names)
+            table, _ = fold_rows(schema, rows_of(part))
+            tables.append(told_in(table, schema, self.told))
+        return as_spark(pa.concat_tables(tables), self.stored).rename_columns(self.schema.names)
 
     def _versions(self, batch: pa.RecordBatch) -> Iterator[tuple[Schema, pa.RecordBatch]]:
-        """Runs of records of one version; those from before the first are no rows."""
+        """Runs of records of one version; records before the first version are not rows."""
         seqs = batch["seq"].to_pylist()
         starts = [bisect.bisect_left(seqs, change.seq) for change in self.changes]
         for change, start, stop in zip(self.changes, starts, [*starts[1:], len(seqs)], strict=True):
@@ -65,24 +65,24 @@ class EventShape(msgspec.Struct, frozen=True, kw_only=True):
                 yield change.schema, batch.slice(start, stop - start)
 
 
-def told_in(table: pa.Table, schema: Schema, told: Schema) -> pa.Table:
-    """Rows of one version in another: a later one, or an earlier one that has less fields."""
-    columns = arrow_schema(told)
-    if schema.version <= told.version:
-        return upcast(table, schema, told, columns.names).cast(columns)
-    check_known(schema, told)
+def told_in(table: pa.Table, schema: Schema, target: Schema) -> pa.Table:
+    """Convert rows of one version to another: a later one, or an earlier one with fewer fields."""
+    columns = arrow_schema(target)
+    if schema.version <= target.version:
+        return upcast(table, schema, target, columns.names).cast(columns)
+    check_known(schema, target)
     return table.select(columns.names).cast(columns)
 
 
-def check_known(newer: Schema, told: Schema) -> None:
-    """Raise when rows of a newer version cannot be told in the version that a query has."""
-    for name, kind in told.kinds().items():
+def check_known(newer: Schema, target: Schema) -> None:
+    """Raise if rows of a newer version cannot be converted to the version of a query."""
+    for name, kind in target.kinds().items():
         if ARROW[newer.kinds()[name].name] != ARROW[kind.name]:
             raise changed(name, newer)
 
 
 def changed(name: str, newer: Schema) -> Invalid:
-    """A query goes on with the columns that it began with."""
+    """The error for a field whose type changed: a query keeps the columns of its start."""
     return Invalid(
         f"field {name!r} of the table has another type since version {newer.version}, and this "
         "query has the columns of an earlier one: start it again, with the same checkpoint"
@@ -92,5 +92,5 @@ def changed(name: str, newer: Schema) -> Invalid:
 def _events(batch: pa.RecordBatch) -> pa.RecordBatch:
     if batch["meta"].null_count == len(batch):
         return batch
-    plain = [meta is None or not meta.startswith(MARK) for meta in batch["meta"].to_pylist()]
-    return batch.filter(pa.array(plain, pa.bool_()))
+    is_event = [meta is None or not meta.startswith(MARK) for meta in batch["meta"].to_pylist()]
+    return batch.filter(pa.array(is_event, pa.bool_()))

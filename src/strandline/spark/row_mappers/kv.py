@@ -13,7 +13,7 @@ VERSIONS = spark_form(VersionRows.schema)
 
 
 class ChangeShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Versions. ``kinds`` are the views that the topic has."""
+    """Maps versions of keys. ``kinds`` are the views of the topic."""
 
     kinds: tuple[str, ...] = ()
 

@@ -1,7 +1,7 @@
-"""What makes rows of records: the columns of a view, and batch in, batch out.
+"""Row mappers: convert batches of records into batches of rows of a view.
 
-A shape is data: it travels to executors with the task. Spark has no unsigned numbers, so seqs are
-``bigint`` and fields of u64 ``decimal(20, 0)``, as in Spark's own reading of Parquet.
+A row mapper is data: it is sent to executors with the task. Spark has no unsigned numbers, so seqs
+are ``bigint`` and fields of u64 ``decimal(20, 0)``, as in Spark's own reader of Parquet.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _SMALL = (pa.uint8(), pa.uint16(), pa.int8(), pa.int16(), pa.uint32())
 
 
 class Shape(Protocol):
-    """Makes rows of records. Immutable."""
+    """Maps records to rows. Immutable."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of its rows, as Spark can have them."""
+        """The columns of its rows, in types of Spark."""
         ...
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of a batch with the columns of a record, seq signed."""
+        """The rows of a batch of records, whose seq is signed."""
         ...
 
 
 def spark_form(schema: pa.Schema, seqs: Sequence[str] = _SEQS) -> pa.Schema:
-    """The same columns in types that Spark has, each of which may be null; these are seqs."""
+    """The same columns in types of Spark, all nullable; ``seqs`` are columns of seqs."""
     return pa.schema([pa.field(field.name, _spark_type(field, seqs)) for field in schema])
 
 
 def as_spark(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows in types that Spark has, by columns of the same names; others are left out."""
+    """The columns of a schema, cast to its types; other columns are dropped."""
     arrays = []
     for field in schema:
         column = batch[field.name]
@@ -51,30 +51,30 @@ def as_spark(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def chosen(schema: pa.Schema, wanted: Sequence[str] | None, *, lost: bool) -> pa.Schema:
-    """The columns that were asked for, or all."""
+def chosen(schema: pa.Schema, requested: Sequence[str] | None, *, lost: bool) -> pa.Schema:
+    """The requested columns, or all."""
     if lost and LOST in map(name_key, schema.names):
         raise Invalid(
             f"onLoss=report reports losses in the column {LOST}, and the table has a field of that "
             "name: read it without onLoss=report"
         )
-    there = pa.schema([*schema, *(arrow_schema([LOST]) if lost else ())])
-    if wanted is None:
-        return there
-    for name in wanted:
-        if name not in there.names:
-            raise Invalid(f"there is no column {name!r}: columns are {', '.join(there.names)}")
-    if not wanted or len(set(wanted)) < len(wanted):
+    available = pa.schema([*schema, *(arrow_schema([LOST]) if lost else ())])
+    if requested is None:
+        return available
+    for name in requested:
+        if name not in available.names:
+            raise Invalid(f"there is no column {name!r}: columns are {', '.join(available.names)}")
+    if not requested or len(set(requested)) < len(requested):
         raise Invalid("name each column once, and at least one: columns='key,value'")
-    if lost and LOST not in wanted:
-        raise Invalid("onLoss=report tells losses in the column lost: add it to columns")
-    return pa.schema([there.field(name) for name in wanted])
+    if lost and LOST not in requested:
+        raise Invalid("onLoss=report reports losses in the column lost: add it to columns")
+    return pa.schema([available.field(name) for name in requested])
 
 
 def selected(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows with exactly these columns; what is not there is empty."""
-    there = batch.schema.names
-    empty = [field for field in schema if field.name not in there]
+    """Rows with exactly these columns; missing ones are null."""
+    names = batch.schema.names
+    empty = [field for field in schema if field.name not in names]
     table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
     for field in empty:
         table = table.append_column(field, pa.nulls(len(table), field.type))
@@ -82,7 +82,7 @@ def selected(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBa
 
 
 def rows_of(batch: pa.RecordBatch) -> Rows:
-    """A batch of records as views take them."""
+    """A batch of records in the form that views fold."""
     return Rows(
         batch["seq"].to_pylist(),
         batch["ts"].cast(pa.int64()).to_pylist(),
@@ -94,13 +94,13 @@ def rows_of(batch: pa.RecordBatch) -> Rows:
 
 
 def without_others(batch: pa.RecordBatch, kind: str, kinds: Sequence[str]) -> pa.RecordBatch:
-    """The records without those that another view of the topic has written for itself."""
+    """The records without the internal records of other views of the topic."""
     others = tuple(mark for name, mark in MARKS.items() if name != kind and name in kinds)
     if not others or batch["meta"].null_count == len(batch):
         return batch
     metas = batch["meta"].to_pylist()
-    keep = [meta is None or not meta.startswith(others) for meta in metas]
-    return batch if all(keep) else batch.filter(pa.array(keep, pa.bool_()))
+    is_kept = [meta is None or not meta.startswith(others) for meta in metas]
+    return batch if all(is_kept) else batch.filter(pa.array(is_kept, pa.bool_()))
 
 
 def _spark_type(field: pa.Field, seqs: Sequence[str]) -> pa.DataType:

@@ -1,7 +1,7 @@
-"""The records of a metrics view as points, a row each, in the order in which they came.
+"""The records of a metrics view as points, a row each, in order of the log.
 
-Rows are as they were written: a later one of the same series, field and time stands in the place of
-an earlier one in the view, and both are here.
+Rows are as they were written: the view replaces an earlier point of the same series, field and time
+by a later one, but both are rows here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TAGS = LONG.field("tags").type
 
 
 class MeasuredShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Points. ``kinds`` are the views that the topic has."""
+    """Maps points of metrics. ``kinds`` are the views of the topic."""
 
     kinds: tuple[str, ...] = ()
 
@@ -32,24 +32,24 @@ class MeasuredShape(msgspec.Struct, frozen=True, kw_only=True):
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         rows = rows_of(without_others(batch, "metrics", self.kinds))
-        made = [MEASURED.empty_table()]
+        points = [MEASURED.empty_table()]
         for stamp, meta, data in zip(rows.stamps, rows.metas, rows.data, strict=True):
-            said = meaning(meta, data, stamp)
-            tables = [table_of(said)] if isinstance(said, Row) else []
-            tables = said.tables if isinstance(said, Written) else tables
-            made += [
-                pa.Table.from_batches([_points(table, place)])
+            written = meaning(meta, data, stamp)
+            tables = [table_of(written)] if isinstance(written, Row) else []
+            tables = written.tables if isinstance(written, Written) else tables
+            points += [
+                pa.Table.from_batches([_points(table, index)])
                 for table in tables
-                for place in range(len(table.fields))
+                for index in range(len(table.fields))
             ]
-        return as_spark(pa.concat_tables(made), MEASURED)
+        return as_spark(pa.concat_tables(points), MEASURED)
 
 
-def _points(table: Table, place: int) -> pa.RecordBatch:
+def _points(table: Table, index: int) -> pa.RecordBatch:
     """The points of one field of a table."""
-    count, (field, kind) = len(table.at), table.fields[place]
-    bits = table.columns[place]
-    whole = pa.nulls(count, pa.int64()) if kind is Kind.FLOAT else pa.array(bits, pa.int64())
+    count, (field, kind) = len(table.at), table.fields[index]
+    bits = table.columns[index]
+    integers = pa.nulls(count, pa.int64()) if kind is Kind.FLOAT else pa.array(bits, pa.int64())
     arrays = [
         pa.repeat(pa.scalar(table.measurement), count),
         _tags(table),
@@ -57,15 +57,15 @@ def _points(table: Table, place: int) -> pa.RecordBatch:
         pa.array(table.at // 1000).cast(TIME),
         pa.array(table.at),
         pa.array(from_bits(bits, kind).astype("<f8")),
-        whole,
+        integers,
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=MEASURED)
 
 
 def _tags(table: Table) -> pa.Array:
-    told = pa.array([list(tags_of(packed).items()) for packed in table.series], _TAGS)
+    tags = pa.array([list(tags_of(packed).items()) for packed in table.series], _TAGS)
     if table.rows is None:
         count = len(table.at)
         rows = np.zeros(count, "<i8") if len(table.series) == 1 else np.arange(count)
-        return told.take(pa.array(rows))
-    return told.take(pa.array(table.rows))
+        return tags.take(pa.array(rows))
+    return tags.take(pa.array(table.rows))

@@ -1,15 +1,15 @@
-"""Rows of Spark as the records of a view: checked as the view itself would, then staged.
+"""Rows of Spark as the records of a view: validated as by the view itself, then staged.
 
-An encoder is data, made on the driver, where the store can be asked what the view wants, and used
-by executors. It takes a batch or refuses it; ``spark/write/row_validation.py`` finds the rows that
-are to blame.
+An encoder is data, created on the driver, which reads the requirements of the view from the store,
+and used by executors. It encodes a batch or rejects it as a whole;
+``spark/write/row_validation.py`` finds the invalid rows.
 
-    kv        key, value; if you like expires. A null value deletes the key.
-    table     context (``__context`` where a field has that name), and the fields as columns or all
+    kv        key, value; optionally expires. A null value deletes the key.
+    table     context (``__context`` if a field has that name), and the fields as columns or all
               of them as JSON in ``event``, unless a field has that name
-    series    source, at or time, payload; if you like version
-    metrics   time or ns, columns that are tags, all others fields
-    queue     data; if you like key and tag: plain jobs
+    series    source, at or time, payload; optionally version
+    metrics   time or ns, columns that are tags; all other columns are fields
+    queue     data; optionally key and tag: plain jobs
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class Encoder(Protocol):
-    """Makes records of rows. Immutable."""
+    """Encodes rows as records. Immutable."""
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Records of all rows, or ``Invalid`` when one of them cannot be."""
+        """The records of all rows, or ``Invalid`` if one row is invalid."""
         ...
 
 
@@ -52,20 +52,20 @@ class KvEncoder(msgspec.Struct, frozen=True):
     """Puts and deletes."""
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        keys = [plain_key(_given(key, "key")) for key in batch["key"].to_pylist()]
+        keys = [plain_key(_not_null(key, "key")) for key in batch["key"].to_pylist()]
         ends: list[Any] = [None] * len(batch)
         if "expires" in batch.schema.names:
             ends = batch["expires"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
         values = batch["value"].cast(pa.binary()).to_pylist()
         metas = [
-            DELETED if value is None else None if end is None else until(_end(end))
+            DELETED if value is None else None if end is None else until(_check_expiry(end))
             for value, end in zip(values, ends, strict=True)
         ]
         return _records(keys=keys, metas=metas, data=[value or b"" for value in values])
 
 
 class EventEncoder(msgspec.Struct, frozen=True, kw_only=True):
-    """Events of a table, each checked by the table's own validator."""
+    """Events of a table, each checked by the validator of the table."""
 
     table: str
     schema: Schema
@@ -73,16 +73,16 @@ class EventEncoder(msgspec.Struct, frozen=True, kw_only=True):
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         name = shown_columns(self.schema)["context"]
         contexts = batch[name].cast(pa.string()).to_pylist()
-        keys = [check_context(_given(context, name)) for context in contexts]
+        keys = [check_context(_not_null(context, name)) for context in contexts]
         data = self._events(batch)
         validator_of(self.schema, self.table).decode_many(data)
         return _records(keys=keys, data=data)
 
     def _events(self, batch: pa.RecordBatch) -> list[bytes]:
         if EVENT in batch.schema.names and EVENT not in self.schema.fields:
-            return [_given(each, EVENT) for each in batch[EVENT].cast(pa.binary()).to_pylist()]
+            return [_not_null(each, EVENT) for each in batch[EVENT].cast(pa.binary()).to_pylist()]
         fields = [name for name in self.schema.fields if name in batch.schema.names]
-        columns = [map(_plain, batch[name].to_pylist()) for name in fields]
+        columns = [map(_json_value, batch[name].to_pylist()) for name in fields]
         return [
             msgspec.json.encode(
                 {name: value for name, value in zip(fields, row, strict=True) if value is not None}
@@ -92,26 +92,28 @@ class EventEncoder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PointEncoder(msgspec.Struct, frozen=True, kw_only=True):
-    """Points of a series that has forgotten what is before its floor."""
+    """Points of a series; points before its floor are rejected."""
 
     unit: str
     floor: int
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        keys = [name_of(_given(source, "source")) for source in batch["source"].to_pylist()]
+        keys = [name_of(_not_null(source, "source")) for source in batch["source"].to_pylist()]
         versions = [0] * len(batch)
         if "version" in batch.schema.names:
             versions = [version or 0 for version in batch["version"].to_pylist()]
         metas = []
         for at, version in zip(self._ats(batch), versions, strict=True):
-            check_at("at", _given(at, "at"))
+            check_at("at", _not_null(at, "at"))
             check_version(version)
             if at < self.floor:
                 raise Invalid(f"a point at {at} is before the floor {self.floor}: it is too late")
-            # Nobody knows here what is the newest of the source when the point is appended.
+            # The newest point of the source at the time of the append is not known here.
             metas.append(encode(NORMAL, version, at))
         payloads = batch["payload"].cast(pa.binary()).to_pylist()
-        return _records(keys=keys, metas=metas, data=[_given(each, "payload") for each in payloads])
+        return _records(
+            keys=keys, metas=metas, data=[_not_null(each, "payload") for each in payloads]
+        )
 
     def _ats(self, batch: pa.RecordBatch) -> list[Any]:
         if "at" in batch.schema.names:
@@ -123,7 +125,7 @@ class PointEncoder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeasureEncoder(msgspec.Struct, frozen=True, kw_only=True):
-    """Points of one measurement, whose fields are of kinds as far as they are known."""
+    """Points of one measurement; ``kinds`` are the types of its known fields."""
 
     measurement: str
     tags: tuple[str, ...]
@@ -154,7 +156,7 @@ class MeasureEncoder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEncoder(msgspec.Struct, frozen=True):
-    """Plain jobs: of default priority, at once, for ever."""
+    """Plain jobs: default priority, no delay, no expiry."""
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch["data"].null_count:
@@ -170,26 +172,26 @@ def _records(
     keys: Sequence[bytes] | None = None,
     metas: Sequence[bytes | None] | None = None,
 ) -> pa.RecordBatch:
-    given = {"key": keys, "meta": metas, "data": data}
-    fields = [field for field in COLUMNS if given.get(field.name) is not None]
-    arrays = [pa.array(given[field.name], field.type) for field in fields]
+    columns = {"key": keys, "meta": metas, "data": data}
+    fields = [field for field in COLUMNS if columns.get(field.name) is not None]
+    arrays = [pa.array(columns[field.name], field.type) for field in fields]
     return pa.record_batch(arrays, schema=pa.schema(fields))
 
 
-def _given(value: Any, name: str) -> Any:
+def _not_null(value: Any, name: str) -> Any:
     if value is None:
         raise Invalid(f"column {name!r} is null")
     return value
 
 
-def _end(expires_us: int) -> int:
+def _check_expiry(expires_us: int) -> int:
     if not 0 < expires_us <= EXPIRES_US_MAX:
         raise Invalid(f"a key cannot expire {expires_us} microseconds after 1970")
     return expires_us
 
 
-def _plain(value: Any) -> Any:
-    """A value of a column as JSON has it."""
+def _json_value(value: Any) -> Any:
+    """A value of a column as a JSON type."""
     if isinstance(value, Decimal):
         return int(value)
     return value.isoformat() if isinstance(value, date | datetime) else value

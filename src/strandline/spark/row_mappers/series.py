@@ -1,6 +1,6 @@
-"""The records of a series as points, in the order in which they came.
+"""The records of a series as points, in order of the log.
 
-``at`` is what the series counts; ``time`` the same as a timestamp, where the unit is one we know.
+``at`` is the time in the unit of the series; ``time`` is the same as a timestamp, for known units.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from strandline.spark.row_mappers.mapper import rows_of, spark_form, without_oth
 from strandline.views.series.meta import PLAIN, points_of, version_of
 
 TICK, AT = "tick", "at"
-"""What SQL calls the time of a point, where ``at`` is a word of its own; and what we do."""
+"""The name of ``at`` in SQL, where it is a keyword, and its name here."""
 
 POINTS = pa.schema(
     [
@@ -26,7 +26,7 @@ POINTS = pa.schema(
 
 
 class PointShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Points of a series whose ats are of a unit. ``kinds`` are the views that the topic has."""
+    """Maps points of a series. ``unit`` is that of ``at``, ``kinds`` are the views of the topic."""
 
     unit: str = ""
     kinds: tuple[str, ...] = ()
@@ -36,16 +36,16 @@ class PointShape(msgspec.Struct, frozen=True, kw_only=True):
         return POINTS
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        found = points_of(rows_of(without_others(batch, "series", self.kinds)))
-        ats = np.array(found.ats, dtype=np.int64)
-        names, payloads = pa.array(found.names, pa.binary()), pa.array(found.data, pa.binary())
-        versions = [0 if kind == PLAIN else version_of(kind) for kind in found.kinds]
+        points = points_of(rows_of(without_others(batch, "series", self.kinds)))
+        ats = np.array(points.ats, dtype=np.int64)
+        names, payloads = pa.array(points.names, pa.binary()), pa.array(points.data, pa.binary())
+        versions = [0 if kind == PLAIN else version_of(kind) for kind in points.kinds]
         arrays = [
             texts(names),
             names,
             pa.array(ats),
             times_of(ats, self.unit),
-            pa.array(found.seqs, pa.int64()),
+            pa.array(points.seqs, pa.int64()),
             pa.array(versions, pa.int32()),
             payloads,
             texts(payloads),

@@ -1,7 +1,7 @@
 """A batch read of topics through ``format("strandline")``: planned on the driver, run by executors.
 
-The position is pinned when tasks are planned, once for the whole read. Conditions that we
-understand are taken over from Spark; the others it checks itself.
+The position is pinned when tasks are planned, once for the whole read. Supported conditions are
+applied here; Spark checks the others itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BatchReader(DataSourceReader):
         pinned: Position | None = None,
         schema: pa.Schema | None = None,
     ) -> None:
-        """``schema`` is that of a view."""
+        """``schema`` has the columns of a view, None for records."""
         self.options = options
         self.conditions: tuple[Condition, ...] = options.conditions()
         self._pinned = pinned
@@ -57,15 +57,15 @@ class BatchReader(DataSourceReader):
             if self._schema is not None:
                 return in_tasks(*lazy.view_parts(options, self._schema)) or [Task([])]
             if self._pinned is not None:
-                found: list[Part] = []
+                hot: list[Part] = []
                 for snapshot in self._pinned.topics:
-                    wanted = split_planner.wanted_range(snapshot, self.conditions)
-                    found += split_planner.hot_parts(self._pinned, snapshot, wanted)
-                return in_tasks(found) or [Task([])]
-            with open_place(options) as place:
-                position = place.pin(options.topics)
+                    span = split_planner.wanted_range(snapshot, self.conditions)
+                    hot += split_planner.hot_parts(self._pinned, snapshot, span)
+                return in_tasks(hot) or [Task([])]
+            with open_place(options) as location:
+                position = location.pin(options.topics)
                 parts = read_plan.batch_parts(
-                    place, position, options, self.conditions, options.columns
+                    location, position, options, self.conditions, options.columns
                 )
             return in_tasks(parts) or [Task([])]
 
@@ -74,9 +74,9 @@ class BatchReader(DataSourceReader):
         schema = self._schema
         names = self.options.columns if schema is None else schema.names
         with told_briefly():
-            yield from executor_read.rows(partition, schema, names, self._kept())
+            yield from executor_read.rows(partition, schema, names, self._record_conditions())
 
-    def _kept(self) -> tuple[Condition, ...]:
-        """What is checked of each record; states are told as of a position by themselves."""
-        whole = self._schema is not None and not lazy.is_logged(self.options)
-        return () if whole else self.conditions
+    def _record_conditions(self) -> tuple[Condition, ...]:
+        """The conditions for each record; none for the state of a view, which is at a position."""
+        is_state = self._schema is not None and not lazy.is_logged(self.options)
+        return () if is_state else self.conditions

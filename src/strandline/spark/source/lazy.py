@@ -1,7 +1,7 @@
-"""Loads what only views need when the first one is read or written.
+"""Imports the code for views when the first view is read or written.
 
-It is half of all code, and Spark starts a Python process for every plan and every task: most of
-them read records.
+It is half of all code, and Spark starts a Python process for every plan and every task; most of
+them read records only.
 """
 
 from __future__ import annotations
@@ -29,44 +29,46 @@ def view_schema(options: ReadOptions) -> pa.Schema:
 
 
 def view_parts(options: ReadOptions, schema: pa.Schema) -> tuple[list[AnyPart], Shape | None]:
-    """What a batch read of a view reads, and what makes rows of it."""
-    found: tuple[list[AnyPart], Shape | None] = _views().batch_parts(options, schema)
-    return found
+    """The parts of a batch read of a view, and their row mapper."""
+    parts: tuple[list[AnyPart], Shape | None] = _views().batch_parts(options, schema)
+    return parts
 
 
 def is_logged(options: ReadOptions) -> bool:
-    """Whether a batch read of a view is one of its log."""
+    """Whether a batch read of a view is a read of its log."""
     return bool(options.view in _views().LOGGED)
 
 
 def typed_stream(options: ReadOptions, schema: pa.Schema) -> TypedStream:
-    """What makes rows of a stream's records."""
-    made: TypedStream = import_module("strandline.spark.read.typed_stream").TypedStream(
+    """The row mappers of a stream."""
+    stream: TypedStream = import_module("strandline.spark.read.typed_stream").TypedStream(
         options, schema
     )
-    return made
+    return stream
 
 
 def event_table(spark: SparkSession, options: ReadOptions) -> DataFrame:
     """An event table as a frame."""
-    found: DataFrame = import_module("strandline.spark.tables.event_table_frame").event_table(
+    frame: DataFrame = import_module("strandline.spark.tables.event_table_frame").event_table(
         spark, options
     )
-    return found
+    return frame
 
 
 def encoder_for(options: WriteOptions, schema: StructType) -> Encoder:
-    """What makes records of rows for a view."""
-    made: Encoder = import_module("strandline.spark.write.write_target").encoder_for(
+    """The encoder of rows for a view."""
+    encoder: Encoder = import_module("strandline.spark.write.write_target").encoder_for(
         options, schema
     )
-    return made
+    return encoder
 
 
 def fitting_of(options: WriteOptions, encoder: Encoder) -> Fitting:
-    """What finds the rows that do not fit."""
-    made: Fitting = import_module("strandline.spark.write.row_validation").Fitting(options, encoder)
-    return made
+    """The validation of rows for a view."""
+    fitting: Fitting = import_module("strandline.spark.write.row_validation").Fitting(
+        options, encoder
+    )
+    return fitting
 
 
 def _views() -> Any:

@@ -1,7 +1,7 @@
 """The data source ``strandline`` of Spark: batch and stream.
 
-Spark asks it in Python processes of its own, on the driver to plan and on executors to read, so all
-that it holds is options.
+Spark calls it in separate Python processes, on the driver to plan and on executors to read, so it
+holds options only.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class StrandlineSource(DataSource):
             if options.on_loss or options.records_max:
                 raise Invalid("onLoss and maxRecordsPerTrigger are for readStream")
             pinned = pinned_of(options.pinned) if options.pinned else None
-            return BatchReader(options, pinned, _viewed(options, schema))
+            return BatchReader(options, pinned, _view_columns(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         with told_briefly():
             options = self._read_options()
-            return StreamReader(options, _viewed(options, schema))
+            return StreamReader(options, _view_columns(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         with told_briefly():
@@ -77,7 +77,9 @@ class StrandlineSource(DataSource):
         with told_briefly():
             options, encoder = self._write_options(schema)
             if options.write_id:
-                raise Invalid("writeId is for batch writes: a stream is known by its checkpoint")
+                raise Invalid(
+                    "writeId is for batch writes: a stream is identified by its checkpoint"
+                )
             if overwrite:
                 raise Invalid('a log is appended to: use .outputMode("append")')
             return StreamWriter(options, encoder)
@@ -96,13 +98,13 @@ class StrandlineSource(DataSource):
         return parse(dict(self.options))
 
 
-def _viewed(options: ReadOptions, schema: StructType) -> pa.Schema | None:
-    """The columns of a view, as Spark was told them; None for records."""
+def _view_columns(options: ReadOptions, schema: StructType) -> pa.Schema | None:
+    """The columns of a view; None for records."""
     return None if options.view == LOG else to_arrow(schema)
 
 
 def pinned_text(position: Position) -> str:
-    """A whole position as the text of an option."""
+    """A position as the text of an option."""
     return b64encode(msgspec.msgpack.encode(position)).decode()
 
 

@@ -1,17 +1,16 @@
 """Writes to a topic through ``format("strandline")``, batch and stream, exactly once.
 
-Each task stages its rows as files in the lake's object store. The commit delivers the files of all
-tasks as one numbered batch (``pipelines/delivery_client.py``). What Spark may do twice does no
-harm:
+Each task stages its rows as files in the object store of the lake. The commit delivers the files of
+all tasks as one numbered batch (``pipelines/delivery_client.py``). Repetitions by Spark are safe:
 
-    a task runs again, or twice at once      each run has files of its own; Spark names one run
-    a batch runs again after a crash         its number was delivered or taken: recognised
-    a driver that was thought dead commits   the same
-    nobody commits                           nothing is visible; the files are removed in the end
+    a task runs again, or twice at once      each run has its own files; Spark commits one run
+    a batch runs again after a crash         its number is already delivered or appended: a no-op
+    a driver that was presumed dead commits  the same
+    there is no commit                       nothing is visible; the files are deleted later
 
-The producer of a stream is its query, which lives in the checkpoint, and the number is that of the
-micro-batch. A batch write is its own producer; with the option ``writeId`` it is known again when
-the whole job is repeated.
+The producer of a stream is the id of its query, which is in the checkpoint, and the number is that
+of the micro-batch. A batch write is its own producer; with the option ``writeId`` a repeated job
+has the same producer.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ if TYPE_CHECKING:
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
 _ASSIGNED = ("seq", "ts", "topic", "lost")
-_TEXT_TOO = (BinaryType, StringType)
+_TEXT_OR_BINARY = (BinaryType, StringType)
 _LOG = logging.getLogger("strandline.spark")
 
 
 class Rows(WriterCommitMessage):
-    """What one task has staged."""
+    """The staged files of one task."""
 
     def __init__(
         self,
@@ -66,18 +65,18 @@ class Rows(WriterCommitMessage):
         self.files = files
         self.query = query
         self.misfits = misfits
-        """Rows that did not fit the view, for the topic of ``onInvalid``."""
+        """Rows that the view rejected, for the topic of ``onInvalid``."""
 
 
 class BatchWriter(DataSourceArrowWriter):
     """One batch write. Owned by the driver, copied to executors."""
 
     def __init__(self, options: WriteOptions, encoder: Encoder | None = None) -> None:
-        """``encoder`` is for a view."""
+        """``encoder`` encodes rows of a view, None for records."""
         self.options = options
         self.encoder = encoder
         self.producer = producer_of(options.write_id or OsDisk().random_id().hex())
-        producer_seq.encode(Numbered(self.producer, 0))  # too long, perhaps
+        producer_seq.encode(Numbered(self.producer, 0))  # checks the length
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with told_briefly():
@@ -121,33 +120,33 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def producer_of(write_id: str) -> str:
-    """By what a topic knows a batch write."""
+    """The producer of a batch write."""
     return f"spark-write/{write_id}"
 
 
 def check_columns(schema: StructType) -> None:
-    """Raise, before anything is written, when rows of this schema cannot become records."""
+    """Raise, before anything is written, if rows of this schema cannot become records."""
     names = [field.name for field in schema.fields]
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if field.name in _ASSIGNED:
-            raise Invalid(f"column {field.name!r} is the store's to fill: .drop({field.name!r})")
+            raise Invalid(f"column {field.name!r} is assigned by the store: .drop({field.name!r})")
         if field.name not in COLUMNS.names:
             raise Invalid(
-                f"column {field.name!r} ({kind}) is none of {', '.join(COLUMNS.names)}: drop it, "
-                f"or make it part of data, for example to_json(struct({field.name!r})) as data"
+                f"column {field.name!r} ({kind}) is not one of {', '.join(COLUMNS.names)}: drop "
+                f"it, or make it part of data, for example to_json(struct({field.name!r})) as data"
             )
-        if not isinstance(field.dataType, _TEXT_TOO):
+        if not isinstance(field.dataType, _TEXT_OR_BINARY):
             raise Invalid(f"column {field.name!r} is {kind}: cast it to binary or string")
         if names.count(field.name) > 1:
-            raise Invalid(f"column {field.name!r} is there twice: drop one")
+            raise Invalid(f"column {field.name!r} exists twice: drop one")
     if "data" not in names:
         raise Invalid("column 'data' is missing: it holds the record itself")
 
 
 @lru_cache(maxsize=64)
 def check_topic(store: str, lake: str, topic: str) -> None:
-    """Raise when there is no such topic, or the lake is another's. Asked once in a process."""
+    """Raise if there is no such topic, or the lake is of another store. Once per process."""
     with open_readonly(store, lake) as opened:
         matching(opened, [topic] if topic else [])
         check_lake(opened)
@@ -160,22 +159,22 @@ def _stage(
     number: int,
     rows: Iterator[pa.RecordBatch],
 ) -> tuple[tuple[Staged, ...], tuple[Staged, ...]]:
-    """Rows as files, and those that do not fit their view as others."""
+    """Stage rows as files, and rows that the view rejects as other files."""
     objects = open_objects(lake_of(options.store, options.lake))
-    named = partial(delivery_codec.staged_key, producer, number)
-    key_of, other_key_of = (partial(named, OsDisk().random_id().hex()) for _ in range(2))
+    key_of_run = partial(delivery_codec.staged_key, producer, number)
+    record_key, misfit_key = (partial(key_of_run, OsDisk().random_id().hex()) for _ in range(2))
     try:
         if encoder is None:
-            return staged_files.stage(objects, key_of, map(_record, rows)), ()
+            return staged_files.stage(objects, record_key, map(_record, rows)), ()
         fitting = fitting_of(options, encoder)
-        files = staged_files.stage(objects, key_of, fitting.records(rows))
-        return files, staged_files.stage(objects, other_key_of, fitting.letters())
+        files = staged_files.stage(objects, record_key, fitting.records(rows))
+        return files, staged_files.stage(objects, misfit_key, fitting.letters())
     finally:
         objects.close()
 
 
 def _record(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows with the columns of a record in the types of a record."""
+    """Rows cast to the column types of a record."""
     if batch.column("data").null_count:
         raise Invalid("column 'data' is null in some row: filter those rows out, or fill it")
     fields = [field for field in COLUMNS if field.name in batch.schema.names]
@@ -252,5 +251,5 @@ def _property(name: str) -> str:
     context = TaskContext.get()
     value = context.getLocalProperty(name) if context is not None else None
     if not value:
-        raise Invalid(f"Spark did not tell {name}: a stream writes with writeStream, not write")
+        raise Invalid(f"Spark did not set {name}: a stream writes with writeStream, not write")
     return value

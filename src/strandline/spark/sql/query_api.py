@@ -1,6 +1,6 @@
-"""The doors to questions: DuckDB's parser and the grammar are loaded behind them.
+"""The query functions of the package. They import DuckDB and the grammar when they are called.
 
-Every Python worker of Spark imports this package, and few of them ever ask something.
+Every Python worker of Spark imports this package, and few of them run queries.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def run(spark: SparkSession, store: str | Store, text: str, **options: Any) -> Result:
-    """Do what a command says, with Spark for its questions. Options: ``lake``, ``progress``.
+    """Run a command, with Spark as the engine of its queries. Options: ``lake``, ``progress``.
 
-    A store that is named by its folder is opened read-only, beside its writer; commands that
-    change something need it open.
+    A store that is named by its folder is opened read-only, while it may be written; commands that
+    change something need an open store.
     """
     from strandline.spark.sql import query  # noqa: PLC0415 - see above
 
@@ -26,14 +26,14 @@ def run(spark: SparkSession, store: str | Store, text: str, **options: Any) -> R
 
 
 def frame(spark: SparkSession, store: str | Store, text: str, **options: Any) -> DataFrame:
-    """The answer to a QUERY as a frame, which Spark calculates when somebody wants it."""
+    """The result of a QUERY as a frame, which Spark computes when it is used."""
     from strandline.spark.sql import query  # noqa: PLC0415 - see above
 
     return query.frame(spark, store, text, **options)
 
 
 def sql(spark: SparkSession, store: str | Store, text: str, **options: Any) -> Result:
-    """The answer to a SELECT. Options: ``as_of``, ``params``, ``timezone``, ``lake``,
+    """The result of a SELECT. Options: ``as_of``, ``params``, ``timezone``, ``lake``,
     ``progress``."""
     from strandline.spark.sql import statements  # noqa: PLC0415 - see above
 

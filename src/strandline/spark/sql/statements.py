@@ -1,15 +1,14 @@
-"""SQL over everything that a store has, calculated by Spark.
+"""SQL over the topics, views and tables of a store, run by Spark.
 
     sql(spark, "data", "select cur, sum(amount) from pay group by cur")
 
-The text is the one that ``store.sql`` takes: it is read by DuckDB's parser, refused for the same
-reasons, and told to Spark by sqlglot, function by function. What Spark does not have is an error of
-Spark's. All relations are those of one position.
+The text is the same as for ``store.sql``: it is parsed by DuckDB, rejected for the same reasons,
+and translated for Spark by sqlglot, function by function. A function that Spark lacks is an error
+of Spark. All relations are at one position.
 
-Event tables are read by Spark itself, from their files (``spark/tables/event_rows.py``).
-Everything else (records of
-topics, maps, queues, series) passes through this process as Arrow, with the columns that the text
-names; of a topic that is too large for that, ``strandline.spark.table`` makes a frame.
+Spark reads event tables itself, from their files (``spark/tables/event_rows.py``). Other relations
+(records of topics, maps, queues, series) pass through this process as Arrow, with the columns that
+the text names; for a topic that is too large, use ``strandline.spark.table``.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from strandline.spark.tables.event_rows import frame_of, spark_table
 from strandline.store import Store
 
 EXPORT_BYTES_MAX = 2 * GIB
-"""What a relation that is no table may take of this process's memory."""
+"""The maximum size of a relation that is not a table in the memory of this process."""
 
 _U64 = pa.decimal128(20, 0)
 
@@ -61,56 +60,56 @@ def sql(
     lake: str = "",
     progress: Progress = silent,
 ) -> Result:
-    """The answer to a SELECT over a store that is open, or by its folder, beside its writer."""
+    """The result of a SELECT over an open store, or over one named by its folder."""
 
-    def ask(opened: Store) -> Result:
+    def run_query(opened: Store) -> Result:
         session = room(spark, timezone)
-        asked, relations = opened.questions.relations(text, as_of=as_of)
-        tree = _spoken(asked, params)
-        with views(session) as made, plain_errors(), _told():
-            _name(session, made, tree, relations)
-            found = made.sql(tree.sql("spark", unsupported_level=ErrorLevel.RAISE))
+        statement, relations = opened.questions.relations(text, as_of=as_of)
+        tree = _translated(statement, params)
+        with views(session) as names, plain_errors(), _query_errors():
+            _register(session, names, tree, relations)
+            frame = names.sql(tree.sql("spark", unsupported_level=ErrorLevel.RAISE))
             clock = SystemClock()
-            return Result(_unsigned(watched(session, found.toArrow, progress, clock)))
+            return Result(_unsigned(watched(session, frame.toArrow, progress, clock)))
 
-    return looking(store, lake, ask)
+    return looking(store, lake, run_query)
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Errors of a question as ours, in one line; Spark would also print a page about each."""
+def _query_errors() -> Iterator[None]:
+    """Convert errors of a query to one line, and silence the page that Spark logs for each."""
     logger = logging.getLogger("SQLQueryContextLogger")
-    was, logger.disabled = logger.disabled, True
+    was_disabled, logger.disabled = logger.disabled, True
     try:
         yield
     except SqlglotError as error:
-        raise Invalid(f"this cannot be told to Spark: {error}") from error
+        raise Invalid(f"this cannot be translated for Spark: {error}") from error
     except PySparkException as error:
         if error.getCondition() is None or explain(error) is not None:
             raise
         reason = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
-        raise Invalid(f"Spark could not answer: {reason}") from error
+        raise Invalid(f"Spark could not run the query: {reason}") from error
     finally:
-        logger.disabled = was
+        logger.disabled = was_disabled
 
 
-def _spoken(asked: Statement, params: Params | None) -> exp.Expression:
-    """The text as a tree, with values in the place of parameters."""
+def _translated(statement: Statement, params: Params | None) -> exp.Expression:
+    """The text as a tree, with values for parameters."""
     try:
-        tree = parse_one(asked.text, read="duckdb")
+        tree = parse_one(statement.text, read="duckdb")
     except SqlglotError as error:
-        raise Invalid(f"this cannot be told to Spark: {error}") from error
+        raise Invalid(f"this cannot be translated for Spark: {error}") from error
     if not isinstance(tree, exp.Query):
-        raise Invalid("Spark is asked a SELECT: DESCRIBE and the like are for the other engine")
-    places = itertools.count(1)
+        raise Invalid("Spark runs SELECT only: use the embedded engine for DESCRIBE and the like")
+    numbers = itertools.count(1)
 
-    def filled(node: exp.Expression) -> Any:
+    def with_value(node: exp.Expression) -> Any:
         if not isinstance(node, exp.Placeholder):
             return node
-        return exp.convert(_value(params, str(node.this or next(places))))
+        return exp.convert(_value(params, str(node.this or next(numbers))))
 
-    made: exp.Expression = tree.transform(filled)
-    return made
+    translated: exp.Expression = tree.transform(with_value)
+    return translated
 
 
 def _value(params: Params | None, name: str) -> Any:
@@ -119,20 +118,21 @@ def _value(params: Params | None, name: str) -> Any:
             return params[name]
         return (params or ())[int(name) - 1]
     except (LookupError, ValueError):
-        raise Invalid(
-            f"the question has a parameter {name}, and no value for it was given"
-        ) from None
+        raise Invalid(f"the query has a parameter {name} without a value") from None
 
 
-def _name(
-    session: SparkSession, made: Views, tree: exp.Expression, relations: Mapping[Named, Relation]
+def _register(
+    session: SparkSession,
+    view_names: Views,
+    tree: exp.Expression,
+    relations: Mapping[Named, Relation],
 ) -> None:
-    """Make relations views, and have the tree name those."""
+    """Register relations as views, and replace their names in the tree."""
     names: dict[tuple[str, str], str] = {}
-    wanted = _mentioned(tree)
+    columns = _column_names(tree)
     for named, relation in relations.items():
         key = (named.schema.lower(), named.name.lower())
-        names[key] = made.add(_frame(session, named, relation, wanted))
+        names[key] = view_names.add(_frame(session, named, relation, columns))
     for table in list(_tables(tree)):
         name = table.name
         if not table.alias:
@@ -140,12 +140,12 @@ def _name(
         table.set("this", exp.to_identifier(names[table.db.lower(), name.lower()], quoted=True))
         table.set("db", None)
     for column in tree.find_all(exp.Column):
-        if column.db:  # kv.profiles.key: the table has no schema any more
+        if column.db:  # kv.profiles.key: the name of the view has no schema
             column.set("db", None)
 
 
 def _tables(tree: exp.Expression) -> Iterator[exp.Table]:
-    """Relations of the store, as the tree names them: no CTEs, no functions."""
+    """Relations of the store in the tree, without CTEs and functions."""
     for scope in traverse_scope(tree):
         for table in scope.tables:
             source = scope.sources.get(table.alias_or_name)
@@ -153,7 +153,7 @@ def _tables(tree: exp.Expression) -> Iterator[exp.Table]:
                 yield table
 
 
-def _mentioned(tree: exp.Expression) -> set[str] | None:
+def _column_names(tree: exp.Expression) -> set[str] | None:
     """Names of columns that may be needed; None for all."""
     for star in tree.find_all(exp.Star):
         if not isinstance(star.parent, exp.Count):
@@ -164,22 +164,22 @@ def _mentioned(tree: exp.Expression) -> set[str] | None:
 
 
 def _frame(
-    session: SparkSession, named: Named, relation: Relation, wanted: set[str] | None
+    session: SparkSession, named: Named, relation: Relation, columns: set[str] | None
 ) -> DataFrame:
     if isinstance(relation, TableRows):
         snapshot = relation.snapshot
         kinds = CORE_KINDS | snapshot.schema.columns()
         rows = frame_of(session, named.name, kinds, snapshot.read(list(kinds)).apart())
         return rows.toDF(*relation.schema.names)
-    names = [name for name in relation.schema.names if wanted is None or name.lower() in wanted]
+    names = [name for name in relation.schema.names if columns is None or name.lower() in columns]
     names = names or relation.schema.names[:1]
-    shape = pa.schema([relation.schema.field(name) for name in names])
-    rows = pa.Table.from_batches(_bounded(named, relation, names, shape), shape)
+    schema = pa.schema([relation.schema.field(name) for name in names])
+    rows = pa.Table.from_batches(_bounded(named, relation, names, schema), schema)
     return session.createDataFrame(spark_table(rows))
 
 
 def _bounded(
-    named: Named, relation: Relation, names: list[str], shape: pa.Schema
+    named: Named, relation: Relation, names: list[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     size = 0
     for batch in relation.batches(names, None):
@@ -189,12 +189,12 @@ def _bounded(
                 f"{named.name!r} has more than the {EXPORT_BYTES_MAX // MIB} MiB that go through "
                 "this process: name fewer columns, or make a frame with strandline.spark.table()"
             )
-        yield batch.cast(shape)
+        yield batch.cast(schema)
 
 
 def _unsigned(table: pa.Table) -> pa.Table:
-    """Numbers that were unsigned, as they are in an answer of the other engine."""
-    for place, field in enumerate(table.schema):
+    """Convert decimals back to unsigned numbers, as in results of the embedded engine."""
+    for index, field in enumerate(table.schema):
         if field.type == _U64:
-            table = table.set_column(place, field.name, table.column(place).cast(pa.uint64()))
+            table = table.set_column(index, field.name, table.column(index).cast(pa.uint64()))
     return table

@@ -1,11 +1,10 @@
 """Rows of an event table as a frame: its files through Spark's own Parquet reader, and the rest.
 
-Which files may matter is decided by the table's indexes, on the driver, before Spark hears of any
+The indexes of the table select the files, on the driver, before Spark lists them
 (``views/table/external_scan.py``). Files of one schema version are one read; its columns are cast
-to what
-they are in the newest version. Of files that are cut, rows outside of the range are left out, and
-hidden ones: by comparisons, or by a join when they are many ranges. Rows that are in no file come
-as Arrow. All of it is one snapshot: no row twice, none missing. What is small is one partition.
+to the types of the newest version. Rows outside of the range of a cut file, and hidden rows, are
+removed by comparisons, or by a join if there are many ranges. Rows that are not in a file are read
+as Arrow. All of it is one snapshot: no row twice, none missing. Small reads are one partition.
 
     kind      in Spark
     seq       bigint: no seq is larger, and it takes half the time of a decimal
@@ -62,14 +61,14 @@ than the other cores would save. Measured for 40,000 rows: 0.19 s instead of 0.2
 7 MiB, it is about the same, with less work for Java."""
 
 
-def frame_of(spark: SparkSession, table: str, kinds: Mapping[str, Kind], apart: Apart) -> DataFrame:
-    """These columns of all rows that are wanted, and maybe others of the same files."""
-    parts = [_native(spark, table, kinds, apart, files) for files in _alike(apart.files)]
-    memory = [rows for rows in apart.memory if rows.num_rows]
+def frame_of(spark: SparkSession, table: str, kinds: Mapping[str, Kind], scan: Apart) -> DataFrame:
+    """These columns of all rows of a scan, and possibly other rows of the same files."""
+    parts = [_native(spark, table, kinds, scan, files) for files in _groups(scan.files)]
+    memory = [rows for rows in scan.memory if rows.num_rows]
     if memory or not parts:
         parts.append(of_arrow(spark, memory, kinds))
     frame = reduce(DataFrame.unionAll, parts)
-    size = sum(file.size for file in apart.files) + sum(rows.nbytes for rows in memory)
+    size = sum(file.size for file in scan.files) + sum(rows.nbytes for rows in memory)
     return frame.coalesce(1) if size <= ONE_TASK_BYTES else frame
 
 
@@ -77,16 +76,16 @@ def of_arrow(
     spark: SparkSession, tables: Sequence[pa.Table], kinds: Mapping[str, Kind]
 ) -> DataFrame:
     """Rows in memory as a frame."""
-    plain = [_plain(rows.select(list(kinds))) for rows in tables]
+    plain = [_spark_rows(rows.select(list(kinds))) for rows in tables]
     if not plain:
         nothing: list[tuple[object, ...]] = []
         return spark.createDataFrame(nothing, schema_of(kinds))
-    # A schema that is given is checked row by row: the types are right as they are.
+    # An explicit schema would be checked row by row: the types are correct already.
     return spark.createDataFrame(pa.concat_tables(plain))
 
 
 def schema_of(kinds: Mapping[str, Kind]) -> StructType:
-    """Columns as Spark knows them."""
+    """Columns as types of Spark."""
     return StructType([StructField(name, type_of(name, kind)) for name, kind in kinds.items()])
 
 
@@ -95,8 +94,8 @@ def type_of(name: str, kind: Kind) -> DataType:
 
 
 def spark_table(table: pa.Table) -> pa.Table:
-    """The same rows in types that Spark has: no dictionaries, nothing unsigned."""
-    for place, field in enumerate(table.schema):
+    """The same rows in types of Spark: no dictionaries, no unsigned numbers."""
+    for index, field in enumerate(table.schema):
         kind = field.type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
@@ -105,42 +104,42 @@ def spark_table(table: pa.Table) -> pa.Table:
         elif pa.types.is_unsigned_integer(kind):
             kind = pa.int64()
         if kind != field.type:
-            cast = table.column(place).cast(kind)
-            table = table.set_column(place, field.with_type(kind).with_nullable(True), cast)
+            cast = table.column(index).cast(kind)
+            table = table.set_column(index, field.with_type(kind).with_nullable(True), cast)
     return table
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    made = spark_table(table)
-    fields = [field.with_nullable(True).remove_metadata() for field in made.schema]
-    return made.cast(pa.schema(fields))
+def _spark_rows(table: pa.Table) -> pa.Table:
+    converted = spark_table(table)
+    fields = [field.with_nullable(True).remove_metadata() for field in converted.schema]
+    return converted.cast(pa.schema(fields))
 
 
-def _alike(files: Iterable[FileRows]) -> list[list[FileRows]]:
-    """Files that are read the same way: of one version, cut or not."""
-    found: dict[tuple[int, bool], list[FileRows]] = {}
+def _groups(files: Iterable[FileRows]) -> list[list[FileRows]]:
+    """Groups of files with one read: of one version, and cut or not."""
+    groups: dict[tuple[int, bool], list[FileRows]] = {}
     for file in files:
-        found.setdefault((file.schema.version, file.is_cut), []).append(file)
-    return list(found.values())
+        groups.setdefault((file.schema.version, file.is_cut), []).append(file)
+    return list(groups.values())
 
 
 def _native(
     spark: SparkSession,
     table: str,
     kinds: Mapping[str, Kind],
-    apart: Apart,
+    scan: Apart,
     files: Sequence[FileRows],
 ) -> DataFrame:
     first = files[0]
     written = CORE_KINDS | first.schema.columns()
-    there = {name: written[name] for name in kinds if name in written}
-    needed = there if SEQ in there or not first.is_cut else there | {SEQ: written[SEQ]}
+    existing = {name: written[name] for name in kinds if name in written}
+    needed = existing if SEQ in existing or not first.is_cut else existing | {SEQ: written[SEQ]}
     frame = _read(spark, table, files, needed or {SEQ: written[SEQ]})
     if first.is_cut:
-        frame = _cut(spark, frame, apart, files)
-    if needed == kinds:  # each column that is named costs a message to Java
+        frame = _cut(spark, frame, scan, files)
+    if needed == kinds:  # each named column costs a message to Java
         return frame
-    return frame.select(*(_told(name, kind, first.schema) for name, kind in kinds.items()))
+    return frame.select(*(_upcast(name, kind, first.schema) for name, kind in kinds.items()))
 
 
 def _read(
@@ -151,13 +150,13 @@ def _read(
     remember_table(table, 0, names)
     few = len(names) <= PATHS_MAX
     paths = [f"{folder}/{name}" for name in names] if few else [folder]
-    with plain_errors():  # Spark may lack what reads an object store
+    with plain_errors():  # Spark may lack the file system of an object store
         frame = spark.read.schema(schema_of(kinds)).parquet(*paths)
     return frame if few else frame.where(f.col("_metadata.file_name").isin(names))
 
 
-def _told(name: str, kind: Kind, written: Schema) -> Column:
-    """A column as it is in the newest version."""
+def _upcast(name: str, kind: Kind, written: Schema) -> Column:
+    """A column of a file as in the newest version."""
     if name in CORE_KINDS:
         return f.col(_quoted(name))
     before = written.columns()
@@ -169,17 +168,17 @@ def _told(name: str, kind: Kind, written: Schema) -> Column:
 
 
 def _cut(
-    spark: SparkSession, frame: DataFrame, apart: Apart, files: Sequence[FileRows]
+    spark: SparkSession, frame: DataFrame, scan: Apart, files: Sequence[FileRows]
 ) -> DataFrame:
-    """Without rows that are not wanted."""
+    """Remove hidden rows and rows outside of the range."""
     low, high = min(file.first_seq for file in files), max(file.last_seq for file in files)
-    held: list[Column] = []
-    if low < apart.first_seq:
-        held.append(f.col(SEQ) >= apart.first_seq)
-    if high > apart.last_seq:
-        held.append(f.col(SEQ) <= apart.last_seq)
-    seqs = np.fromiter(apart.hidden, dtype="<i8", count=len(apart.hidden))
-    return without(spark, frame, held, seqs[(seqs >= low) & (seqs <= high)])
+    conditions: list[Column] = []
+    if low < scan.first_seq:
+        conditions.append(f.col(SEQ) >= scan.first_seq)
+    if high > scan.last_seq:
+        conditions.append(f.col(SEQ) <= scan.last_seq)
+    seqs = np.fromiter(scan.hidden, dtype="<i8", count=len(scan.hidden))
+    return without(spark, frame, conditions, seqs[(seqs >= low) & (seqs <= high)])
 
 
 def _quoted(name: str) -> str:

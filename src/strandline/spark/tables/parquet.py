@@ -1,4 +1,4 @@
-"""Lake files through Spark's own Parquet reader: what tables of records and of events share."""
+"""Lake files through Spark's own Parquet reader: code for tables of records and of events."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from pyspark.sql import functions as f
 from strandline.errors import Invalid
 
 PATHS_MAX = 64
-"""More files than this are named by their folder and a filter: Spark looks at every path it is
-given, one by one."""
+"""More files than this are named by their folder and a filter: Spark checks every path, one by
+one."""
 
 RANGES_MAX = 64
-"""More hidden ranges than this are a join."""
+"""More hidden ranges than this are removed by a join."""
 
 
-def without(spark: SparkSession, frame: DataFrame, held: Sequence[Column], seqs: Any) -> DataFrame:
-    """The rows for which all of it holds, but for those with these seqs."""
+def without(
+    spark: SparkSession, frame: DataFrame, conditions: Sequence[Column], seqs: Any
+) -> DataFrame:
+    """The rows that match all conditions, without these seqs."""
     ranges = _ranges(seqs)
     if len(ranges) > RANGES_MAX:
         listed = spark.createDataFrame(pa.table({"seq": seqs}))
-        return holding(frame, held).join(f.broadcast(listed), "seq", "left_anti")
-    return holding(frame, [*held, *(~f.col("seq").between(*ends) for ends in ranges)])
+        return holding(frame, conditions).join(f.broadcast(listed), "seq", "left_anti")
+    return holding(frame, [*conditions, *(~f.col("seq").between(*ends) for ends in ranges)])
 
 
 def _ranges(seqs: Any) -> list[tuple[int, int]]:
@@ -39,13 +41,13 @@ def _ranges(seqs: Any) -> list[tuple[int, int]]:
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
-def holding(frame: DataFrame, held: Sequence[Column]) -> DataFrame:
-    """The rows for which all of it holds, in one step."""
-    return frame.where(reduce(Column.__and__, held)) if held else frame
+def holding(frame: DataFrame, conditions: Sequence[Column]) -> DataFrame:
+    """The rows that match all conditions, in one step."""
+    return frame.where(reduce(Column.__and__, conditions)) if conditions else frame
 
 
 def spark_url(lake: str) -> str:
-    """The lake as Spark's file systems name it."""
+    """The URL of the lake for the file systems of Spark."""
     scheme, separator, rest = lake.partition("://")
     if not separator:
         return f"file://{lake}"

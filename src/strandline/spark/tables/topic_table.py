@@ -1,13 +1,13 @@
-"""A topic as a table: lake files through Spark's own Parquet reader, and the rest beside them.
+"""A topic as a frame: lake files through Spark's own Parquet reader, and the other records.
 
-The manifest tells which files can hold what is wanted; Spark then skips row groups by statistics,
-page index and bloom filters, and reads only the columns that a query uses. Rows that are hidden in
-files are filtered out: those below the floor by a comparison, deleted ones by a few comparisons or,
-when they are many, by a join with the list of them. Records that are not in the lake yet are read
-when the table is made, or, when they are many, by executors from the store. One position for both.
+The manifest selects the files; Spark then skips row groups by statistics, page index and bloom
+filters, and reads only the columns that a query uses. Rows that are hidden in files are removed:
+those below the floor by a comparison, deleted ones by a few comparisons or, if there are many, by a
+join with their list. Records that are not in the lake yet are read when the frame is created, or,
+if there are many, by executors from the store. Both are at one position.
 
-``seq`` is unsigned in the files, by which Spark cannot skip row groups; since stamps never
-decrease, a range of seqs is also one of times, and by those it can.
+``seq`` is unsigned in the files, and Spark cannot skip row groups by it; since stamps never
+decrease, a range of seqs is also a range of times, by which it can.
 """
 
 from __future__ import annotations
@@ -57,18 +57,24 @@ def table(
     as_of: str | datetime | None = None,
     lake: str = "",
     view: str = LOG,
-    **others: str,
+    **more_options: str,
 ) -> DataFrame:
-    """The records of a topic as they are now, or one of its views; what comes later is not in it.
+    """The current records of a topic, or one of its views; later records are not in the frame.
 
-    ``where`` is a list of (column, operator, value), all of which must hold: it spares files. The
-    others are as the options of ``format("strandline")``, ``token`` and ``measurement`` among them.
-    ``store`` may be the url of a lake, or of a server.
+    ``where`` is a list of (column, operator, value), all of which must match: it skips files. The
+    others are options of ``format("strandline")``, such as ``token`` and ``measurement``.
+    ``store`` may be the URL of a lake, or of a server.
     """
     conditions = of_triples(where)
     query = {"columns": columns, "from": from_, "to": to, "as_of": as_of, "lake": lake}
-    given = {**_named(store), "topic": topic, "view": view, **read_plan.as_options(query), **others}
-    options = parse(given)
+    read_options = {
+        **_store_options(store),
+        "topic": topic,
+        "view": view,
+        **read_plan.as_options(query),
+        **more_options,
+    }
+    options = parse(read_options)
     if options.many:
         raise Invalid('a table is of one topic: use format("strandline") for several')
     if view != LOG and conditions:
@@ -78,27 +84,27 @@ def table(
     if view != LOG or options.url or options.is_remote:
         register(spark)
         with plain_errors():
-            frame = spark.read.format("strandline").options(**given).load()
+            frame = spark.read.format("strandline").options(**read_options).load()
         return holding(frame, [expression(condition) for condition in conditions])
     conditions = (*options.conditions(), *conditions)
     with open_readonly(options.store, options.lake) as opened:
         position = pin(opened, options.topics, options.lake)
         (snapshot,) = position.topics
-        wanted = split_planner.wanted_range(snapshot, conditions, options.offsets())
-        parts, _ = split_planner.file_parts(position, snapshot, wanted, conditions)
-        hot = _hot(spark, opened, position, snapshot, wanted, conditions, options)
-    found = [] if not parts else [_native(spark, parts, snapshot, wanted, conditions)]
-    found += [] if hot is None else [hot]
-    if not found:
+        seqs = split_planner.wanted_range(snapshot, conditions, options.offsets())
+        parts, _ = split_planner.file_parts(position, snapshot, seqs, conditions)
+        hot = _hot(spark, opened, position, snapshot, seqs, conditions, options)
+    frames = [] if not parts else [_native(spark, parts, snapshot, seqs, conditions)]
+    frames += [] if hot is None else [hot]
+    if not frames:
         nothing: list[tuple[Any, ...]] = []
-        found = [spark.createDataFrame(nothing, _schema())]
-    frame = reduce(DataFrame.unionByName, found)
-    # Each step of a frame is analysed anew by Spark: milliseconds that a small query is made of.
+        frames = [spark.createDataFrame(nothing, _schema())]
+    frame = reduce(DataFrame.unionByName, frames)
+    # Spark analyses each step of a frame again: milliseconds, which dominate a small query.
     return frame if options.columns == named.RECORD else frame.select(*options.columns)
 
 
-def _named(store: str | Store) -> dict[str, str]:
-    """A store, the url of its lake, or a server, as options."""
+def _store_options(store: str | Store) -> dict[str, str]:
+    """A store, the URL of its lake, or a server, as options."""
     if not isinstance(store, str) or "://" not in store:
         return {"store": path_of(store)}
     scheme = store.partition("://")[0]
@@ -109,7 +115,7 @@ def _native(
     spark: SparkSession,
     parts: Sequence[FilePart],
     snapshot: Snapshot,
-    wanted: Range,
+    span: Range,
     conditions: Sequence[Condition],
 ) -> DataFrame:
     files = {part.file.name(): part for part in parts}
@@ -118,22 +124,22 @@ def _native(
     folder = f"{spark_url(first.lake)}/{object_keys.data_folder(first.topic_id)}"
     few = len(files) <= PATHS_MAX
     paths = [f"{folder}/{name}" for name in files] if few else [folder]
-    with plain_errors():  # Spark may lack what reads an object store
+    with plain_errors():  # Spark may lack the file system of an object store
         frame = spark.read.schema(_schema()).parquet(*paths)
-    held = [] if few else [f.col("_metadata.file_name").isin(list(files))]
-    held += [expression(condition) for condition in conditions]
-    if first.file.first_seq < wanted.first_seq:
-        held += [f.col("seq") >= wanted.first_seq, _since(first, wanted.first_seq)]
-    if wanted.last_seq < last.file.last_seq:
-        held += [f.col("seq") <= wanted.last_seq, _until(last, wanted.last_seq)]
-    low, high = max(first.file.first_seq, snapshot.floor), min(last.file.last_seq, wanted.last_seq)
+    predicates = [] if few else [f.col("_metadata.file_name").isin(list(files))]
+    predicates += [expression(condition) for condition in conditions]
+    if first.file.first_seq < span.first_seq:
+        predicates += [f.col("seq") >= span.first_seq, _since(first, span.first_seq)]
+    if span.last_seq < last.file.last_seq:
+        predicates += [f.col("seq") <= span.last_seq, _until(last, span.last_seq)]
+    low, high = max(first.file.first_seq, snapshot.floor), min(last.file.last_seq, span.last_seq)
     hidden = snapshot.hidden()
     seqs = np.array(list(hidden & BitMap64(range(low, high + 1))) if hidden else [], dtype="<i8")
-    return without(spark, frame, held, seqs)
+    return without(spark, frame, predicates, seqs)
 
 
 def _since(part: FilePart, seq: int) -> Column:
-    """Times that rows from a seq on can have."""
+    """The condition on times of rows from a seq on."""
     file = lake_file(part)
     return expression(Condition("ts", ">=", file.zones[file.zone_at(seq)].ts_min))
 
@@ -148,12 +154,12 @@ def _hot(
     store: Store,
     position: Position,
     snapshot: Snapshot,
-    wanted: Range,
+    span: Range,
     conditions: Sequence[Condition],
     options: ReadOptions,
 ) -> DataFrame | None:
-    """The records that are not in the lake, None when there are none."""
-    first_seq, last_seq = max(snapshot.hot_seq, wanted.first_seq), wanted.last_seq
+    """The records that are not in the lake, None if there are none."""
+    first_seq, last_seq = max(snapshot.hot_seq, span.first_seq), span.last_seq
     if first_seq > last_seq:
         return None
     seqs = Range(first_seq, last_seq)
@@ -162,11 +168,11 @@ def _hot(
         shaped = named.shaped(rows, named.RECORD)
         return spark.createDataFrame(shaped, _schema()) if len(rows) else None
     register(spark)
-    reading = spark.read.format("strandline").option("pinned", pinned_text(position))
-    reading = reading.option("store", options.store).option("topic", snapshot.name)
-    frame = reading.option("lake", options.lake).load()
-    held = [f.col("seq") >= first_seq, f.col("seq") <= last_seq]
-    return holding(frame, [*held, *(expression(condition) for condition in conditions)])
+    reader = spark.read.format("strandline").option("pinned", pinned_text(position))
+    reader = reader.option("store", options.store).option("topic", snapshot.name)
+    frame = reader.option("lake", options.lake).load()
+    predicates = [f.col("seq") >= first_seq, f.col("seq") <= last_seq]
+    return holding(frame, [*predicates, *(expression(condition) for condition in conditions)])
 
 
 def _schema() -> Any:

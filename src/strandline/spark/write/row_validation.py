@@ -1,10 +1,10 @@
-"""Which rows fit a view, and what becomes of the others.
+"""Validates rows for a view, and handles invalid ones.
 
-    onInvalid=fail       one row that does not fit fails the write: nothing of it is written
-    onInvalid=TOPIC      it goes there: the row as JSON, and in meta why it did not fit
+    onInvalid=fail       an invalid row fails the write: nothing is written
+    onInvalid=TOPIC      an invalid row is written there: as JSON, with the reason in meta
 
-A batch is encoded as a whole. When it is refused it is halved until the row is found that is to
-blame, so what fits costs nothing extra and a bad row a few more tries.
+A batch is encoded as a whole. If it is rejected it is halved until the invalid row is found, so
+valid rows cost nothing extra and an invalid row a few more attempts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LETTERS = pa.schema([pa.field("meta", pa.binary()), pa.field("data", pa.binary(
 
 
 class Misfit(msgspec.Struct, frozen=True, kw_only=True):
-    """The meta of a row that did not fit: JSON."""
+    """The meta of an invalid row: JSON."""
 
     topic: str
     view: str
@@ -31,7 +31,7 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fitting:
-    """Rows of one task on their way into a view. Owned by one thread."""
+    """Validates the rows of one task. Owned by one thread."""
 
     def __init__(self, options: WriteOptions, encoder: Encoder) -> None:
         self._options = options
@@ -40,44 +40,44 @@ class Fitting:
 
     @property
     def misfits(self) -> int:
-        """How many rows did not fit."""
+        """The number of invalid rows."""
         return len(self._bad)
 
     def records(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The records of rows that fit."""
+        """The records of valid rows."""
         for batch in rows:
-            for found in self._fitting(batch):
-                if len(found):
-                    yield found
+            for encoded in self._encode(batch):
+                if len(encoded):
+                    yield encoded
 
     def letters(self) -> Iterator[pa.RecordBatch]:
-        """The rows that did not, as records of another topic. Ask when all records are taken."""
+        """The invalid rows, as records of another topic. Call it after ``records`` is consumed."""
         if self._bad:
             metas, data = zip(*self._bad, strict=True)
             arrays = [pa.array(metas, pa.binary()), pa.array(data, pa.binary())]
             yield pa.RecordBatch.from_arrays(arrays, schema=_LETTERS)
 
-    def _fitting(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _encode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if not len(batch):
             return
         try:
-            found = self._encoder.encode(batch)
+            encoded = self._encoder.encode(batch)
         except (Invalid, pa.ArrowInvalid) as error:
             if len(batch) == 1:
-                self._refuse(batch, error)
+                self._reject(batch, error)
                 return
             middle = len(batch) // 2
-            yield from self._fitting(batch.slice(0, middle))
-            yield from self._fitting(batch.slice(middle))
+            yield from self._encode(batch.slice(0, middle))
+            yield from self._encode(batch.slice(middle))
             return
-        yield found
+        yield encoded
 
-    def _refuse(self, batch: pa.RecordBatch, error: Exception) -> None:
+    def _reject(self, batch: pa.RecordBatch, error: Exception) -> None:
         options = self._options
         if options.on_invalid == FAIL:
             raise Invalid(
                 f"a row does not fit view={options.view} of topic {options.topic!r}: {error}. "
-                "Nothing was written; onInvalid=TOPIC would put such rows there"
+                "Nothing was written; onInvalid=TOPIC writes such rows to that topic"
             )
         misfit = Misfit(topic=options.topic, view=options.view, reason=str(error))
         row = msgspec.json.encode(batch.to_pylist()[0], enc_hook=_as_text)

@@ -1,7 +1,7 @@
-"""The view that rows are written to: what it wants, asked on the driver before anything is written.
+"""The view that rows are written to: its requirements, read on the driver before the write.
 
-The columns of the rows are compared with what the view takes, by name and type, so that what can
-never fit is told at once and not by the first task.
+The columns of the rows are compared with those of the view, by name and type, so that unsuitable
+columns are rejected at once and not by the first task.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ Kinds = Mapping[str, tuple[type[DataType], ...]]
 
 
 def encoder_for(options: WriteOptions, schema: StructType) -> Encoder:
-    """What makes records of rows with these columns, or the error that says why nothing can."""
+    """The encoder of rows with these columns, or an error with the reason why there is none."""
     if options.create:
         raise Invalid(
-            "createTopic makes plain topics: make the view first, for example with "
+            "createTopic creates plain topics: create the view first, for example with "
             f"store.{options.view}({options.topic!r})"
         )
     with open_readonly(options.store, options.lake) as store:
@@ -72,7 +72,7 @@ def encoder_for(options: WriteOptions, schema: StructType) -> Encoder:
         configs = store.existing_topic(options.topic).config.views
         if getattr(configs, options.view) is None:
             raise NotFound(
-                f"topic {options.topic!r} has no {options.view} view: make it with "
+                f"topic {options.topic!r} has no {options.view} view: create it with "
                 f"store.{options.view}({options.topic!r}), or write records with view=log"
             )
         return _encoder(store, options, schema)
@@ -116,30 +116,36 @@ def _events(store: Store, options: WriteOptions, schema: StructType) -> Encoder:
 def _points(store: Store, options: WriteOptions, schema: StructType) -> Encoder:
     with host_of(store, "series", options.topic).reading() as fold:
         unit, floor = fold.config.unit, fold.floor
-    timed = "at" not in schema.names
-    if timed and unit not in _UNITS:
+    has_time = "at" not in schema.names
+    if has_time and unit not in _UNITS:
         raise Invalid(f"the series counts in {unit!r}: give the column 'at', a number of those")
-    when: Kinds = {"time": (TimestampType,)} if timed else {"at": _WHOLE}
-    known = {"source": (*_TEXT, *_WHOLE), **when, "payload": _TEXT, "version": _WHOLE}
-    _check(schema, known, ["source", *when, "payload"], "series")
+    time_columns: Kinds = {"time": (TimestampType,)} if has_time else {"at": _WHOLE}
+    known = {"source": (*_TEXT, *_WHOLE), **time_columns, "payload": _TEXT, "version": _WHOLE}
+    _check(schema, known, ["source", *time_columns, "payload"], "series")
     return PointEncoder(unit=unit, floor=floor)
 
 
 def _measures(store: Store, options: WriteOptions, schema: StructType) -> Encoder:
     with host_of(store, "metrics", options.topic).reading() as fold:
-        found = fold.catalogue.find(options.measurement)
-        kinds = {} if found is None else {name: each.kind for name, each in found.fields.items()}
-        floor = -(2**63) if found is None else found.floor
-    when: Kinds = {"time": (TimestampType,), "ns": (LongType,)}
-    fields = [name for name in schema.names if name not in when and name not in options.tags]
+        measurement = fold.catalogue.find(options.measurement)
+        kinds = (
+            {}
+            if measurement is None
+            else {name: each.kind for name, each in measurement.fields.items()}
+        )
+        floor = -(2**63) if measurement is None else measurement.floor
+    time_columns: Kinds = {"time": (TimestampType,), "ns": (LongType,)}
+    fields = [
+        name for name in schema.names if name not in time_columns and name not in options.tags
+    ]
     numbers: tuple[type[DataType], ...] = (*_WHOLE, FloatType, DoubleType, BooleanType)
     known: Kinds = {
-        **when,
+        **time_columns,
         **dict.fromkeys(options.tags, (StringType,)),
         **dict.fromkeys(fields, numbers),
     }
-    timed = "ns" if "ns" in schema.names else "time"
-    _check(schema, known, [timed, *options.tags], "metrics")
+    time_column = "ns" if "ns" in schema.names else "time"
+    _check(schema, known, [time_column, *options.tags], "metrics")
     if not fields:
         raise Invalid("there is no column left for a field: all are times and tags")
     return MeasureEncoder(
@@ -148,19 +154,19 @@ def _measures(store: Store, options: WriteOptions, schema: StructType) -> Encode
 
 
 def _check(schema: StructType, known: Kinds, needed: Sequence[str], view: str) -> None:
-    """Raise when columns are missing, unknown, there twice, or of a type that cannot be."""
+    """Raise if columns are missing, unknown, duplicate, or of an unsuitable type."""
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if field.name not in known:
             raise Invalid(
-                f"column {field.name!r} ({kind}) is none of view={view}, which takes "
-                f"{', '.join(known)}: drop it, or give it the name of one of those"
+                f"column {field.name!r} ({kind}) is not a column of view={view}, which takes "
+                f"{', '.join(known)}: drop it, or rename it to one of those"
             )
         if not isinstance(field.dataType, known[field.name]):
-            wanted = " or ".join(each().simpleString() for each in known[field.name])
-            raise Invalid(f"column {field.name!r} is {kind}, not {wanted}: cast it")
+            expected = " or ".join(each().simpleString() for each in known[field.name])
+            raise Invalid(f"column {field.name!r} is {kind}, not {expected}: cast it")
         if schema.names.count(field.name) > 1:
-            raise Invalid(f"column {field.name!r} is there twice: drop one")
+            raise Invalid(f"column {field.name!r} exists twice: drop one")
     for name in needed:
         if name not in schema.names:
             raise Invalid(f"column {name!r} is missing: view={view} needs {', '.join(needed)}")

@@ -1,12 +1,12 @@
-"""Acks and nacks in line, one write for all of them.
+"""Group commit of acks and nacks: one write of the offsets for many of them.
 
-Whoever settles something takes it out of the member's hands first, so that it cannot be delivered
-to another meanwhile. Then it lines up. Whoever is first in line stores the offsets for all who have
-come so far; those behind find that theirs are stored. While one write is under way the next line
-forms, so a slow disk makes longer lines rather than more writes.
+An ack first ends the lease, so that the record cannot be delivered to another member meanwhile.
+Then it is queued. The first caller in the queue stores the offsets for all queued acks; the others
+find that theirs are stored. While one write is in progress the next group forms, so a slow disk
+makes groups larger instead of writes more frequent.
 
-When a write fails, everything that was to be settled is in its member's hands as before. It may
-have been stored all the same: then it is not delivered again after a restart.
+When a write fails, the leases of its group are restored. The write may have happened nevertheless:
+then the records are not delivered again after a restart.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from strandline.views.groups.inflight import Lease
 from strandline.views.groups.offset_store import Keeper
 from strandline.views.groups.offsets import Offsets
 
-MOVED = "the group was moved meanwhile, and nothing is anybody's any more: read on"
+MOVED = "the group was moved by a seek, and its deliveries are no longer valid: read again"
 
 
 class Settlement:
-    """Leases that are held to be settled, and how that went."""
+    """An ack or a nack of leases, and its outcome."""
 
     __slots__ = ("due", "failure", "leases", "settled")
 
     def __init__(self, leases: list[Lease], due: float | None) -> None:
         self.leases = leases
         self.due = due
-        """When to deliver them again; None when they are done."""
+        """When to deliver the records again; None if they are done."""
         self.settled = False
         self.failure: StrandlineError | None = None
 
     def write(self, offsets: Offsets) -> None:
-        """How the offsets are with it."""
+        """Apply it to offsets."""
         seqs = [lease.taken.seq for lease in self.leases]
         if self.due is None:
             offsets.settle(seqs)
@@ -46,104 +46,104 @@ class Settlement:
 
 
 class Settling:
-    """Stores what members are done with. Safe from many threads."""
+    """Stores acks and nacks of members. Safe to use from many threads."""
 
-    def __init__(self, desk: Desk, keeper: Keeper) -> None:
+    def __init__(self, state: Desk, offset_store: Keeper) -> None:
         self.finished: Closed | None = None
-        """Why nothing can be stored any more."""
+        """The error of all later writes, None while writes are possible."""
         self.is_ours = False
         """Whether this opening is the one that writes."""
-        self._desk = desk
-        self._keeper = keeper
+        self._state = state
+        self._offset_store = offset_store
         self._writing = threading.Lock()
-        self._line: list[Settlement] = []
+        self._pending: list[Settlement] = []
 
     def take_over(self, begin: Callable[[], Offsets]) -> None:
-        """Make this opening the one that writes, if it is not."""
+        """Make this opening the one that writes, if it is not yet."""
         with self._writing:
             if self.is_ours:
                 return
-            offsets = self._keeper.take_over(begin)
-            with self._desk.lock:
-                self._desk.begin(offsets)
+            offsets = self._offset_store.take_over(begin)
+            with self._state.lock:
+                self._state.begin(offsets)
             self.is_ours = True
 
     def store(self, settlement: Settlement) -> None:
-        """Return when a settlement is stored, by this thread or by one before it in line."""
-        with self._desk.lock:
-            self._line.append(settlement)
+        """Return when a settlement is stored, by this thread or by an earlier one in the queue."""
+        with self._state.lock:
+            self._pending.append(settlement)
         try:
             with self._writing:
                 if not settlement.settled:
-                    self._write_line()
+                    self._write_pending()
         except BaseException:
-            self._drop_out(settlement)
+            self._withdraw(settlement)
             raise
         if settlement.failure is not None:
             raise settlement.failure
 
     def move(self, floor: int) -> None:
-        """Be done with everything up to here, and with nothing behind."""
+        """Move the group: all seqs up to ``floor`` are done, and none after it."""
         with self._writing:
-            with self._desk.lock:
-                offsets = self._desk.offsets.moved(floor)
-            self._keep(offsets, anew=True)
-            with self._desk.lock:
-                self._desk.begin(offsets)
+            with self._state.lock:
+                offsets = self._state.offsets.moved(floor)
+            self._save(offsets, replace=True)
+            with self._state.lock:
+                self._state.begin(offsets)
 
-    def _write_line(self) -> None:
-        with self._desk.lock:
-            line, self._line = self._line, []
-            stale = [each for each in line if self._desk.is_stale(each.leases)]
-            line = [each for each in line if each not in stale]
-            offsets = self._desk.offsets.copy()
+    def _write_pending(self) -> None:
+        with self._state.lock:
+            group, self._pending = self._pending, []
+            stale = [each for each in group if self._state.is_stale(each.leases)]
+            group = [each for each in group if each not in stale]
+            offsets = self._state.offsets.copy()
         _end(stale, Conflict(MOVED))
-        for settlement in line:
+        for settlement in group:
             settlement.write(offsets)
         try:
-            if line:
-                self._keep(offsets)
+            if group:
+                self._save(offsets)
         except StrandlineError as error:
-            self._fail(line, error)
+            self._fail(group, error)
         except BaseException:
-            self._fail(line, Closed("an ack was interrupted, and may have happened or not"))
+            self._fail(group, Closed("an ack was interrupted; it may or may not be stored"))
             raise
         else:
-            self._succeed(line, offsets)
+            self._succeed(group, offsets)
 
-    def _succeed(self, line: list[Settlement], offsets: Offsets) -> None:
-        desk = self._desk
-        with desk.lock:
-            desk.offsets.merge(offsets)
-            for settlement in line:
+    def _succeed(self, group: list[Settlement], offsets: Offsets) -> None:
+        state = self._state
+        with state.lock:
+            state.offsets.merge(offsets)
+            for settlement in group:
                 if settlement.due is None:
-                    desk.settle(settlement.leases)
+                    state.settle(settlement.leases)
                 else:
-                    desk.give_back(settlement.leases, settlement.due)
-        _end(line, None)
+                    state.give_back(settlement.leases, settlement.due)
+        _end(group, None)
 
-    def _fail(self, line: list[Settlement], failure: StrandlineError) -> None:
-        with self._desk.lock:
-            for settlement in line:
-                self._desk.let_go(settlement.leases)
-        _end(line, failure)
+    def _fail(self, group: list[Settlement], failure: StrandlineError) -> None:
+        with self._state.lock:
+            for settlement in group:
+                self._state.let_go(settlement.leases)
+        _end(group, failure)
 
-    def _drop_out(self, settlement: Settlement) -> None:
-        """Somebody was interrupted in line."""
-        with self._desk.lock:
-            if settlement in self._line:
-                self._line.remove(settlement)
-                self._desk.let_go(settlement.leases)
+    def _withdraw(self, settlement: Settlement) -> None:
+        """Remove a settlement whose caller was interrupted, and restore its leases."""
+        with self._state.lock:
+            if settlement in self._pending:
+                self._pending.remove(settlement)
+                self._state.let_go(settlement.leases)
 
-    def _keep(self, offsets: Offsets, *, anew: bool = False) -> None:
+    def _save(self, offsets: Offsets, *, replace: bool = False) -> None:
         try:
-            self._keeper.save(offsets, anew=anew)
+            self._offset_store.save(offsets, replace=replace)
         except Fenced as error:
             self.finished = error
             raise
 
 
-def _end(line: list[Settlement], failure: StrandlineError | None) -> None:
-    for settlement in line:
+def _end(group: list[Settlement], failure: StrandlineError | None) -> None:
+    for settlement in group:
         settlement.failure = failure
         settlement.settled = True

@@ -1,17 +1,18 @@
-"""Which record comes next, and for whom: the three modes of a group. Pure; time is a number.
+"""Assigns records to members: the three modes of a group. Pure; time is a number.
 
-    shared      every record to whoever asks first; one that came back is older, so it goes first
-    exclusive   one member at a time, the one that joined first; all in order, so a record that
-                waits for its delay holds up those behind it
-    key_shared  records of a key go to one member at a time and one after another: the next when
-                the one before is done. Records without a key go to whoever asks first
+    shared      a record goes to the first member that reads; a returned record is older than new
+                ones, so it goes first
+    exclusive   all records go to one member, the one that joined first, in order; a record that
+                waits for its delay blocks those after it
+    key_shared  records of a key go to one member and one after the other: the next one when the one
+                before is done. Records without a key go to the first member that reads
 
-The member of a key has the highest score of all (rendezvous hashing): every process finds the same
-one, and when a member comes or goes only its own keys move. A key that moves while a record of it
-is in flight stays where it is until that record is done or given back.
+The member of a key is the one with the highest score (rendezvous hashing): every process computes
+the same one, and when a member joins or leaves only its own keys move. A key with a record in
+flight does not move until that record is done or returned.
 
-What waits here is not done and not in flight. Whatever is taken must be handed back in one of two
-ways: ``settled`` or ``give_back``.
+A waiting record is not done and not in flight. After ``take``, the caller must call either
+``settled`` or ``give_back`` for each record.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Mode = Literal["shared", "exclusive", "key_shared"]
 
 
 class Waiting(NamedTuple):
-    """A record that nobody holds."""
+    """A record that no member holds."""
 
     seq: int
     key: bytes | None
@@ -40,27 +41,27 @@ class Backlog(Protocol):
     def __len__(self) -> int: ...
 
     def offer(self, seq: int, key: bytes | None) -> None:
-        """A record of the topic; they come in order."""
+        """Add a record of the topic. Records come in order."""
         ...
 
     def take(self, member: str, count: int, now: float) -> list[Waiting]:
-        """What this member gets, at most so many."""
+        """Remove and return the next records for this member, at most ``count``."""
         ...
 
-    def settled(self, taken: Waiting) -> None:
-        """A record that was taken is done."""
+    def settled(self, record: Waiting) -> None:
+        """Finish a record that was taken."""
         ...
 
-    def give_back(self, taken: Waiting, due: float) -> None:
-        """A record that was taken waits again, until then for nobody."""
+    def give_back(self, record: Waiting, due: float) -> None:
+        """Let a record that was taken wait again. It is not taken again before ``due``."""
         ...
 
     def change_members(self, members: Sequence[str]) -> None:
-        """Who is there now, in the order of their joining."""
+        """Replace the members, in the order in which they joined."""
         ...
 
     def next_due(self) -> float | None:
-        """When the next of those that wait for their time can be had; None when none does."""
+        """When the next delayed record is due; None if there is none."""
         ...
 
 
@@ -89,7 +90,7 @@ def _seed(member: str) -> int:
 
 
 class Shared:
-    """Records for anybody, the oldest first."""
+    """Records for any member, the oldest first."""
 
     def __init__(self) -> None:
         self._ready: list[int] = []
@@ -109,15 +110,15 @@ class Shared:
         return [Waiting(heapq.heappop(self._ready), None) for _ in range(count)]
 
     def first(self, now: float) -> int | None:
-        """The seq that would be taken next, None when there is nothing."""
+        """The seq that would be taken next, None if there is none."""
         self._pass_time(now)
         return self._ready[0] if self._ready else None
 
-    def settled(self, taken: Waiting) -> None:
+    def settled(self, record: Waiting) -> None:
         pass
 
-    def give_back(self, taken: Waiting, due: float) -> None:
-        heapq.heappush(self._delayed, (due, taken.seq))
+    def give_back(self, record: Waiting, due: float) -> None:
+        heapq.heappush(self._delayed, (due, record.seq))
 
     def change_members(self, members: Sequence[str]) -> None:
         pass
@@ -146,22 +147,22 @@ class Exclusive:
         heapq.heappush(self._waiting, seq)
 
     def take(self, member: str, count: int, now: float) -> list[Waiting]:
-        taken: list[Waiting] = []
+        records: list[Waiting] = []
         if member != self._active:
-            return taken
+            return records
         waiting = self._waiting
-        while waiting and len(taken) < count and self._due.get(waiting[0], now) <= now:
+        while waiting and len(records) < count and self._due.get(waiting[0], now) <= now:
             seq = heapq.heappop(waiting)
             self._due.pop(seq, None)
-            taken.append(Waiting(seq, None))
-        return taken
+            records.append(Waiting(seq, None))
+        return records
 
-    def settled(self, taken: Waiting) -> None:
+    def settled(self, record: Waiting) -> None:
         pass
 
-    def give_back(self, taken: Waiting, due: float) -> None:
-        heapq.heappush(self._waiting, taken.seq)
-        self._due[taken.seq] = due
+    def give_back(self, record: Waiting, due: float) -> None:
+        heapq.heappush(self._waiting, record.seq)
+        self._due[record.seq] = due
 
     def change_members(self, members: Sequence[str]) -> None:
         self._active = members[0] if members else None
@@ -170,27 +171,27 @@ class Exclusive:
         return self._due.get(self._waiting[0]) if self._waiting else None
 
 
-class _Lane:
+class _KeyQueue:
     """The records of one key."""
 
-    __slots__ = ("due", "seqs", "taken")
+    __slots__ = ("due", "in_flight", "seqs")
 
     def __init__(self) -> None:
         self.seqs: deque[int] = deque()
-        self.taken = False
+        self.in_flight = False
         self.due: float | None = None
-        """When the first may be taken, if it must wait."""
+        """When the first record may be taken, None for now."""
 
 
 class KeyShared:
-    """Records in lanes by key, each lane for one member and one record at a time."""
+    """Records in queues by key, each queue for one member and one record at a time."""
 
     def __init__(self) -> None:
         self._keyless = Shared()
-        self._lanes: dict[bytes, _Lane] = {}
+        self._queues: dict[bytes, _KeyQueue] = {}
         self._members: tuple[str, ...] = ()
         self._ready: dict[str, list[tuple[int, bytes]]] = {}
-        """By member, the first seqs of lanes that it may take."""
+        """By member, the first seqs of the queues that it may take from."""
         self._delayed: list[tuple[float, bytes]] = []
         self._count = 0
 
@@ -201,75 +202,75 @@ class KeyShared:
         if key is None:
             self._keyless.offer(seq, key)
             return
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = _Lane()
-        lane.seqs.append(seq)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _KeyQueue()
+        queue.seqs.append(seq)
         self._count += 1
-        if len(lane.seqs) == 1 and not lane.taken:
-            self._make_ready(key, lane)
+        if len(queue.seqs) == 1 and not queue.in_flight:
+            self._make_ready(key, queue)
 
     def take(self, member: str, count: int, now: float) -> list[Waiting]:
         self._pass_time(now)
-        taken: list[Waiting] = []
+        records: list[Waiting] = []
         ready = self._ready.get(member, [])
-        while len(taken) < count:
+        while len(records) < count:
             keyless = self._keyless.first(now)
             if ready and (keyless is None or ready[0][0] < keyless):
-                taken.append(self._take_lane(*heapq.heappop(ready)))
+                records.append(self._take_first(*heapq.heappop(ready)))
             elif keyless is not None:
-                taken += self._keyless.take(member, 1, now)
+                records += self._keyless.take(member, 1, now)
             else:
                 break
-        return taken
+        return records
 
-    def settled(self, taken: Waiting) -> None:
-        if taken.key is None:
+    def settled(self, record: Waiting) -> None:
+        if record.key is None:
             return
-        lane = self._lanes[taken.key]
-        lane.taken = False
-        if lane.seqs:
-            self._make_ready(taken.key, lane)
+        queue = self._queues[record.key]
+        queue.in_flight = False
+        if queue.seqs:
+            self._make_ready(record.key, queue)
         else:
-            del self._lanes[taken.key]
+            del self._queues[record.key]
 
-    def give_back(self, taken: Waiting, due: float) -> None:
-        if taken.key is None:
-            self._keyless.give_back(taken, due)
+    def give_back(self, record: Waiting, due: float) -> None:
+        if record.key is None:
+            self._keyless.give_back(record, due)
             return
-        lane = self._lanes[taken.key]
-        lane.taken = False
-        lane.seqs.appendleft(taken.seq)
-        lane.due = due
+        queue = self._queues[record.key]
+        queue.in_flight = False
+        queue.seqs.appendleft(record.seq)
+        queue.due = due
         self._count += 1
-        heapq.heappush(self._delayed, (due, taken.key))
+        heapq.heappush(self._delayed, (due, record.key))
 
     def change_members(self, members: Sequence[str]) -> None:
         self._members = tuple(members)
         self._ready = {member: [] for member in members}
-        for key, lane in self._lanes.items():
-            if lane.seqs and not lane.taken and lane.due is None:
-                self._make_ready(key, lane)
+        for key, queue in self._queues.items():
+            if queue.seqs and not queue.in_flight and queue.due is None:
+                self._make_ready(key, queue)
 
     def next_due(self) -> float | None:
         dues = [self._keyless.next_due(), self._delayed[0][0] if self._delayed else None]
         return min((due for due in dues if due is not None), default=None)
 
-    def _take_lane(self, seq: int, key: bytes) -> Waiting:
-        lane = self._lanes[key]
-        lane.seqs.popleft()
-        lane.taken = True
+    def _take_first(self, seq: int, key: bytes) -> Waiting:
+        queue = self._queues[key]
+        queue.seqs.popleft()
+        queue.in_flight = True
         self._count -= 1
         return Waiting(seq, key)
 
     def _pass_time(self, now: float) -> None:
         while self._delayed and self._delayed[0][0] <= now:
             _, key = heapq.heappop(self._delayed)
-            lane = self._lanes[key]
-            lane.due = None
-            self._make_ready(key, lane)
+            queue = self._queues[key]
+            queue.due = None
+            self._make_ready(key, queue)
 
-    def _make_ready(self, key: bytes, lane: _Lane) -> None:
+    def _make_ready(self, key: bytes, queue: _KeyQueue) -> None:
         if self._members:
             owner = owner_of(key, self._members)
-            heapq.heappush(self._ready[owner], (lane.seqs[0], key))
+            heapq.heappush(self._ready[owner], (queue.seqs[0], key))

@@ -1,6 +1,6 @@
-"""Records that a group has given up: appended to a topic of their own.
+"""Dead letters of a group: records that were delivered too often, appended to a topic of their own.
 
-A dead letter has the data, key, tag and node of the record, and in ``meta`` where it comes from.
+A dead letter has the data, key, tag and node of the record, and its origin in ``meta``.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ import msgspec
 from strandline.records import Record
 
 META_BYTES_MAX = 15 << 10
-"""A record's own ``meta`` is carried along up to here; the topic's limit is little more."""
+"""The largest ``meta`` of a record that is copied; the limit of the topic is a little higher."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a dead letter comes from."""
+    """The origin of a dead letter."""
 
     topic: str
     group: str
     seq: int
     ts: int
     deliveries: int
-    """How often it was delivered in vain."""
+    """How many deliveries failed."""
     meta: bytes | None = None
-    """The record's own, None when it had none or a very large one."""
+    """The ``meta`` of the record, None if it had none or a very large one."""
 
 
 def origin_of(letter: Record) -> Origin:
-    """Where a record of a topic of dead letters comes from."""
+    """The origin of a record of a topic of dead letters."""
     return msgspec.msgpack.decode(letter.meta or b"", type=Origin)
 
 
 def meta_of(record: Record, *, topic: str, group: str, deliveries: int) -> bytes:
     """The ``meta`` of the dead letter of a record."""
-    kept = record.meta if len(record.meta or b"") <= META_BYTES_MAX else None
+    own_meta = record.meta if len(record.meta or b"") <= META_BYTES_MAX else None
     return msgspec.msgpack.encode(
         Origin(
             topic=topic,
@@ -41,6 +41,6 @@ def meta_of(record: Record, *, topic: str, group: str, deliveries: int) -> bytes
             seq=record.seq,
             ts=record.ts,
             deliveries=deliveries,
-            meta=kept,
+            meta=own_meta,
         )
     )

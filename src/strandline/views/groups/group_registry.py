@@ -1,8 +1,8 @@
-"""The groups of one store: one object for each, so that all who use a group share its leases.
+"""The groups of one store: one object for each, so that all users of a group share its leases.
 
-The offsets of a topic's groups are in one kv map, ``<topic>:groups``, which is as durable as the
-topic, and so are their options (``options.py``). Dead letters of a group are in the topic
-``<topic>:<group>:dead``, made with the first.
+The offsets of the groups of a topic are in one kv map, ``<topic>:groups``, which is as durable as
+the topic, and so are their options (`views/groups/options.py`). Dead letters of a group are in the
+topic ``<topic>:<group>:dead``, which is created with the first one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from strandline.views.kv.values import Delete
 OFFSETS = ":groups"
 DEAD = ":dead"
 DEAD_WINDOW_MS = 24 * 3600 * 1000
-"""For how long after a crash a dead letter is recognised, and not written twice."""
+"""How long after a crash a dead letter is recognised and not written twice."""
 
 
 class Topics(Protocol):
@@ -41,7 +41,7 @@ class Topics(Protocol):
 
 
 class Groups:
-    """The groups of one store. Safe from many threads."""
+    """The groups of one store. Safe to use from many threads."""
 
     def __init__(self, topics: Topics, kv: Callable[..., Kv], clock: Clock) -> None:
         self._topics = topics
@@ -51,74 +51,78 @@ class Groups:
         self._groups: dict[tuple[int, str], Group] = {}
 
     def open(self, topic: str, name: str, options: dict[str, object]) -> Group:
-        """The group of this name on a topic, with these options; a new one if there is none."""
-        found = self._topics.topic(topic)
+        """The group of this name on a topic, created with these options if it does not exist."""
+        source = self._topics.topic(topic)
         options_of(options)
-        self._check(found, name)
+        self._check(source, name)
         with self._lock:
-            key = (found.identity[0], name)
-            wanted = self._kept(found, name).opened(options)
+            key = (source.identity[0], name)
+            effective = self._stored_options(source, name).opened(options)
             group = self._groups.get(key)
             if group is None or group.is_finished:
-                group = self._groups[key] = self._make(found, name, wanted)
+                group = self._groups[key] = self._create(source, name, effective)
             return group
 
     def alter(self, topic: str, name: str, **options: object) -> GroupOptions:
-        """Give a group other options. Its members are told, and join again."""
-        found = self._topics.existing_topic(topic)
+        """Change the options of a group. Its members get an error and must join again."""
+        source = self._topics.existing_topic(topic)
         with self._lock:
-            has_groups = self._is_there(found.name + OFFSETS)  # to ask for one makes none
-            kept = self._kept(found, name) if has_groups else None
-            before = None if kept is None else kept.load()
-            if kept is None or before is None:
+            has_groups = self._exists(source.name + OFFSETS)  # must not create the kv map
+            stored = self._stored_options(source, name) if has_groups else None
+            before = None if stored is None else stored.load()
+            if stored is None or before is None:
                 raise NotFound(f"topic {topic!r} has no group {name!r}")
             changed = options_of(msgspec.structs.asdict(before) | options)
-            kept.save(changed)
-            group = self._groups.pop((found.identity[0], name), None)
+            stored.save(changed)
+            group = self._groups.pop((source.identity[0], name), None)
         if group is not None:
             group.close()
         return changed
 
     def find(self, topic: str, name: str) -> Group | None:
-        """The group of this name, if it is open; None when it is not."""
-        found = self._topics.existing_topic(topic)
+        """The group of this name if it is open, else None."""
+        source = self._topics.existing_topic(topic)
         with self._lock:
-            group = self._groups.get((found.identity[0], name))
+            group = self._groups.get((source.identity[0], name))
         return None if group is None or group.is_finished else group
 
     def look_at(self, topic: str, name: str) -> Group | None:
-        """The same for a look at where it stands; one that is not open, too, if it has offsets."""
+        """The group of this name to read its position; also one that is not open, if it has
+        offsets."""
         group = self.find(topic, name)
         if group is None and name in self.names(topic):
-            found = self._topics.existing_topic(topic)
-            return self._make(found, name, self._kept(found, name).load() or GroupOptions())
+            source = self._topics.existing_topic(topic)
+            return self._create(
+                source, name, self._stored_options(source, name).load() or GroupOptions()
+            )
         return group
 
     def names(self, topic: str) -> list[str]:
-        """The groups that a topic has."""
+        """The names of the groups of a topic."""
         offsets = self._offsets(self._topics.existing_topic(topic))
         return [entry.key.decode()[len(PREFIX) :] for entry in offsets.scan(PREFIX)]
 
     def delete(self, topic: str, name: str) -> bool:
-        """Forget where a group stands; whether there was one. Its members are told."""
-        found = self._topics.existing_topic(topic)
+        """Delete the offsets and options of a group; return whether it existed. Its members get an
+        error."""
+        source = self._topics.existing_topic(topic)
         with self._lock:
-            group = self._groups.pop((found.identity[0], name), None)
+            group = self._groups.pop((source.identity[0], name), None)
         if group is not None:
             group.close()
-        # As one: offsets without options would be a group with other options.
+        # In one batch: offsets without options would be a group with other options.
         entries = [Delete(OPTIONS_PREFIX + name), Delete(PREFIX + name)]
-        return bool(self._offsets(found).batch(entries)[1])
+        return bool(self._offsets(source).batch(entries)[1])
 
     def close(self) -> None:
-        """Close every group, as the store does."""
+        """Close every group, when the store is closed."""
         with self._lock:
             groups = list(self._groups.values())
             self._groups.clear()
         for group in groups:
             group.close()
 
-    def _make(self, topic: Topic, name: str, options: GroupOptions) -> Group:
+    def _create(self, topic: Topic, name: str, options: GroupOptions) -> Group:
         return Group(
             topic,
             self._offsets(topic),
@@ -128,24 +132,24 @@ class Groups:
             dead_letters=partial(self._dead, topic, name),
         )
 
-    def _kept(self, topic: Topic, name: str) -> KeptOptions:
+    def _stored_options(self, topic: Topic, name: str) -> KeptOptions:
         return KeptOptions(self._offsets(topic), topic, name)
 
     def _offsets(self, topic: Topic) -> Kv:
         name = topic.name + OFFSETS
-        if self._is_there(name):
+        if self._exists(name):
             return self._kv(name)
         return self._kv(name, history=1, durability=_durability(topic))
 
     def _dead(self, topic: Topic, name: str) -> Topic:
         dead = f"{topic.name}:{name}{DEAD}"
-        if self._is_there(dead):
+        if self._exists(dead):
             return self._topics.existing_topic(dead)
         return self._topics.topic(
             dead, durability=_durability(topic), idempotency_window_ms=DEAD_WINDOW_MS
         )
 
-    def _is_there(self, name: str) -> bool:
+    def _exists(self, name: str) -> bool:
         try:
             self._topics.existing_topic(name)
         except UnknownTopic:
@@ -156,11 +160,11 @@ class Groups:
         check_topic_name(topic.name + OFFSETS)
         check_topic_name(name)
         dead = check_topic_name(f"{topic.name}:{name}{DEAD}")
-        if self._is_there(dead) and self._topics.existing_topic(dead).config.views:
+        if self._exists(dead) and self._topics.existing_topic(dead).config.views:
             raise Invalid(f"topic {dead!r} belongs to a view: give the group another name")
 
 
 def _durability(topic: Topic) -> str:
-    """Offsets of records that are never stored are stored all the same."""
+    """The durability of offsets: that of the topic, but ``memory`` for an ephemeral topic."""
     durability = topic.config.durability
     return "memory" if durability == "ephemeral" else durability

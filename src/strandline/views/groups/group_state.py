@@ -1,18 +1,18 @@
-"""All that a group knows in memory: what is done, what waits, who holds what, who is there. Pure.
+"""The state of a group in memory: offsets, waiting records, leases, members. Pure.
 
-Every seq of the topic is in one place:
+Every seq of the topic has one state:
 
-    up to the cursor    done, waiting, in flight, or in the hands of who is settling it
-    above it            not looked at
+    up to the cursor    done, waiting, in flight, or held while its ack or nack is written
+    above it            not read
 
-So a record is delivered once at a time, and whatever is not done comes round again: from flight
-back to waiting when a lease is over, when its member leaves, or when it is given back. Only offsets
-are stored; the rest begins anew with every opening, and when the group is moved. A lease from
-before that is stale: nothing can be done with it any more.
+So a record is delivered to one member at a time, and a record that is not done is delivered again:
+it changes from in flight to waiting when its lease expires, when its member leaves, or when it is
+returned. Only offsets are stored; the rest is empty after every opening and after a seek. A lease
+from before that is stale: no operation accepts it.
 
-Records that are gone from the topic are met in two ways, by looking further (``absorb``) and by
-fetching what waited (``skip``). Both count them: ``lost`` against everybody's will, ``deleted`` on
-request.
+Records that are gone from the topic are found in two ways: by reading on (``absorb``) and by
+fetching waiting records (``skip``). Both count them: as ``lost``, or as ``deleted`` if a delete was
+requested.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How a group delivers."""
 
     mode: Mode = "shared"
-    """Who gets which record: see docs/guide/groups.md."""
+    """Which member gets which record: see docs/guide/groups.md."""
 
     lease_s: float = 30.0
-    """How long a delivery is its member's, and a member is waited for. Short: what a dead worker
-    held comes round soon, and a slow one loses what it works on."""
+    """How long a member holds a delivery, and stays in the group without a sign of life. Short:
+    records of a dead worker are delivered again soon, and a slow one loses its records."""
 
     deliveries_max: int = 5
-    """How often a record is delivered in vain before it becomes a dead letter; 0 is for ever."""
+    """How many deliveries may fail before a record becomes a dead letter; 0 is no limit."""
 
     window: int = 10_000
-    """Most records that are in flight or wait at once, some 300 bytes each. A record that is never
-    acked holds nobody up until so many are."""
+    """Most records that are in flight or waiting at once, about 300 bytes each. Records that are
+    never acked block the group only when there are so many of them."""
 
     start: Literal["earliest", "latest"] = "earliest"
-    """Where a new group begins: with the ``earliest`` record, or behind the ``latest``."""
+    """Where a new group begins: at the ``earliest`` record, or after the ``latest``."""
 
 
 class Counts(msgspec.Struct):
-    """What has happened since the group was opened."""
+    """Counters since the group was opened."""
 
     delivered: int = 0
     redelivered: int = 0
@@ -71,11 +71,11 @@ class Counts(msgspec.Struct):
 
 
 class Desk:
-    """What a group knows. Owned by one thread: whoever holds its lock."""
+    """The state of a group. Owned by one thread: the one that holds its lock."""
 
     def __init__(self, options: GroupOptions) -> None:
         self.lock = threading.Lock()
-        """Held for moments, and never while a topic or a view is asked."""
+        """Held for short operations, never during a call of a topic or a view."""
         self.options = options
         self.offsets = Offsets()
         self.cursor = 0
@@ -84,43 +84,43 @@ class Desk:
         self.members = Membership(options.lease_s)
         self.gaps: deque[Tombstone] = deque(maxlen=GAPS_KEPT)
         self.counts = Counts()
-        self._settling = 0
+        self._held_for_write = 0
 
     @property
     def room(self) -> int:
-        """How many records more may be looked at."""
-        held = len(self.backlog) + len(self.inflight) + self._settling
+        """How many more records may be read."""
+        held = len(self.backlog) + len(self.inflight) + self._held_for_write
         return max(0, self.options.window - held)
 
     def begin(self, offsets: Offsets) -> None:
-        """Go on from these; nothing waits, and nobody holds anything."""
+        """Start from these offsets, without waiting records and leases."""
         self.offsets = offsets
         self.cursor = offsets.floor
         self.backlog = backlog_for(self.options.mode)
         self.backlog.change_members(self.members.names)
         self.inflight.clear()
-        self._settling = 0
+        self._held_for_write = 0
 
     def join(self, name: str, now: float) -> int:
-        """A member comes. What one of its name held before waits again."""
+        """Add a member. Records that an earlier member of its name held wait again."""
         self.release(self.inflight.of(name), now)
         incarnation = self.members.join(name, now)
         self.backlog.change_members(self.members.names)
         return incarnation
 
     def touch(self, name: str, incarnation: int, now: float) -> None:
-        """A member does something."""
+        """Mark a member as present."""
         if self.members.touch(name, incarnation, now):
             self.backlog.change_members(self.members.names)
 
     def leave(self, name: str, now: float) -> None:
-        """A member goes, and what it held waits again."""
+        """Remove a member; the records that it held wait again."""
         self.release(self.inflight.of(name), now)
         self.members.leave(name)
         self.backlog.change_members(self.members.names)
 
     def pass_time(self, now: float) -> None:
-        """See whose time is over."""
+        """Expire leases and members."""
         for lease in self.inflight.over(now):
             self.counts.expired += 1
             self.offsets.fail(lease.taken.seq)
@@ -129,12 +129,12 @@ class Desk:
             self.backlog.change_members(self.members.names)
 
     def next_event(self) -> float | None:
-        """When time alone will change something; None when it will not."""
-        moments = (self.inflight.next_end(), self.members.next_end(), self.backlog.next_due())
-        return min((moment for moment in moments if moment is not None), default=None)
+        """When time alone changes something; None if it does not."""
+        times = (self.inflight.next_end(), self.members.next_end(), self.backlog.next_due())
+        return min((time for time in times if time is not None), default=None)
 
     def looks_for(self, member: str) -> bool:
-        """Whether new records may be for this member."""
+        """Whether this member may get new records."""
         return self.options.mode != "exclusive" or self.members.names[:1] == [member]
 
     def look_from(self) -> int:
@@ -143,9 +143,9 @@ class Desk:
         return self.cursor
 
     def absorb(self, after: int, page: Page) -> None:
-        """Take in what was read behind the cursor."""
+        """Add the records of a page that was read after the cursor."""
         if after != self.cursor:
-            return  # somebody has moved the group meanwhile
+            return  # a seek has moved the group since
         offsets, seq = self.offsets, after
         gap = page.tombstone
         if gap is not None:
@@ -162,10 +162,10 @@ class Desk:
         self.cursor = page.next
 
     def take(self, member: str, count: int, now: float) -> tuple[list[Lease], list[Lease]]:
-        """Leases on what this member is to work on, and on what has failed too often for that."""
-        hopeful: list[Lease] = []
-        hopeless: list[Lease] = []
-        most = self.options.deliveries_max
+        """Leases for this member: on records to deliver, and on records that failed too often."""
+        deliverable: list[Lease] = []
+        exhausted: list[Lease] = []
+        deliveries_max = self.options.deliveries_max
         for waiting in self.backlog.take(member, count, now):
             if waiting.seq in self.offsets:
                 self.backlog.settled(waiting)
@@ -173,60 +173,60 @@ class Desk:
             deliveries = self.offsets.failures.get(waiting.seq, 0) + 1
             until = now + self.options.lease_s
             lease = self.inflight.grant(waiting, member, deliveries, now=now, until=until)
-            (hopeless if 0 < most < deliveries else hopeful).append(lease)
-        return hopeful, hopeless
+            (exhausted if 0 < deliveries_max < deliveries else deliverable).append(lease)
+        return deliverable, exhausted
 
     def skip(self, lease: Lease, gap: Tombstone | None) -> None:
-        """The record of this lease is gone: lost in a gap, or deleted."""
+        """End a lease whose record is gone: lost in a gap, or deleted."""
         if self.inflight.held(lease.taken.seq, lease.token) is None:
             return
         self.inflight.end(lease)
         self.backlog.settled(lease.taken)
-        news = self.offsets.settle_range(lease.taken.seq, lease.taken.seq)
+        count = self.offsets.settle_range(lease.taken.seq, lease.taken.seq)
         if gap is None:
-            self.offsets.deleted += news
+            self.offsets.deleted += count
         else:
-            self._note_lost(gap, news)
+            self._note_lost(gap, count)
 
     def release(self, leases: Iterable[Lease], now: float) -> None:
-        """Take records out of their member's hands that it never saw."""
+        """End leases on records that were not delivered; the records wait again."""
         for lease in leases:
             if self.inflight.held(lease.taken.seq, lease.token) is not None:
                 self.inflight.end(lease)
                 self.backlog.give_back(lease.taken, now)
 
     def hold(self, seq: int, token: int) -> Lease | None:
-        """Take a record out of its member's hands to settle it; None when it is in others'."""
+        """End a lease to write its ack or nack; None if the token is not the current one."""
         lease = self.inflight.held(seq, token)
         if lease is not None:
             self.inflight.end(lease)
-            self._settling += 1
+            self._held_for_write += 1
         return lease
 
     def let_go(self, leases: Iterable[Lease]) -> None:
-        """What was held could not be settled: it is in its member's hands as before."""
-        for lease in self._of_now(leases):
+        """Restore held leases whose ack or nack could not be written."""
+        for lease in self._unhold(leases):
             self.inflight.restore(lease)
 
     def settle(self, leases: Iterable[Lease]) -> None:
-        """What was held is done; the offsets say so."""
-        for lease in self._of_now(leases):
+        """Finish held leases whose records are done in the offsets."""
+        for lease in self._unhold(leases):
             self.backlog.settled(lease.taken)
 
     def give_back(self, leases: Iterable[Lease], due: float) -> None:
-        """What was held was in vain, and waits again; the offsets have counted that."""
-        for lease in self._of_now(leases):
+        """Let records of held leases wait again; the offsets have counted the failure."""
+        for lease in self._unhold(leases):
             self.backlog.give_back(lease.taken, due)
 
     def is_stale(self, leases: Iterable[Lease]) -> bool:
         """Whether the group was moved since any of these were granted."""
         return any(map(self.inflight.is_stale, leases))
 
-    def _of_now(self, leases: Iterable[Lease]) -> list[Lease]:
-        """Held leases that are not stale. They are held no longer."""
-        found = [lease for lease in leases if not self.inflight.is_stale(lease)]
-        self._settling -= len(found)
-        return found
+    def _unhold(self, leases: Iterable[Lease]) -> list[Lease]:
+        """End the hold on those leases that are not stale; return them."""
+        current = [lease for lease in leases if not self.inflight.is_stale(lease)]
+        self._held_for_write -= len(current)
+        return current
 
     def _note_lost(self, gap: Tombstone, count: int) -> None:
         if count:

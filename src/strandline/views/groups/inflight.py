@@ -1,11 +1,10 @@
-"""Records that members hold, and until when. Pure; time is a number of monotonic seconds.
+"""Leases: the records that members hold, and until when. Pure; time is in monotonic seconds.
 
-A lease is for one delivery of one record. Its token is never used again, so who comes late with the
-token of an earlier delivery is told from the one who has the record now. Nothing happens when a
-lease ends: it is found when somebody asks what is over. Until then its holder may still ack, which
-harms nobody.
+A lease is for one delivery of one record. Its token is never reused, so a late call with the token
+of an earlier delivery is distinguished from the current holder. A lease that expires stays until
+``over`` is called. Until then its holder may still ack, which is safe.
 
-Leases are not stored. After a restart nobody holds anything, and everything that is not done is
+Leases are not stored. After a restart there are none, and every record that is not done is
 delivered again.
 """
 
@@ -22,7 +21,7 @@ _ENDS_SPARE = 100
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """One record in the hands of one member."""
+    """The hold of one member on one record."""
 
     taken: Waiting
     member: str
@@ -52,7 +51,7 @@ class Inflight:
     def grant(
         self, taken: Waiting, member: str, deliveries: int, *, now: float, until: float
     ) -> Lease:
-        """A new lease. The record must be in nobody's hands."""
+        """A new lease. No member may hold the record."""
         assert taken.seq not in self._leases, "a record is held by one member at a time"
         self._token += 1
         lease = Lease(taken, member, self._token, now, until, deliveries)
@@ -60,55 +59,55 @@ class Inflight:
         return lease
 
     def held(self, seq: int, token: int) -> Lease | None:
-        """The lease of this token, None when it is over and gone."""
+        """The lease with this token, None if it has ended."""
         lease = self._leases.get(seq)
         return lease if lease is not None and lease.token == token else None
 
     def extend(self, lease: Lease, until: float) -> None:
-        """Let it end later; never earlier."""
+        """Extend a lease; it never becomes shorter."""
         if until > lease.until:
             self._put(msgspec.structs.replace(lease, until=until))
 
     def end(self, lease: Lease) -> Lease:
-        """Take the record out of its member's hands."""
+        """End a lease: its member no longer holds the record."""
         return self._leases.pop(lease.taken.seq)
 
     def restore(self, lease: Lease) -> None:
-        """Put back a lease that was ended a moment ago."""
+        """Restore a lease that was just ended."""
         assert lease.taken.seq not in self._leases, "a record is held by one member at a time"
         self._put(lease)
 
     def over(self, now: float) -> list[Lease]:
-        """The leases whose time is over. They are ended."""
-        found = []
+        """End the leases that have expired; return them."""
+        expired = []
         while self._ends and self._ends[0][0] <= now:
             _, seq, token = heapq.heappop(self._ends)
             lease = self.held(seq, token)
             if lease is not None and lease.until <= now:
-                found.append(self.end(lease))
-        return found
+                expired.append(self.end(lease))
+        return expired
 
     def of(self, member: str) -> list[Lease]:
-        """What one member holds, in order of seq."""
+        """The leases of one member, in order of seq."""
         return [lease for lease in self if lease.member == member]
 
     def next_end(self) -> float | None:
-        """When the next lease may end; None when there is none."""
+        """A lower bound of the next expiry; None without leases."""
         return self._ends[0][0] if self._ends else None
 
     def clear(self) -> None:
-        """Take everything out of everybody's hands, for good. Tokens go on."""
+        """End all leases and make them stale. Tokens continue."""
         self._leases.clear()
         self._ends.clear()
         self._cleared = self._token
 
     def is_stale(self, lease: Lease) -> bool:
-        """Whether the lease is from before everything was taken away."""
+        """Whether the lease is from before the last ``clear``."""
         return lease.token <= self._cleared
 
     def _put(self, lease: Lease) -> None:
         if len(self._ends) > 2 * len(self._leases) + _ENDS_SPARE:
-            # Leases that were acked leave their ends behind: by the million, if nobody looked.
+            # Ended leases leave entries in the heap: without this, millions of them.
             self._ends = [(each.until, each.taken.seq, each.token) for each in self]
             heapq.heapify(self._ends)
         self._leases[lease.taken.seq] = lease

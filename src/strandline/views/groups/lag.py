@@ -1,4 +1,4 @@
-"""Where a group stands in its topic: where it may begin, what it is behind, its numbers."""
+"""The position of a group in its topic: start positions, lag, statistics."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class PendingDelivery(msgspec.Struct, frozen=True, kw_only=True):
     member: str
     deliveries: int
     held_s: float
-    """How long it has had it."""
+    """Seconds since its delivery."""
     left_s: float
-    """How long it will have it."""
+    """Seconds until its lease expires."""
 
     @staticmethod
     def of(lease: Lease, now: float) -> PendingDelivery:
@@ -42,19 +42,19 @@ class PendingDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """A group at one moment. What happened is counted since it was opened, but for the last two."""
+    """The current numbers of a group. Counters start at its opening, except the last two."""
 
     topic: str
     name: str
     mode: str
     members: tuple[str, ...]
-    """Those who are there, in the order of joining."""
+    """The current members, in the order in which they joined."""
     floor: int
     """Every record up to this seq is done or gone."""
     lag: int
     """Records that are neither done nor gone."""
     pending: int
-    """Those of them that members hold."""
+    """Those that members hold."""
     delivered: int
     redelivered: int
     acked: int
@@ -64,13 +64,13 @@ class GroupStatistics(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     """Seqs that were lost from the topic before the group was done with them."""
     deleted: int
-    """Seqs that were deleted from the topic before."""
+    """Seqs that were deleted from the topic before that."""
 
 
 def floor_of(topic: Topic, to: int | Edge | None, ts: int | None) -> int:
-    """The seq up to which a group is done that goes on there."""
+    """The floor of a group that continues from a position."""
     if (to is None) == (ts is None):
-        raise Invalid('say where to go on: a seq, "earliest", "latest", or ts=MICROSECONDS')
+        raise Invalid('give one position: a seq, "earliest", "latest", or ts=MICROSECONDS')
     if ts is not None:
         return topic.cursor_at(ts)
     if to == "earliest":
@@ -81,43 +81,45 @@ def floor_of(topic: Topic, to: int | Edge | None, ts: int | None) -> int:
     check_whole(seq=to)
     assert isinstance(to, int)
     if not 1 <= to <= head + 1:
-        raise Invalid(f"seq {to} is not in the topic: go on with 1 to {head + 1}")
+        raise Invalid(f"seq {to} is not in the topic: give a seq from 1 to {head + 1}")
     return to - 1
 
 
 def lag_of(topic: Topic, offsets: Offsets) -> int:
-    """How many live records of the topic are not done."""
+    """The number of live records of the topic that are not done."""
     now = topic.snapshot()
     first, following = max(offsets.floor + 1, now.floor), now.head_seq + 1
     if first >= following:
         return 0
-    away = offsets.done | now.hidden()
+    excluded = offsets.done | now.hidden()
     for gap_first, gap_last, _ in now.gaps:
-        away |= BitMap64(range(max(first, gap_first), gap_last + 1))
-    return following - first - int(away.range_cardinality(first, following))
+        excluded |= BitMap64(range(max(first, gap_first), gap_last + 1))
+    return following - first - int(excluded.range_cardinality(first, following))
 
 
 def gaps_at(topic: Topic, seqs: Sequence[int]) -> dict[int, Tombstone]:
-    """Of records that are gone, those that were not deleted on request, each with its gap."""
+    """The gaps of those seqs that were lost, not deleted on request."""
     now = topic.snapshot()
-    found: dict[int, Tombstone] = {}
+    gaps: dict[int, Tombstone] = {}
     for seq in seqs:
-        for lost in now.lost_between(seq, seq):
-            found[seq] = lost
-    return found
+        for gap in now.lost_between(seq, seq):
+            gaps[seq] = gap
+    return gaps
 
 
-def statistics_of(topic: str, name: str, desk: Desk, offsets: Offsets, lag: int) -> GroupStatistics:
-    """The numbers of a group; the desk's lock is held."""
-    counts = desk.counts
+def statistics_of(
+    topic: str, name: str, state: Desk, offsets: Offsets, lag: int
+) -> GroupStatistics:
+    """The numbers of a group. The lock of the state is held."""
+    counts = state.counts
     return GroupStatistics(
         topic=topic,
         name=name,
-        mode=desk.options.mode,
-        members=tuple(desk.members.names),
+        mode=state.options.mode,
+        members=tuple(state.members.names),
         floor=offsets.floor,
         lag=lag,
-        pending=len(desk.inflight),
+        pending=len(state.inflight),
         delivered=counts.delivered,
         redelivered=counts.redelivered,
         acked=counts.acked,

@@ -1,8 +1,9 @@
-"""A member of a group, and what is delivered to it.
+"""Members of a group and their deliveries.
 
-A delivery is the member's until its lease is over. After that it is somebody else's as soon as one
-asks; until then the member may still ack it. What is no longer the member's is left as it is, and
-the answer says so: then another has the record, or is done with it.
+A member holds a delivery until its lease expires. After that the record is delivered to the next
+member that reads; until then the member may still ack it. An operation on a delivery that the
+member no longer holds has no effect and returns False: another member has the record, or it is
+done.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from strandline.views.queue.job import Settled
 
 
 class Held(Protocol):
-    """What names a delivery: the delivery, or its seq and token where that is not at hand."""
+    """Identifies a delivery: the delivery, or its seq and token, such as in another process."""
 
     @property
     def seq(self) -> int: ...
@@ -26,7 +27,7 @@ class Held(Protocol):
 
 
 class Work(Protocol):
-    """What a member asks of its group."""
+    """The operations of a group that members use."""
 
     def read(self, member: Member, count: int, wait_s: float) -> list[Delivery]: ...
 
@@ -40,7 +41,7 @@ class Work(Protocol):
 
 
 class Member:
-    """A worker of a group. Get one from ``Group.join``. Safe from many threads."""
+    """A member of a group, from ``Group.join``. Safe to use from many threads."""
 
     def __init__(self, group: Work, name: str, incarnation: int) -> None:
         self.name = name
@@ -58,22 +59,21 @@ class Member:
         return f"Member({self.name!r})"
 
     def read(self, *, max: int = 1, wait_s: float = 0.0) -> list[Delivery]:
-        """Records for this member, at most so many; when there are none, wait so long for one."""
+        """Records for this member, at most ``max``; waits for the first one at most ``wait_s``."""
         return self._group.read(self, max, wait_s)
 
     def ack_many(self, deliveries: Sequence[Delivery]) -> Settled:
-        """Be done with these, for the price of one ack; those that are not this member's are
-        skipped.
-        """
+        """Ack deliveries with one write; those that this member does not hold are skipped."""
         return self._group.ack(self, deliveries)
 
     def leave(self) -> None:
-        """Go; what this member holds goes to others at once. Leaving twice is fine."""
+        """Leave the group; the records that this member holds are delivered to others. Repeated
+        calls have no effect."""
         self._group.leave(self)
 
 
 class Delivery:
-    """A record in the hands of a member. Safe from many threads."""
+    """A record that was delivered to a member. Safe to use from many threads."""
 
     __slots__ = ("_group", "deliveries", "member", "record", "token")
 
@@ -101,13 +101,13 @@ class Delivery:
         return self.record.key
 
     def ack(self) -> bool:
-        """Be done with it: it will not be delivered again. False when it is no longer yours."""
+        """Ack the record: it is not delivered again. False if the member no longer holds it."""
         return self._group.ack(self.member, (self,)).done == 1
 
     def nack(self, delay_s: float = 0.0) -> bool:
-        """It was in vain: deliver it again, not before so many seconds. False as above."""
+        """Return the record, to be delivered again after ``delay_s`` seconds. False as above."""
         return self._group.nack(self.member, self, delay_s)
 
     def extend(self) -> bool:
-        """Keep it for a whole lease from now on. False as above."""
+        """Restart the lease. False as above."""
         return self._group.extend(self.member, self)

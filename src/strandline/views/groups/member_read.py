@@ -1,8 +1,7 @@
-"""Finds records for a member: takes what waits, looks further in the topic, fetches.
+"""Reads the topic of a group: adds new records to the backlog, and fetches leased ones.
 
-Taking is done under the desk's lock, for moments. Looking and fetching ask the topic, which may
-take long when records lie in the lake; who looks further is one at a time, and nobody who acks
-waits for it.
+Both call the topic, which may take long when records are in the lake, without the lock of the group
+state. One thread at a time reads new records, and acks do not wait for it.
 """
 
 from __future__ import annotations
@@ -16,45 +15,45 @@ from strandline.views.groups.group_state import Desk
 from strandline.views.groups.inflight import Lease
 
 PAGE_RECORDS = 256
-"""Read at least so many in mode ``key_shared``, where most may be for other members."""
+"""The smallest page in mode ``key_shared``, where most records may be for other members."""
 PAGE_RECORDS_MAX = 1024
 
 
 class Reading:
-    """Reads the topic for a group. Safe from many threads."""
+    """Reads the topic for a group. Safe to use from many threads."""
 
-    def __init__(self, topic: Topic, desk: Desk) -> None:
+    def __init__(self, topic: Topic, state: Desk) -> None:
         self._topic = topic
-        self._desk = desk
-        self._looking = threading.Lock()
+        self._state = state
+        self._read_lock = threading.Lock()
 
-    def look(self, wanted: int, fresh: dict[int, Record]) -> bool:
-        """Look further, for about so many; False when there is nothing more for now."""
-        desk = self._desk
-        with self._looking:
-            with desk.lock:
-                room = desk.room
-                after = desk.look_from()
-            if not room or after >= self._topic.head_seq:
+    def look(self, count: int, fresh: dict[int, Record]) -> bool:
+        """Read about ``count`` new records; False if there are none for now."""
+        state = self._state
+        with self._read_lock:
+            with state.lock:
+                capacity = state.room
+                after = state.look_from()
+            if not capacity or after >= self._topic.head_seq:
                 return False
-            least = PAGE_RECORDS if desk.options.mode == "key_shared" else 1
-            page = self._topic.read(after, min(room, max(wanted, least), PAGE_RECORDS_MAX))
-            with desk.lock:
-                desk.absorb(after, page)
+            least = PAGE_RECORDS if state.options.mode == "key_shared" else 1
+            page = self._topic.read(after, min(capacity, max(count, least), PAGE_RECORDS_MAX))
+            with state.lock:
+                state.absorb(after, page)
         fresh.update((record.seq, record) for record in page.records)
         return page.next > after
 
     def fetch(self, leases: list[Lease], fresh: dict[int, Record]) -> dict[int, Record]:
-        """The records of these leases by seq. Those that are gone are skipped, and counted."""
+        """The records of leases by seq. Leases on records that are gone are ended and counted."""
         seqs = [lease.taken.seq for lease in leases]
         records = {seq: fresh[seq] for seq in seqs if seq in fresh}
-        others = [seq for seq in seqs if seq not in records]
-        if others:
-            records.update((record.seq, record) for record in self._topic.pick(others).records)
+        missing = [seq for seq in seqs if seq not in records]
+        if missing:
+            records.update((record.seq, record) for record in self._topic.pick(missing).records)
         gone = [lease for lease in leases if lease.taken.seq not in records]
         if gone:
             gaps = lag.gaps_at(self._topic, [lease.taken.seq for lease in gone])
-            with self._desk.lock:
+            with self._state.lock:
                 for lease in gone:
-                    self._desk.skip(lease, gaps.get(lease.taken.seq))
+                    self._state.skip(lease, gaps.get(lease.taken.seq))
         return records

@@ -1,8 +1,8 @@
-"""Who is in a group. Pure; time is a number of monotonic seconds.
+"""The members of a group. Pure; time is a number of monotonic seconds.
 
-A member is there while it does something, and a lease's time longer. Whoever was silent for that
-long is gone, as if it had left; when it asks again, it joins again, behind the others. A name that
-joins twice is the same worker started anew: the earlier one is shut out.
+A member is present for the time of a lease after its last call. A member that made no call for that
+long has left; its next call adds it again, after the others. A name that joins twice is a restarted
+worker: the earlier member is fenced.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ class Membership:
         self._lease_s = lease_s
         self._until: dict[str, float] = {}
         self._incarnations: dict[str, int] = {}
-        """Of those who are there."""
+        """By name, of the present members."""
         self._count = 0
 
     @property
     def names(self) -> list[str]:
-        """Who is there, in the order of joining."""
+        """The present members, in the order in which they joined."""
         return list(self._until)
 
     def join(self, name: str, now: float) -> int:
-        """Let a member in; its incarnation, by which it is told from one of the same name."""
+        """Add a member; return its incarnation, which distinguishes members of the same name."""
         self._count += 1
         self.leave(name)
         self._enter(name, self._count, now)
         return self._count
 
     def is_shut_out(self, name: str, incarnation: int) -> bool:
-        """Whether another has joined under its name since."""
+        """Whether another member has joined with its name since."""
         return self._incarnations.get(name, incarnation) != incarnation
 
     def touch(self, name: str, incarnation: int, now: float) -> bool:
-        """A member does something; True when it had been given up, and is there again."""
-        returned = name not in self._until
+        """Mark a member as present; return whether it had left and was added again."""
+        is_added = name not in self._until
         self._enter(name, incarnation, now)
-        return returned
+        return is_added
 
     def leave(self, name: str) -> None:
-        """Let a member go; nothing happens when it is not there."""
+        """Remove a member, if it is present."""
         self._until.pop(name, None)
         self._incarnations.pop(name, None)
 
     def over(self, now: float) -> list[str]:
-        """Those who were silent for too long. They are gone."""
-        gone = [name for name, until in self._until.items() if until <= now]
-        for name in gone:
+        """Remove the members that made no call for the time of a lease; return them."""
+        expired = [name for name, until in self._until.items() if until <= now]
+        for name in expired:
             self.leave(name)
-        return gone
+        return expired
 
     def next_end(self) -> float | None:
-        """When the next one will have been silent for too long; None when nobody is there."""
+        """When the next member will be removed without a call; None without members."""
         return min(self._until.values(), default=None)
 
     def _enter(self, name: str, incarnation: int, now: float) -> None:

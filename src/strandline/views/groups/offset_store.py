@@ -1,12 +1,11 @@
-"""Offsets of a group in the kv map, written by one group at a time.
+"""Stores the offsets of a group in the kv map. One opening of the group at a time can write.
 
-The entry ``cg:<group>`` names the opening of the group that wrote it last, its generation. An
-opening takes the group over by writing a generation of its own, and every write after that demands
-the version of the write before: so an opening that was overtaken cannot overwrite anything, and is
-told with ``Fenced``.
+The entry ``cg:<group>`` has the generation of the opening that wrote it last. An opening takes the
+group over by writing a new generation; every later write requires the version of the write before.
+So an opening that was replaced cannot overwrite anything, and gets ``Fenced``.
 
-When a write fails nobody knows whether it happened. The next one then finds another version than it
-demands, sees that it is of its own generation, and goes on from what is there.
+The outcome of a failed write is unknown. If the next write then finds another version than it
+requires, and the entry is of its own generation, it continues from that entry.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PREFIX = "cg:"
 
 
 class Keeper:
-    """The stored offsets of one group. Owned by one thread: who holds the group's saving lock."""
+    """The stored offsets of one group. Owned by one thread: the one that holds the lock of acks."""
 
     def __init__(self, kv: Kv, topic: Topic, name: str) -> None:
         self._kv = kv
@@ -34,41 +33,42 @@ class Keeper:
 
     @property
     def generation(self) -> int:
-        """Which opening of the group this is; 0 before it has taken over."""
+        """The number of this opening of the group; 0 before it has taken over."""
         return self._generation
 
     def load(self) -> Offsets | None:
-        """What is stored, None when there is nothing of this topic."""
-        found = self._find()[0]
-        return None if found is None else self._own(found)
+        """The stored offsets, None if there are none for this topic."""
+        entry = self._find()[0]
+        return None if entry is None else self._of_this_topic(entry)
 
     def take_over(self, start: Callable[[], Offsets]) -> Offsets:
-        """Make this opening the one that writes; where the group stands, at the start if new."""
+        """Make this opening the one that writes; return the offsets of the group, ``start()`` if it
+        is new."""
         while True:
-            found, version = self._find()
-            offsets = None if found is None else self._own(found)
+            entry, version = self._find()
+            offsets = None if entry is None else self._of_this_topic(entry)
             offsets = start() if offsets is None else offsets
-            generation = 1 if found is None else found.generation + 1
+            generation = 1 if entry is None else entry.generation + 1
             try:
                 self._put(generation, offsets, version)
             except Conflict:
-                continue  # somebody else took it at the same time
+                continue  # another opening has written at the same time
             self._generation = generation
             return offsets
 
-    def save(self, offsets: Offsets, *, anew: bool) -> None:
-        """Store these. What an earlier write of unknown outcome has stored is added to them,
-        unless they are to replace everything.
+    def save(self, offsets: Offsets, *, replace: bool) -> None:
+        """Store offsets. The result of an earlier write of unknown outcome is merged into them,
+        unless they replace everything.
         """
         while True:
             try:
                 self._put(self._generation, offsets, self._version)
             except Conflict:
-                found, self._version = self._find()
-                if found is None or found.generation != self._generation:
-                    raise Fenced(self._overtaken(found)) from None
-                if not anew:
-                    offsets.merge(found.offsets)
+                entry, self._version = self._find()
+                if entry is None or entry.generation != self._generation:
+                    raise Fenced(self._fenced_reason(entry)) from None
+                if not replace:
+                    offsets.merge(entry.offsets)
                 continue
             return
 
@@ -83,17 +83,17 @@ class Keeper:
         where = f"key {PREFIX + self._name!r} of the kv map {self._kv.name!r}"
         return codec.decode(entry.value, where), entry.version
 
-    def _own(self, found: Entry) -> Offsets | None:
+    def _of_this_topic(self, entry: Entry) -> Offsets | None:
         """The offsets if they are of this topic, not of an earlier one with its name."""
-        if found.topic != self._topic.identity[0]:
+        if entry.topic != self._topic.identity[0]:
             return None
-        # A restore may have taken the topic further back than the group.
-        found.offsets.cut(self._topic.head_seq)
-        return found.offsets
+        # A restore may have moved the head of the topic to below the floor of the group.
+        entry.offsets.cut(self._topic.head_seq)
+        return entry.offsets
 
-    def _overtaken(self, found: Entry | None) -> str:
-        if found is None:
-            return f"the group {self._name!r} was deleted: open it again to begin anew"
+    def _fenced_reason(self, entry: Entry | None) -> str:
+        if entry is None:
+            return f"the group {self._name!r} was deleted: open it again to create a new one"
         return (
             f"another opening of the group {self._name!r} has taken over: stop, or open it again "
             "to take it back"

@@ -1,21 +1,21 @@
-"""What a group is done with: a floor, and the seqs above it. Pure.
+"""Offsets of a group: a floor, and the done seqs above it. Pure.
 
-Everything up to the floor is done. Above it are the seqs that were acked before an earlier one, as
-a roaring bitmap: runs of them take a few bytes however long they are. Records that are gone from
-the topic count as done, once the group has met them. Failures are counted per record, so that it is
-given up in time also after a restart.
+All seqs up to the floor are done. Above it are the seqs that were acked before an earlier one, as a
+roaring bitmap: consecutive seqs take a few bytes, however many they are. Records that are gone from
+the topic count as done once the group has found that. Failures are counted per record, so that it
+becomes a dead letter in time also after a restart.
 
 As bytes, a MessagePack array:
 
     format       1
-    generation   which opening of the group wrote it: an older one must not write any more
-    topic        the id of the topic, which is new when a topic is made anew under its name
-    floor        every seq up to here is done
+    generation   the opening of the group that wrote it: an older one must not write any more
+    topic        the id of the topic: a topic that is created again with its name has a new one
+    floor        every seq up to it is done
     done         roaring bitmap (64 bit, portable format) of seqs above the floor; empty for none
-    failures     map from seq to how often it was delivered in vain; never of a seq that is done
+    failures     map from seq to the number of failed deliveries; has no seq that is done
     lost         seqs that were lost from the topic before the group was done with them
-    deleted      seqs that were deleted from the topic before
-    moves        how often the group was moved: what is delivered again then is another matter
+    deleted      seqs that were deleted from the topic before that
+    moves        number of seeks: a record may become a dead letter again after a seek
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FORMAT = 1
 
 
 class Offsets:
-    """What a group is done with. Owned by one thread."""
+    """The offsets of a group. Owned by one thread."""
 
     __slots__ = ("deleted", "done", "failures", "floor", "lost", "moves")
 
@@ -69,11 +69,11 @@ class Offsets:
         )
 
     def moved(self, floor: int) -> Offsets:
-        """Done with everything up to here and with nothing behind."""
+        """Offsets after a seek: all seqs up to ``floor`` are done, and none after it."""
         return Offsets(floor, lost=self.lost, deleted=self.deleted, moves=self.moves + 1)
 
     def settle(self, seqs: Iterable[int]) -> None:
-        """Be done with these."""
+        """Mark seqs as done."""
         done, failures = self.done, self.failures
         for seq in seqs:
             if seq > self.floor:
@@ -83,12 +83,12 @@ class Offsets:
         self._raise_floor()
 
     def settle_range(self, first: int, last: int) -> int:
-        """Be done with all from first to last; how many of them are so only now."""
+        """Mark all seqs from first to last as done; return how many were not done before."""
         first = max(first, self.floor + 1)
         if first > last:
             return 0
-        news = last - first + 1 - self.done.range_cardinality(first, last + 1)
-        if first == self.floor + 1:  # a long range need not be in the bitmap for a moment
+        count = last - first + 1 - self.done.range_cardinality(first, last + 1)
+        if first == self.floor + 1:  # keeps a long range out of the bitmap
             self.floor = last
             self.done.remove_range(0, last + 1)
         else:
@@ -96,38 +96,38 @@ class Offsets:
         for seq in [seq for seq in self.failures if first <= seq <= last]:
             del self.failures[seq]
         self._raise_floor()
-        return news
+        return count
 
     def fail(self, seq: int) -> int:
-        """Count a delivery in vain; how many there were. Nothing fails that is done."""
+        """Count a failed delivery; return the count. A seq that is done is not counted."""
         if seq in self:
             return 0
         self.failures[seq] = count = self.failures.get(seq, 0) + 1
         return count
 
-    def merge(self, others: Offsets) -> None:
-        """Be done with what either is done with."""
-        self.done |= others.done
-        self.floor = max(self.floor, others.floor)
+    def merge(self, other: Offsets) -> None:
+        """Add other offsets: what either has as done is done."""
+        self.done |= other.done
+        self.floor = max(self.floor, other.floor)
         self.done.remove_range(0, self.floor + 1)
         self._raise_floor()
-        both = self.failures | others.failures
+        both = self.failures | other.failures
         self.failures = {
-            seq: max(self.failures.get(seq, 0), others.failures.get(seq, 0))
+            seq: max(self.failures.get(seq, 0), other.failures.get(seq, 0))
             for seq in both
             if seq not in self
         }
-        self.lost = max(self.lost, others.lost)
-        self.deleted = max(self.deleted, others.deleted)
-        self.moves = max(self.moves, others.moves)
+        self.lost = max(self.lost, other.lost)
+        self.deleted = max(self.deleted, other.deleted)
+        self.moves = max(self.moves, other.moves)
 
     def next_open(self, seq: int) -> int:
-        """The first seq from here on that is not done."""
+        """The first seq from ``seq`` on that is not done."""
         seq = max(seq, self.floor + 1)
         return first_absent(self.done, seq) if seq in self.done else seq
 
     def cut(self, head_seq: int) -> None:
-        """Forget what is above the head: those seqs will be given to other records."""
+        """Remove seqs above the head: they will be assigned to other records."""
         self.floor = min(self.floor, head_seq)
         self.done &= BitMap64(range(self.floor + 1, head_seq + 1))
         self.failures = {seq: n for seq, n in self.failures.items() if seq <= head_seq}
@@ -139,7 +139,7 @@ class Offsets:
 
 
 def first_absent(seqs: BitMap64, start: int) -> int:
-    """The first seq from here on that is not in the set."""
+    """The first seq from ``start`` on that is not in the set."""
     step = 1
     while seqs.contains_range(start, start + step):
         start += step
@@ -164,13 +164,13 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Format(msgspec.Struct, frozen=True, array_like=True):
-    """Only the first field, for bytes of a format that may have others."""
+    """Only the first field, for bytes of a newer format with other fields."""
 
     format: int
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What the kv map holds of a group."""
+    """The entry of a group in the kv map."""
 
     generation: int
     topic: int
@@ -196,20 +196,20 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(stored: bytes, where: str) -> Entry:
-    """The entry of these bytes; ``where`` is for the error when they are not one."""
+    """The entry in these bytes; ``where`` is for the error if they are not one."""
     try:
         if msgspec.msgpack.decode(stored, type=_Format).format > FORMAT:
             raise NewerFormat(f"{where} was written by a newer Strandline: upgrade to use it")
-        found = msgspec.msgpack.decode(stored, type=_Stored)
-        done = BitMap64.deserialize(found.done) if found.done else BitMap64()
+        fields = msgspec.msgpack.decode(stored, type=_Stored)
+        done = BitMap64.deserialize(fields.done) if fields.done else BitMap64()
     except (msgspec.MsgspecError, ValueError) as error:
-        raise Corrupt(f"these are no offsets ({error})", path=where) from error
+        raise Corrupt(f"the offsets of a group cannot be decoded ({error})", path=where) from error
     offsets = Offsets(
-        found.floor,
+        fields.floor,
         done,
-        found.failures,
-        lost=found.lost,
-        deleted=found.deleted,
-        moves=found.moves,
+        fields.failures,
+        lost=fields.lost,
+        deleted=fields.deleted,
+        moves=fields.moves,
     )
-    return Entry(found.generation, found.topic, offsets)
+    return Entry(fields.generation, fields.topic, offsets)

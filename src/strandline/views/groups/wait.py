@@ -1,7 +1,7 @@
-"""Waits for whatever comes first: a record of the topic, or something that happens in the group.
+"""Waits for a new record of the topic or a change in the group, whichever comes first.
 
-Who waits hangs up a bell with both before looking a last time, so nothing that happens between
-looking and waiting is missed.
+A caller registers with both before its last read, so nothing that happens between the read and the
+wait is missed.
 """
 
 from __future__ import annotations
@@ -17,41 +17,42 @@ from strandline.platform.clock import Clock
 
 
 class Bell:
-    """Rings once or more often; waiting ends at the first time. Safe from many threads."""
+    """One waiting caller, released once or more often. Safe to use from many threads."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rung = threading.Event()
-        self.release = self._rung.set
-        """What a topic calls of whoever waits for it."""
+        self._event = threading.Event()
+        self.release = self._event.set
+        """The method that a topic calls to wake a waiter."""
 
     def wait(self, seconds: float) -> None:
-        self._clock.wait(self._rung, seconds)
+        self._clock.wait(self._event, seconds)
 
 
 class Waiting:
-    """Those who wait for one group. Safe from many threads."""
+    """The waiting callers and callbacks of one group. Safe to use from many threads."""
 
     def __init__(self, topic: Topic, clock: Clock) -> None:
         self._topic = topic
         self._clock = clock
         self._lock = threading.Lock()
-        self._bells: set[Bell] = set()
+        self._waiters: set[Bell] = set()
         self._callbacks: list[Callable[[], None]] = []
 
     def ring(self) -> None:
-        """Let everybody look again."""
-        if not self._bells and not self._callbacks:
+        """Wake all waiting callers and run all callbacks."""
+        # Read without the lock: a caller that registers now reads the group after this change.
+        if not self._waiters and not self._callbacks:
             return
         with self._lock:
-            for bell in self._bells:
-                bell.release()
+            for waiter in self._waiters:
+                waiter.release()
             for callback in self._callbacks:
                 callback()
 
     @contextmanager
     def calling(self, callback: Callable[[], None]) -> Iterator[None]:
-        """Called at everything that happens in the group; records of the topic are not told."""
+        """Call a function at every change in the group, but not at new records of the topic."""
         with self._lock:
             self._callbacks.append(callback)
         try:
@@ -62,17 +63,17 @@ class Waiting:
 
     @contextmanager
     def bell(self) -> Iterator[Bell]:
-        """A bell that rings at everything that happens from now on."""
-        bell = Bell(self._clock)
-        gates = self._topic._state.waiters
-        gate = cast("threading.Lock", bell)  # a topic does nothing with it but release
+        """A waiter that every change and every new record releases from now on."""
+        waiter = Bell(self._clock)
+        topic_waiters = self._topic._state.waiters
+        lock = cast("threading.Lock", waiter)  # the topic only calls its release
         with self._lock:
-            self._bells.add(bell)
-        gates.append(gate)
+            self._waiters.add(waiter)
+        topic_waiters.append(lock)
         try:
-            yield bell
+            yield waiter
         finally:
             with self._lock:
-                self._bells.discard(bell)
-            with contextlib.suppress(ValueError):  # rung: then it has been taken out already
-                gates.remove(gate)
+                self._waiters.discard(waiter)
+            with contextlib.suppress(ValueError):  # released: the topic has removed it already
+                topic_waiters.remove(lock)

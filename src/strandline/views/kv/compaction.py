@@ -1,36 +1,36 @@
-"""Lets records go that nobody can see any more, so that the log is as large as what is alive.
+"""Compaction: deletes records that cannot be read any more, so that the log stays as large as the
+live state.
 
-One turn does three things, in small steps:
+One run does three things, in small steps:
 
-1. expire    keys whose time is over get a delete marker. From then on they are deleted keys.
-2. forget    delete markers that are older than the grace period end: a ``Forgotten`` record says up
-             to which marker. Folding it drops those keys with all their versions.
-3. release   what the fold has noted as dead leaves the log: versions beyond the history, keys that
-             were forgotten, ``Forgotten`` records before the last one.
+1. expire    keys that have expired get a delete marker. From then on they are deleted keys.
+2. forget    a ``Forgotten`` record is appended with the seq of the newest delete marker that is
+             older than the grace period. Folding it drops the keys up to it with all versions.
+3. release   dead records are deleted from the log: versions beyond the history, forgotten keys,
+             ``Forgotten`` records before the last one.
 
-Why a crash cannot bring anything back, nor a rebuild find something else. After a crash a view is
-its saved state S, of position P, and the records behind P that are still there. A record is
-released only when it is at or before P for good (the host sees to that). So:
+Why a crash cannot restore anything, and a rebuild gives the same state. After a crash a view is its
+saved state S, of position P, and the records after P that are left. A record is released only when
+S is durable and the record is at or before P (the host ensures that). So:
 
-- A version beyond the history died of newer ones of its key. S may still list it; the newer ones,
-  or those that made them die in turn, are behind P and push it out again. What remains is always
-  the newest ``history`` of the key.
-- A delete marker was in S when it was released: S knows the key as deleted, or forgotten, never as
-  alive. The records before it are released before it or with it, in order of their seqs: a marker
-  is never gone while something is left that it had deleted.
-- Deleted keys are not in the digest. But a key that comes back has its old versions before it, if
-  they were not forgotten by then. Whether they were is told by the log alone: a ``Forgotten``
-  record lies before the put, or it does not. That record is released when S has seen it and a newer
-  one is there, and after everything that it dropped, which is older: who does not find it any more
-  does not find what it was about.
-- A crash between forgetting and releasing leaves records of forgotten keys. Rebuilt, they fold to a
-  deleted key, and the ``Forgotten`` record drops it again, with the same dead seqs as before.
-- If an older state than P were loaded, a ``Forgotten`` record tells: its bound is above that state.
-  The fold refuses to go on, and the view is rebuilt (fold.py).
+- A version beyond the history is dead because of newer versions of its key. S may still list it;
+  the newer ones, or those that replaced them, are after P and remove it again. What remains is
+  always the newest ``history`` versions of the key.
+- A delete marker was in S when it was released: S has the key as deleted or forgotten, never as
+  live. Records before it are released before it or with it, in order of their seqs: a marker is
+  never gone while a record is left that it had deleted.
+- Deleted keys are not in the digest. But a key that is put again has its old versions before it, if
+  they were not forgotten by then. The log alone decides: a ``Forgotten`` record is before the put,
+  or it is not. That record is released when S covers it and a newer one exists, and after all the
+  records that it dropped, which are older: when it is gone, so are they.
+- A crash between forgetting and releasing leaves records of forgotten keys. In a rebuild they fold
+  to a deleted key, and the ``Forgotten`` record drops it again, with the same dead seqs as before.
+- If a state older than P were loaded, a ``Forgotten`` record would show it: its bound is above that
+  state. The fold raises Corrupt, and the view is rebuilt (`views/kv/fold.py`).
 
-A topic with other views keeps all its records, for they may need them.
+A topic with other views keeps all its records, because they may need them.
 
-What is dead is saved with the fold, and released again after a crash, which changes nothing.
+Dead seqs are saved with the fold. After a crash they may be released again, which has no effect.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ RELEASE_AT_ONCE = 100_000
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """What one turn has done."""
+    """The result of one run."""
 
     expired: int
-    """Keys that were deleted because their time was over."""
+    """Keys that were deleted because they had expired."""
     forgotten: int
     """Deleted keys that were dropped."""
     released: int
@@ -62,14 +62,14 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compaction:
-    """Compacts one key-value topic. Safe from many threads."""
+    """Compacts one key-value topic. Safe to use from many threads."""
 
     def __init__(self, host: Host[KvFold]) -> None:
         self._host = host
         self._clock = host.world.clock
 
     def run_once(self) -> Compacted:
-        """One turn: as much as there is to do now."""
+        """Do all three steps for everything that is due now."""
         return Compacted(expired=self._expire(), forgotten=self._forget(), released=self._release())
 
     def _expire(self) -> int:
@@ -95,13 +95,11 @@ class Compaction:
             nonlocal count
             until_us = self._clock.now_us() - fold.config.grace_ms * 1000
             markers = fold.markers(self._host.secured[0], FORGET_AT_ONCE)
-            over = [marker for marker in markers if marker.ts < until_us]
-            count = len(over)
-            if not over:
+            due = [marker for marker in markers if marker.ts < until_us]
+            count = len(due)
+            if not due:
                 return None
-            return Draft(
-                0, [b""], None, [meta_codec.encode(meta_codec.Forgotten(over[-1].version))]
-            )
+            return Draft(0, [b""], None, [meta_codec.encode(meta_codec.Forgotten(due[-1].version))])
 
         total = 0
         while self._host.decide(decision) is not None:
@@ -119,16 +117,17 @@ class Compaction:
         return total
 
     def _releasable(self) -> BitMap64:
-        """The oldest dead records that the saved state has seen."""
+        """The oldest dead records that the saved state covers."""
         with self._host.lock:
             if self._host.strangers():
-                # Nothing leaves such a topic. A rebuild finds what is dead if that changes.
+                # Nothing leaves such a topic. If that changes, a rebuild finds the dead seqs.
                 self._host.fold.dead.clear()
             secured = self._host.secured[0]
             oldest = islice(self._host.fold.dead, RELEASE_AT_ONCE)
             return BitMap64(takewhile(secured.__ge__, oldest))
 
     def _raise_floor(self) -> None:
-        """Nothing is left before the first record: files of the lake that end there go whole."""
+        """Raise the floor of the topic to its first record: lake files before it are deleted as a
+        whole."""
         for first in self._host.topics[0].read(0, 1).records:
             self._host.release(0, before=first.seq)

@@ -1,8 +1,8 @@
-"""Whether and what to write for one key, given how it is now. Pure.
+"""Decides whether and what to write for one key, given its current state. Pure.
 
-``now`` is the key as a reader sees it at this moment, None when there is none: never written,
-deleted, or its time is over. Its version is 0 then. Nothing here appends: the answer is what to
-append, and a refusal is an error.
+``now`` is the key as a reader sees it, None if it has no value: never written, deleted or expired.
+Its version is 0 then. Nothing here appends: the functions return what to append, and raise an error
+if a condition does not hold.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _COUNTER = re.compile(rb"-?(0|[1-9][0-9]{0,18})")
 _COUNTER_MIN, _COUNTER_MAX = -(2**63), 2**63 - 1
 
 OWN_VERSION = -1
-"""Version of what this operation has written itself: nobody knows it yet."""
+"""Version of a key that this operation has written itself: its seq is not assigned yet."""
 
 
 class Now(NamedTuple):
@@ -29,54 +29,55 @@ class Now(NamedTuple):
 
 
 class Write(NamedTuple):
-    """What a key becomes; None deletes it."""
+    """The new value of a key; None deletes it."""
 
     value: bytes | None
     expires_us: int = 0
 
 
 def check_conditions(*, nx: bool, xx: bool, version: int | None) -> None:
-    """Refuse conditions that contradict each other."""
+    """Reject conditions that contradict each other."""
     if nx and xx:
         raise Invalid("nx and xx exclude each other: give one of them")
     if version is not None:
         if nx or xx:
-            raise Invalid("version already says whether the key is there: leave nx and xx out")
+            raise Invalid("version already implies whether the key exists: omit nx and xx")
         if isinstance(version, bool) or not isinstance(version, int) or version < 0:
             raise Invalid(f"version is 0 or a version that was returned, not {version!r}")
 
 
 def check_put(key: bytes, now: Now | None, *, nx: bool, xx: bool, version: int | None) -> None:
-    """Raise when a condition of a put does not hold."""
+    """Raise Conflict if a condition of a put does not hold."""
     if nx and now is not None:
-        raise Conflict(f"{_named(key)} is there, with version {now.version}: nx wants it absent")
+        raise Conflict(f"{_label(key)} exists, with version {now.version}: nx requires no key")
     if xx and now is None:
-        raise Conflict(f"{_named(key)} is not there: xx wants it present")
+        raise Conflict(f"{_label(key)} does not exist: xx requires that it does")
     if version is not None:
         check_version(key, now, version)
 
 
 def check_version(key: bytes, now: Now | None, version: int) -> None:
-    """Raise when the key has another version; 0 is no key."""
-    found = 0 if now is None else now.version
-    if found != version:
-        has = "is not there" if now is None else f"has version {found}"
-        raise Conflict(f"{_named(key)} {has}, not version {version}: read it again, then decide")
+    """Raise Conflict if the key has another version; 0 requires that it does not exist."""
+    current = 0 if now is None else now.version
+    if current != version:
+        state = "does not exist" if now is None else f"has version {current}"
+        raise Conflict(f"{_label(key)} {state}, not version {version}: read it again, then decide")
 
 
 def incremented(key: bytes, now: Now | None, delta: int) -> Write:
-    """A counter is its number as text, from 0 when there is none; its end stays as it is."""
+    """Add to a counter: its value is the number as text, 0 if the key does not exist. Its expiry
+    does not change."""
     if isinstance(delta, bool) or not isinstance(delta, int):
         raise Invalid(f"delta is a whole number, not {delta!r}")
     if now is None:
         return Write(_counter(key, delta))
     if not _COUNTER.fullmatch(now.value):
-        raise Conflict(f"{_named(key)} is no counter: its value is not a whole number as text")
+        raise Conflict(f"{_label(key)} is not a counter: its value is not a whole number as text")
     return Write(_counter(key, int(now.value) + delta), now.expires_us)
 
 
 def json_set(key: bytes, now: Now | None, path: str, value: object) -> Write:
-    """The document with another value at a place; its end stays as it is."""
+    """The document with a new value at a path. The expiry of the key does not change."""
     if now is None:
         return Write(json_path.encode(json_path.replaced(None, path, value)))
     document = json_path.replaced(_document(key, now), path, value)
@@ -84,7 +85,7 @@ def json_set(key: bytes, now: Now | None, path: str, value: object) -> Write:
 
 
 def json_delete(key: bytes, now: Now, path: str) -> Write | None:
-    """The document without a place, None when there is no such place."""
+    """The document without the value at a path, None if there is none."""
     document = _document(key, now)
     if not json_path.removed(document, path):
         return None
@@ -99,14 +100,14 @@ def _document(key: bytes, now: Now) -> object:
     try:
         return json_path.decode(now.value)
     except ValueError as error:
-        raise Conflict(f"{_named(key)} holds no JSON: {error}") from error
+        raise Conflict(f"the value of {_label(key)} is not JSON: {error}") from error
 
 
 def _counter(key: bytes, number: int) -> bytes:
     if not _COUNTER_MIN <= number <= _COUNTER_MAX:
-        raise Conflict(f"{_named(key)} would leave the range of 64 bits: {number}")
+        raise Conflict(f"{_label(key)} would exceed the range of 64 bits: {number}")
     return b"%d" % number
 
 
-def _named(key: bytes) -> str:
+def _label(key: bytes) -> str:
     return f"key {key!r}"

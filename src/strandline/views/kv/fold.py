@@ -1,25 +1,25 @@
 """The state of a key-value view: folds records in, finds keys.
 
-    hot       keys that were written or read lately; read by others without a lock
-    warm      the hot ones of the round before; asked when hot has no answer
-    live      map of all keys with a value, but for what ``changed`` names      space + 0
-    graves    map of keys whose newest record is a delete marker, likewise      space + 1
-    agenda    map of expiries and delete markers, in the order of their turn    space + 2
-    dead      seqs of records that nobody can see any more, to be let go (compaction.py)
+    hot            recently written or read keys; other threads read it without a lock
+    warm           the previous hot dict; used for keys that are not in hot
+    live           map of all keys with a value, except those in ``changed``          space + 0
+    deleted        map of keys whose newest record is a delete marker, likewise       space + 1
+    expiry_index   map of expiries and delete markers in their order                  space + 2
+    dead           seqs of records to be deleted (`views/kv/compaction.py`)
 
-A key that is in ``changed`` is in hot, and newer there than in the maps. When hot is full, what
-has changed goes into the maps, warm is dropped and hot becomes warm: what is asked for again comes
-back. So memory is bounded, a key in use stays, and no list of uses is kept on the way of a read.
+A key that is in ``changed`` is in hot, and newer there than in the maps. When hot is full, the
+changed keys are written to the maps, warm is dropped and hot becomes warm; a key that is read from
+warm moves back to hot. So memory is bounded, a key in use stays, and a read updates no LRU list.
 
-Deleted keys have a map of their own: a scan does not wade through what is gone.
+Deleted keys have a map of their own, so that a scan does not read them.
 
-What ``hot`` has of a key is replaced before the host says that the record is folded in. That is
-what makes reading it without a lock safe: whoever has seen the position of the log and of the fold
-to be the same finds the state at that position, or a newer one.
+The entry of a key in ``hot`` is replaced before the host publishes that the record is folded in.
+This makes a read without a lock safe: a reader for which the positions of the log and of the fold
+are equal finds the state at that position, or a newer one.
 
-A version leaves the state when ``history`` newer ones of its key are there, and all of them leave
-when a ``Forgotten`` record says so. Both follow from records alone. Their seqs are noted as dead,
-and saved with the rest.
+A version leaves the state when its key has ``history`` newer ones; a ``Forgotten`` record removes
+all versions of a deleted key. Both follow from records alone. Their seqs are recorded as dead and
+saved with the state.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ from strandline.views.memory_account import Account
 from strandline.views.view import Rows, Seen, World
 
 _UNCOUNTED_MIN, _UNCOUNTED_MAX = 64 * 1024, 4 * 1024 * 1024
-"""Memory is counted again when about so much has come in: a 64th of all, within these bounds."""
+"""Memory is measured again after so many new bytes: a 64th of the budget, within these bounds."""
 _LEAF_RAM = 32 * 1024
-"""What a look into a map may bring into memory, about."""
-_DYING_MAX = 64 * 1024
+"""Approximate bytes that a read of a map loads into memory."""
+_DEAD_BUFFER_MAX = 64 * 1024
 _DEAD_RAM = 2
-"""Bytes that a dead seq takes at most, but for the first ones."""
+"""Bytes that a dead seq takes at most, except the first ones."""
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
-    """What is saved besides the maps."""
+    """The saved state besides the maps."""
 
     applied: int
     forgotten: int
@@ -72,14 +72,14 @@ class State(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KvFold:
-    """Keys and their versions. Owned by one thread: whoever holds the host's lock."""
+    """Keys and their versions. Owned by one thread: the one that holds the host's lock."""
 
     def __init__(self, config: KvConfig, world: World) -> None:
         self.config = config
         self.hot: dict[bytes, Slot] = {}
         self._dead = BitMap64()
         self.forgotten = 0
-        """Delete markers up to this seq are forgotten: who was away since has missed some."""
+        """Delete markers up to this seq are forgotten: a watcher from before it misses some."""
         self._older_size = (config.history - 1) * SEQ_BYTES
         self._world = world
         self._hot_max = world.ram_bytes // 8
@@ -89,42 +89,42 @@ class KvFold:
         self._warm_ram = 0
         self._uncounted = 0
         self._uncounted_max = min(max(_UNCOUNTED_MIN, world.ram_bytes // 64), _UNCOUNTED_MAX)
-        self._dying = bytearray()
-        """Dead ones that are not in the set yet: it takes many at once much faster."""
+        self._dead_buffer = bytearray()
+        """Dead seqs that are not in the bitmap yet: adding many at once is much faster."""
         self._account = Account(world.share)
         self._forgotten_seq = 0
         self._applied = 0
         self._base: int | None = None
-        """How far it goes what was saved last; None when all was folded in from the beginning."""
+        """The seq that the last saved state goes up to; None if all records were folded in."""
         self._live: PagedMap
-        self._graves: PagedMap
-        self._agenda: Agenda
+        self._deleted: PagedMap
+        self._expiry_index: Agenda
 
     @property
     def dead(self) -> BitMap64:
-        """Seqs of records that nobody can see any more."""
-        if self._dying:
-            self._dead.update(seqs_of(bytes(self._dying)))
-            self._dying.clear()
+        """Seqs of records that cannot be read any more."""
+        if self._dead_buffer:
+            self._dead.update(seqs_of(bytes(self._dead_buffer)))
+            self._dead_buffer.clear()
         return self._dead
 
     def load(self, session: Session, space: int, state: bytes) -> None:
         ram, spill = self._world.ram_bytes, self._world.spill
         self._live = PagedMap(session, space=space, ram_bytes=ram // 2, spill=spill)
-        self._graves = PagedMap(session, space=space + 1, ram_bytes=ram // 8, spill=spill)
-        agenda = PagedMap(session, space=space + 2, ram_bytes=ram // 8, spill=spill)
-        self._agenda = Agenda(agenda)
+        self._deleted = PagedMap(session, space=space + 1, ram_bytes=ram // 8, spill=spill)
+        index = PagedMap(session, space=space + 2, ram_bytes=ram // 8, spill=spill)
+        self._expiry_index = Agenda(index)
         if state:
-            found = msgspec.msgpack.decode(state, type=State)
-            self._base = self._applied = found.applied
-            self.forgotten, self._forgotten_seq = found.forgotten, found.forgotten_seq
-            self._dead = BitMap64.deserialize(found.dead) if found.dead else BitMap64()
+            saved = msgspec.msgpack.decode(state, type=State)
+            self._base = self._applied = saved.applied
+            self.forgotten, self._forgotten_seq = saved.forgotten, saved.forgotten_seq
+            self._dead = BitMap64.deserialize(saved.dead) if saved.dead else BitMap64()
         self._count()
 
     def save(self, session: Session) -> bytes:
         self.flush()
-        self._agenda.flush()
-        for each in (self._live, self._graves, self._agenda.map):
+        self._expiry_index.flush()
+        for each in (self._live, self._deleted, self._expiry_index.map):
             each.save()
         self._count()
         self._base = self._applied
@@ -133,28 +133,28 @@ class KvFold:
         return msgspec.msgpack.encode(state)
 
     def apply(self, source: int, rows: Rows) -> None:
-        known = self._gather(rows.keys) if len(rows.seqs) > 1 else {}
+        known = self._find_in_maps(rows.keys) if len(rows.seqs) > 1 else {}
         hot = self.hot
         for seq, ts, key, meta, value in zip(
             rows.seqs, rows.stamps, rows.keys, rows.metas, rows.data, strict=True
         ):
-            said = None if meta is None else metas.decode(meta)
+            fields = None if meta is None else metas.decode(meta)
             if not key:
-                if type(said) is metas.Forgotten:
-                    self._forget(seq, said.through)
-                    known = {}  # it may have gone
+                if type(fields) is metas.Forgotten:
+                    self._forget(seq, fields.through)
+                    known = {}  # it may hold keys that were just removed
                 continue
             before = hot.get(key) or known.get(key) or self._find(key)
-            self._put(key, before, self._slot(seq, ts, said, value, before))
+            self._put(key, before, self._slot(seq, ts, fields, value, before))
             if self._hot_ram > self._hot_max:
-                self._turn()
-                hot, known = self.hot, {}  # what it has of a changed key is old
+                self._drop_warm()
+                hot, known = self.hot, {}  # its entries of changed keys are outdated
         self._applied = rows.seqs[-1]
-        if self._uncounted > self._uncounted_max or len(self._dying) > _DYING_MAX:
+        if self._uncounted > self._uncounted_max or len(self._dead_buffer) > _DEAD_BUFFER_MAX:
             self._count()
 
     def digest(self) -> bytes:
-        """Of all keys that have a value, with their visible versions."""
+        """A checksum of all keys that have a value, with their visible versions."""
         whole = xxh3_128()
         for seen in self.seen():
             for part in seen:
@@ -163,29 +163,29 @@ class KvFold:
         return whole.digest()
 
     def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
-        """Keys that have a value, with their visible versions."""
+        """Keys that have a value, with their visible versions, in order."""
         self.flush()
         for key, data in self._live.range(first, next):
             yield Seen(key, encode(self._trimmed(decode(data))))
 
     def find(self, key: bytes) -> Slot | None:
-        """The state of a key, deleted or not, kept at hand for the next who asks."""
+        """The state of a key, deleted or not. It is cached in hot."""
         slot = self.hot.get(key)
         if slot is None:
             slot = self._find(key)
             if slot is not None:
-                self._keep(key, slot)
-                self._turn_if_full()
+                self._cache(key, slot)
+                self._drop_warm_if_full()
         return slot
 
     def find_many(self, keys: Sequence[bytes]) -> list[Slot | None]:
-        """The same for many keys."""
-        known = self._gather(keys)
-        found = [self.hot.get(key) or self._warm.get(key) or known.get(key) for key in keys]
+        """The states of many keys."""
+        known = self._find_in_maps(keys)
+        slots = [self.hot.get(key) or self._warm.get(key) or known.get(key) for key in keys]
         for key, slot in known.items():
-            self._keep(key, slot)
-        self._turn_if_full()
-        return found
+            self._cache(key, slot)
+        self._drop_warm_if_full()
+        return slots
 
     def live(self, key: bytes, now_us: int) -> Slot | None:
         """A key that has a value at this time."""
@@ -195,16 +195,16 @@ class KvFold:
         return slot
 
     def now(self, key: bytes, now_us: int) -> Now | None:
-        """The same with its value, wherever that is."""
+        """The same with its value, from memory or from the log."""
         slot = self.live(key, now_us)
         if slot is None:
             return None
         value = slot.value
         if value is None:
-            found = self._world.fetch(0, (slot.version,))
-            if not found:
+            records = self._world.fetch(0, (slot.version,))
+            if not records:
                 raise NotFound(f"the value of key {key!r}, record {slot.version}, was lost")
-            value = found[0].data
+            value = records[0].data
         return Now(value, slot.version, slot.expires_us)
 
     def older_seqs(self, slot: Slot) -> tuple[int, ...]:
@@ -214,174 +214,174 @@ class KvFold:
     def page(
         self, first: bytes | None, next: bytes | None, count_max: int, *, reverse: bool
     ) -> list[tuple[bytes, Slot]]:
-        """Keys with a value in a range, in order, at most so many; their time may be over."""
+        """Keys with a value in a range, in order, at most ``count_max``; some may have expired."""
         self.flush()
-        self._looked()
-        found = islice(self._live.range(first, next, reverse=reverse), count_max)
-        return [(key, decode(data)) for key, data in found]
+        self._count_map_read()
+        entries = islice(self._live.range(first, next, reverse=reverse), count_max)
+        return [(key, decode(data)) for key, data in entries]
 
     def expired(self, now_us: int, count_max: int) -> list[bytes]:
-        """Keys that have a value and whose time is over, at most so many."""
-        return self._agenda.expired(now_us, count_max)
+        """Keys that have a value and have expired, at most ``count_max``."""
+        return self._expiry_index.expired(now_us, count_max)
 
     def markers(self, through: int, count_max: int) -> list[Marker]:
         """Delete markers of deleted keys, up to a seq, oldest first."""
-        return self._agenda.markers(through, count_max)
+        return self._expiry_index.markers(through, count_max)
 
     def released(self, seqs: BitMap64) -> None:
-        """These records are gone from the log."""
+        """Remove these seqs from the dead ones: their records were deleted from the log."""
         self._dead = self.dead - seqs
 
     def flush(self) -> None:
-        """Put what has changed into the maps."""
+        """Write the changed keys to the maps."""
         if not self._changed:
             return
         hot = self.hot
         slots = {key: hot[key] for key in self._changed}
-        here = {key: encode(slot) for key, slot in slots.items() if not slot.deleted}
-        gone = {key: encode(slot) for key, slot in slots.items() if slot.deleted}
-        _move(here, self._graves, self._live)
-        _move(gone, self._live, self._graves)
+        live = {key: encode(slot) for key, slot in slots.items() if not slot.deleted}
+        deleted = {key: encode(slot) for key, slot in slots.items() if slot.deleted}
+        _move(live, self._deleted, self._live)
+        _move(deleted, self._live, self._deleted)
         self._changed.clear()
 
-    def shrink(self, wanted: int) -> int:
-        """Free about so many bytes of memory; how many it were."""
+    def shrink(self, size: int) -> int:
+        """Free about ``size`` bytes of memory; return how many were freed."""
         before = self._account.charged
-        self._turn()
-        if self._hot_ram + self._warm_ram > 0 and before - self._count() < wanted:
-            self._turn()
+        self._drop_warm()
+        if self._hot_ram + self._warm_ram > 0 and before - self._count() < size:
+            self._drop_warm()
         return max(0, before - self._count())
 
     def _slot(
-        self, seq: int, ts: int, said: metas.Meta | None, value: bytes, before: Slot | None
+        self, seq: int, ts: int, fields: metas.Meta | None, value: bytes, before: Slot | None
     ) -> Slot:
         older = b"" if before is None else before.older + pack_seq(before.version)
         if len(older) > self._older_size:
             cut = len(older) - self._older_size
-            self._dying += older[:cut]
+            self._dead_buffer += older[:cut]
             older = older[cut:]
-        if said is None and len(value) <= INLINE_BYTES_MAX:
+        if fields is None and len(value) <= INLINE_BYTES_MAX:
             return Slot(value, seq, ts, 0, older)
-        if type(said) is metas.Deleted:
+        if type(fields) is metas.Deleted:
             return Slot(None, seq, ts, 0, older, deleted=True)
         inline = value if len(value) <= INLINE_BYTES_MAX else None
-        expires_us = said.expires_us if type(said) is metas.Until else 0
+        expires_us = fields.expires_us if type(fields) is metas.Until else 0
         return Slot(inline, seq, ts, expires_us, older)
 
     def _put(self, key: bytes, before: Slot | None, slot: Slot) -> None:
         if before is not None and (before.deleted or before.expires_us):
-            self._agenda.remove(before)
+            self._expiry_index.remove(before)
         if slot.deleted or slot.expires_us:
-            self._agenda.add(key, slot)
-        self._keep(key, slot)
+            self._expiry_index.add(key, slot)
+        self._cache(key, slot)
         self._changed.add(key)
 
-    def _keep(self, key: bytes, slot: Slot) -> None:
-        """Have a key at hand."""
+    def _cache(self, key: bytes, slot: Slot) -> None:
+        """Put a key into hot."""
         old = self.hot.get(key)
         size = _ram_of(key, slot)
         if old is not None:
             size -= _ram_of(key, old)
         elif self._warm:
-            self._cool(key)
+            self._remove_warm(key)
         self.hot[key] = slot
         self._hot_ram += size
         self._uncounted += size
 
-    def _cool(self, key: bytes) -> None:
-        """Have a key no longer among the warm ones."""
+    def _remove_warm(self, key: bytes) -> None:
+        """Remove a key from warm."""
         old = self._warm.pop(key, None)
         if old is not None:
             self._warm_ram -= _ram_of(key, old)
 
     def _find(self, key: bytes) -> Slot | None:
-        """A key that is not in hot."""
+        """The state of a key that is not in hot."""
         slot = self._warm.get(key)
         if slot is not None:
             return slot
-        self._looked()
+        self._count_map_read()
         data = self._live.get(key)
         if data is not None:
             return decode(data)
-        data = self._graves.get(key) if len(self._graves) else None
+        data = self._deleted.get(key) if len(self._deleted) else None
         return None if data is None else decode_deleted(data)
 
-    def _looked(self) -> None:
-        """A look into a map may have brought pages into memory."""
+    def _count_map_read(self) -> None:
+        """A read of a map may have loaded pages into memory."""
         self._uncounted += _LEAF_RAM
         if self._uncounted > self._uncounted_max:
             self._count()
 
-    def _gather(self, keys: Iterable[bytes | None]) -> dict[bytes, Slot]:
-        """What the maps have of those keys that are not at hand. Every leaf is asked once."""
-        hot, warm, live, graves = self.hot, self._warm, self._live, self._graves
+    def _find_in_maps(self, keys: Iterable[bytes | None]) -> dict[bytes, Slot]:
+        """The states in the maps of those keys that are not cached. Each leaf is read once."""
+        hot, warm, live, deleted = self.hot, self._warm, self._live, self._deleted
         missing = [key for key in dict.fromkeys(keys) if key and key not in hot and key not in warm]
         if not missing:
             return {}
-        self._looked()
+        self._count_map_read()
         found = {
             key: decode(data)
             for key, data in zip(missing, live.get_many(missing), strict=True)
             if data is not None
         }
-        if len(graves) and len(found) < len(missing):
+        if len(deleted) and len(found) < len(missing):
             absent = [key for key in missing if key not in found]
-            for key, data in zip(absent, graves.get_many(absent), strict=True):
+            for key, data in zip(absent, deleted.get_many(absent), strict=True):
                 if data is not None:
                     found[key] = decode_deleted(data)
         return found
 
     def _forget(self, seq: int, through: int) -> None:
-        """Drop all deleted keys up to a marker, with their versions."""
+        """Remove all deleted keys up to a marker, with their versions."""
         if self._base is not None and self._base < through:
             raise Corrupt(
-                f"delete markers up to {through} are gone from the log, and what was saved ends "
+                f"delete markers up to {through} are gone from the log, and the saved state ends "
                 f"at {self._base}: rebuild the view",
                 path=f"record {seq}",
             )
-        for marker in self._agenda.markers(through, sys.maxsize):
+        for marker in self._expiry_index.markers(through, sys.maxsize):
             slot = self.hot.get(marker.key) or self._find(marker.key)
-            assert slot is not None, "a key on the agenda is known"
+            assert slot is not None, "a key in the expiry index has a state"
             self.dead.update(slot.older_seqs)
             self.dead.add(slot.version)
-            self._agenda.remove(slot)
-            self._drop(marker.key)
+            self._expiry_index.remove(slot)
+            self._remove(marker.key)
         if self._forgotten_seq:
             self.dead.add(self._forgotten_seq)
         self.forgotten, self._forgotten_seq = max(self.forgotten, through), seq
 
-    def _drop(self, key: bytes) -> None:
+    def _remove(self, key: bytes) -> None:
         slot = self.hot.pop(key, None)
         if slot is not None:
             self._hot_ram -= _ram_of(key, slot)
-        self._cool(key)
+        self._remove_warm(key)
         self._changed.discard(key)
         self._live.delete(key)
-        self._graves.delete(key)
+        self._deleted.delete(key)
 
-    def _turn_if_full(self) -> None:
+    def _drop_warm_if_full(self) -> None:
         if self._hot_ram > self._hot_max:
-            self._turn()
+            self._drop_warm()
 
-    def _turn(self) -> None:
-        """Drop the keys that were not asked for in a whole round."""
+    def _drop_warm(self) -> None:
+        """Drop the keys that were not used since hot was replaced; hot becomes warm."""
         self.flush()
-        self._agenda.flush()
+        self._expiry_index.flush()
         self._warm, self._warm_ram = self.hot, self._hot_ram
         self.hot, self._hot_ram = {}, 0
         self._count()
 
     def _trimmed(self, slot: Slot) -> Slot:
-        """Without versions that a history which was longer once has left."""
+        """The slot without versions from a time when ``history`` was larger."""
         excess = len(slot.older) - self._older_size
         return slot if excess <= 0 else msgspec.structs.replace(slot, older=slot.older[excess:])
 
     def _count(self) -> int:
-        """Tell the share what is there; how much it is."""
+        """Measure the memory in use and charge it to the share; return the charge."""
         tables = sum(map(sys.getsizeof, (self.hot, self._warm, self._changed)))
-        maps = (self._live, self._graves, self._agenda.map)
+        maps = (self._live, self._deleted, self._expiry_index.map)
         pages = sum(each.statistics().ram_bytes for each in maps)
-        ram = self._hot_ram + self._warm_ram + self._agenda.ram + _DEAD_RAM * len(self.dead)
+        ram = self._hot_ram + self._warm_ram + self._expiry_index.ram + _DEAD_RAM * len(self.dead)
         self._account.settle(tables + pages + ram)
         self._uncounted = 0
         return self._account.charged
@@ -392,7 +392,7 @@ def _ram_of(key: bytes, slot: Slot) -> int:
 
 
 def _move(entries: dict[bytes, bytes], source: PagedMap, target: PagedMap) -> None:
-    """Entries belong into one map and no longer into the other."""
+    """Move entries from one map to the other."""
     target.put_many(entries.items())
     if len(source):
         for key in entries:

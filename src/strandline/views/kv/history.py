@@ -1,4 +1,4 @@
-"""The versions of a key: what the fold lists, read from the log."""
+"""The versions of a key: listed by the fold, read from the log."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from strandline.views.view_runner import Host
 
 
 def versions(host: Host[KvFold], key: bytes) -> list[Version]:
-    """Newest first. A record that leaves the log meanwhile is left out."""
+    """The versions of a key, newest first, without those that have left the log since."""
     return [version_of(record) for record in _records(host, key)]
 
 
 def entry_at(host: Host[KvFold], key: bytes, version: int | None, ts: int | None) -> Entry | None:
-    """The key as it was at a version of the view, or at a time."""
-    kept = versions(host, key)
-    for each in kept:
+    """The key as it was at a version of the view, or at a time; None if it had no value."""
+    history = versions(host, key)
+    for each in history:
         if (version is not None and each.version > version) or (ts is not None and each.ts > ts):
             continue
-        over = ts is not None and each.expires_us is not None and each.expires_us <= ts
-        if each.value is None or over:
+        expired = ts is not None and each.expires_us is not None and each.expires_us <= ts
+        if each.value is None or expired:
             return None
         return Entry(
             key=key,
@@ -30,10 +30,10 @@ def entry_at(host: Host[KvFold], key: bytes, version: int | None, ts: int | None
             ts=each.ts,
             expires_us=each.expires_us,
         )
-    if len(kept) >= host.fold.config.history:
+    if len(history) >= host.fold.config.history:
         raise NotFound(
-            f"the history of key {key!r} begins with version {kept[-1].version}: what it was "
-            "before is not kept"
+            f"the history of key {key!r} begins with version {history[-1].version}: older "
+            "versions are not stored"
         )
     return None
 

@@ -1,12 +1,12 @@
-"""A place in a JSON document, as ``$.orders[0].price``. Pure.
+"""Paths in JSON documents, such as ``$.orders[0].price``. Pure.
 
     $          the whole document
     .name      a field of an object; a name of letters, digits, _ and -
     ["name"]   a field with any name, as JSON text
     [2]        an element of an array from 0; from the end when negative
 
-Fields are made when something is put into them, one level at a time: their parent must be there. An
-element is made only right behind the last one.
+Setting a field creates it, but not its parent, which must exist. An array element is created only
+directly after the last one.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def encode(document: object) -> bytes:
     try:
         return msgspec.json.encode(document)
     except (TypeError, ValueError) as error:
-        raise Invalid(f"this cannot be JSON: {error}") from error
+        raise Invalid(f"the value cannot be encoded as JSON: {error}") from error
 
 
 def decode(data: bytes) -> object:
-    """The document; ValueError when it is none."""
+    """The document; ValueError if the bytes are not JSON."""
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError as error:
@@ -39,9 +39,9 @@ def decode(data: bytes) -> object:
 
 
 def parse(path: str) -> tuple[Step, ...]:
-    """The steps from the document to the place."""
+    """The steps of a path."""
     if type(path) is not str or not path.startswith("$"):
-        raise Invalid(f"{path!r} is no JSON path: begin with $, as in $.name[0]")
+        raise Invalid(f"{path!r} is not a JSON path: begin with $, as in $.name[0]")
     return _parse(path)
 
 
@@ -52,7 +52,7 @@ def _parse(path: str) -> tuple[Step, ...]:
     while at < len(path):
         step = _STEP.match(path, at)
         if step is None:
-            raise Invalid(f"{path!r} is no JSON path: cannot read {path[at:]!r}")
+            raise Invalid(f"{path!r} is not a JSON path: cannot read {path[at:]!r}")
         name, index, quoted = step.groups()
         if index is not None:
             steps.append(int(index))
@@ -63,7 +63,7 @@ def _parse(path: str) -> tuple[Step, ...]:
 
 
 def found(document: object, path: str, default: object) -> object:
-    """What is at the place, the default when it is not there."""
+    """The value at a path, the default if there is none."""
     for step in parse(path):
         document = _at(document, step)
         if document is _ABSENT:
@@ -72,7 +72,7 @@ def found(document: object, path: str, default: object) -> object:
 
 
 def replaced(document: object, path: str, value: object) -> object:
-    """The document with this value at the place. It is changed in place, but for its root."""
+    """The document with this value at a path. It is changed in place, except for ``$``."""
     steps = parse(path)
     if not steps:
         return value
@@ -84,12 +84,12 @@ def replaced(document: object, path: str, value: object) -> object:
     elif isinstance(parent, list) and isinstance(last, int) and -len(parent) <= last < len(parent):
         parent[last] = value
     else:
-        raise NotFound(f"there is no place {path} in the document: set its parent first")
+        raise NotFound(f"the document has no parent for {path}: set its parent first")
     return document
 
 
 def removed(document: object, path: str) -> bool:
-    """Take the place out of the document; whether it was there."""
+    """Remove the value at a path from the document; return whether it existed."""
     steps = parse(path)
     if not steps:
         raise Invalid("$ is the whole document: delete the key instead")
@@ -97,7 +97,7 @@ def removed(document: object, path: str) -> bool:
         return False
     parent, last = _parent(document, steps, path), steps[-1]
     assert isinstance(parent, dict | list)
-    del parent[last]  # type: ignore[arg-type]  # a place that was found fits its parent
+    del parent[last]  # type: ignore[arg-type]  # an existing path fits the type of its parent
     return True
 
 
@@ -105,7 +105,7 @@ def _parent(document: object, steps: tuple[Step, ...], path: str) -> object:
     for step in steps[:-1]:
         document = _at(document, step)
         if document is _ABSENT:
-            raise NotFound(f"there is no place {path} in the document: set its parent first")
+            raise NotFound(f"the document has no parent for {path}: set its parent first")
     return document
 
 
@@ -121,4 +121,4 @@ def _name(path: str, quoted: str) -> str:
     try:
         return msgspec.json.decode(quoted, type=str)
     except msgspec.DecodeError as error:
-        raise Invalid(f"{path!r} is no JSON path: {error}") from error
+        raise Invalid(f"{path!r} is not a JSON path: {error}") from error

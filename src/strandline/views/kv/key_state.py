@@ -4,12 +4,12 @@
     0       8     version: seq of the newest record, unsigned
     8       8     ts of that record, microseconds
     16      8     expires_us, 0 is never
-    24      2     size of what follows, and 0x8000 when the value is not here but in the log
+    24      2     size of the older versions, and 0x8000 when the value is only in the log
     26      8n    seqs of older versions, ascending
     26+8n   m     the value
 
-All little-endian. Values above ``INLINE_BYTES_MAX`` stay in the log, where they are anyway: a map
-of large values would write every byte twice, and hold few of them in memory.
+All little-endian. Values above ``INLINE_BYTES_MAX`` are only in the log: a map of large values
+would write every byte twice, and hold few of them in memory.
 
 Older versions are bytes, not a tuple: 7 of them take 89 bytes of memory instead of 320.
 """
@@ -32,7 +32,7 @@ pack_seq = _SEQ.pack
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a key. Without a value it is deleted, or its value is in the log."""
+    """The state of a key. Without a value it is deleted, or its value is in the log."""
 
     value: bytes | None
     version: int
@@ -63,13 +63,13 @@ def encode(slot: Slot) -> bytes:
 def decode(data: bytes) -> Slot:
     """A key that has a value."""
     version, ts, expires_us, sizes = _HEAD.unpack_from(data)
-    begin = _HEAD.size + (sizes & ~_IN_LOG)
-    value = None if sizes & _IN_LOG else data[begin:]
-    return Slot(value, version, ts, expires_us, data[_HEAD.size : begin])
+    value_at = _HEAD.size + (sizes & ~_IN_LOG)
+    value = None if sizes & _IN_LOG else data[value_at:]
+    return Slot(value, version, ts, expires_us, data[_HEAD.size : value_at])
 
 
 def decode_deleted(data: bytes) -> Slot:
-    """A key that has none any more."""
+    """A key that is deleted."""
     version, ts, _, _ = _HEAD.unpack_from(data)
     return Slot(None, version, ts, 0, data[_HEAD.size :], deleted=True)
 
@@ -77,9 +77,9 @@ def decode_deleted(data: bytes) -> Slot:
 _FIXED_RAM = (
     sys.getsizeof(Slot(None, 0, 0, 0, b"")) + 3 * sys.getsizeof(b"") + 3 * sys.getsizeof(2**40)
 )
-"""A slot, its key, its value and older versions without their bytes, and three numbers."""
+"""Bytes of a slot, its key, value and older versions without their content, and three numbers."""
 
 
 def ram_of(key: bytes, value: bytes | None, older: bytes = b"") -> int:
-    """Bytes of memory that a key and its slot take, without their place in a dict."""
+    """Bytes of memory that a key and its slot take, without the dict entry."""
     return _FIXED_RAM + len(key) + len(older) + (0 if value is None else len(value))

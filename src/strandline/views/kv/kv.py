@@ -1,14 +1,14 @@
-"""The public face of a key-value view.
+"""The public interface of a key-value view.
 
     kv = store.kv("profiles")
     version = kv.put("ada", b"...")
     kv.put("ada", b"......", version=version)
 
-Keys are bytes; text is taken as UTF-8. A version is the seq of a record, so every version of a view
-is later than all before it, and none comes twice.
+Keys are bytes; text is encoded as UTF-8. A version is the seq of a record, so every version of a
+view is greater than all before it, and none is used twice.
 
-A read of a key at hand takes no lock: it compares the position of the log with that of the fold,
-which are two numbers, and looks into a dict (fold.py says why that is safe).
+A read of a cached key takes no lock: it compares the position of the log with that of the fold,
+which are two numbers, and reads a dict (`views/kv/fold.py` explains why that is safe).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from strandline.views.view_runner import Host
 
 
 class Kv:
-    """A key-value view. Safe from many threads."""
+    """A key-value view. Safe to use from many threads."""
 
     def __init__(self, host: Host[KvFold]) -> None:
         self._host = host
@@ -59,14 +59,16 @@ class Kv:
 
     @property
     def head(self) -> int:
-        """The version of the newest change: watch from here to see all that comes."""
+        """The version of the newest change: a watch from here returns all later changes."""
         return self._topic.head_seq
 
     def get(self, key: Key) -> bytes | None:
-        """The value of a key, None when there is none."""
+        """The value of a key, None if it has none."""
         if type(key) is not bytes:
             key = plain_key(key)
         host = self._host
+        # Without the lock: ``hot`` is changed before ``applied``, so equal positions mean that it
+        # has the state at that position or a newer one.
         if host.applied[0] == self._topic.head_seq:
             slot = host.fold.hot.get(key)
             if slot is not None and slot.value is not None:
@@ -77,25 +79,25 @@ class Kv:
         return None if entry is None else entry.value
 
     def entry(self, key: Key) -> Entry | None:
-        """A key with its value, version and end; None when there is none."""
+        """A key with its value, version and expiry; None if it has no value."""
         plain = plain_key(key)
         with self._host.reading() as fold:
             slot = fold.live(plain, self._now_us())
         return None if slot is None else kv_scan.entry_of(self._host, plain, slot)
 
     def mget(self, keys: Sequence[Key]) -> list[bytes | None]:
-        """The values of many keys, in their order."""
+        """The values of many keys, in the order of the keys."""
         plain = [plain_key(key) for key in keys]
         with self._host.reading() as fold:
             slots = fold.find_many(plain)
         now_us = self._now_us()
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         for key, slot in zip(plain, slots, strict=True):
             if slot is None or 0 < slot.expires_us <= now_us:
-                found.append(None)
+                values.append(None)
             else:
-                found.append(self.get(key) if slot.in_log else slot.value)
-        return found
+                values.append(self.get(key) if slot.in_log else slot.value)
+        return values
 
     def exists(self, key: Key) -> bool:
         with self._host.reading() as fold:
@@ -111,10 +113,10 @@ class Kv:
         xx: bool = False,
         version: int | None = None,
     ) -> int:
-        """Give a key a value, for ``ttl`` seconds or for ever; the new version.
+        """Set the value of a key, for ``ttl`` seconds or for ever; return the new version.
 
-        ``nx`` wants the key absent, ``xx`` present, ``version`` as it was read (0: absent); if it
-        is not, that is a Conflict and nothing is written.
+        ``nx`` requires that the key is absent, ``xx`` that it is present, ``version`` that it has
+        this version (0: absent). If not, it raises Conflict and writes nothing.
         """
         if nx or xx or version is not None:
             return self.batch([Put(key, value, ttl, nx, xx, version)])[0]
@@ -125,23 +127,23 @@ class Kv:
         return self._host.append(Draft(0, (value,), (plain,), metas)).first_seq
 
     def put_many(self, values: Mapping[Key, bytes], *, ttl: float | None = None) -> list[int]:
-        """Give keys their values, all or none; their versions. Quicker than a batch."""
+        """Set the values of keys, all or none; return their versions. Faster than a batch."""
         keys = [plain_key(key) for key in values]
         data = [plain_value(value) for value in values.values()]
-        said = meta_codec.until(end_of(ttl, self._now_us()))
+        meta = meta_codec.until(end_of(ttl, self._now_us()))
         if not keys:
             return []
         self._share.admit(sum(map(ram_of, keys, data)))
-        metas = None if said is None else [said] * len(keys)
+        metas = None if meta is None else [meta] * len(keys)
         appended = self._host.append(Draft(0, data, keys, metas))
         return list(range(appended.first_seq, appended.last_seq + 1))
 
     def delete(self, key: Key, *, version: int | None = None) -> bool:
-        """Delete a key, if it has this version or none is named; whether it was there."""
+        """Delete a key, if it has this version (None: any); return whether it existed."""
         return self.batch([Delete(key, version)])[0] > 0
 
     def incr(self, key: Key, delta: int = 1) -> int:
-        """Add to a counter, a whole number as text; the new number. It begins at 0."""
+        """Add to a counter, a whole number as text that starts at 0; return the new number."""
         plain = plain_key(key)
         number = 0
 
@@ -153,17 +155,17 @@ class Kv:
         return number
 
     def touch(self, key: Key, ttl: float) -> int:
-        """Let a key end in so many seconds from now; its version, 0 when it is not there."""
+        """Set a key to expire in ``ttl`` seconds; return its version, 0 if it does not exist."""
         if ttl is None:
-            raise Invalid("say for how long: touch(key, ttl=SECONDS), or use persist(key)")
-        return self._end(plain_key(key), ttl)
+            raise Invalid("touch() needs a time to live: touch(key, ttl=SECONDS), or persist(key)")
+        return self._set_expiry(plain_key(key), ttl)
 
     def persist(self, key: Key) -> int:
-        """Let a key stay for ever; its version, 0 when it is not there."""
-        return self._end(plain_key(key), None)
+        """Remove the expiry of a key; return its version, 0 if it does not exist."""
+        return self._set_expiry(plain_key(key), None)
 
     def json_get(self, key: Key, path: str = "$", default: object = None) -> object:
-        """What is at a place of a JSON document, the default when it is not there."""
+        """The value at a path of a JSON document, the default if there is none."""
         entry = self.entry(key)
         if entry is None:
             return default
@@ -171,20 +173,22 @@ class Kv:
         return conditions.json_get(entry.key, now, path, default)
 
     def json_set(self, key: Key, path: str, value: object) -> int:
-        """Put something at a place of a JSON document; the new version. ``$`` makes a new one."""
+        """Set the value at a path of a JSON document; return the new version. The path ``$`` is
+        the whole document, and creates it."""
         plain = plain_key(key)
         return self._change(lambda changes: changes.json_set(plain, path, value))
 
     def json_delete(self, key: Key, path: str) -> bool:
-        """Take a place out of a JSON document; whether it was there."""
+        """Remove the value at a path of a JSON document; return whether it existed."""
         plain = plain_key(key)
         return self._change(lambda changes: changes.json_delete(plain, path)) > 0
 
     def batch(self, operations: Sequence[Put | Delete]) -> list[int]:
-        """Do all of this or nothing; the version of each, 0 for a delete of an absent key.
+        """Apply all operations or none; return the version of each, 0 for a delete of an absent
+        key.
 
-        Conditions see what operations before them in the batch have done. A key that is named
-        twice is written once, as it is in the end.
+        Conditions see the result of the operations before them in the batch. A key that occurs
+        twice is written once, with its final state.
         """
         touched: list[bytes | None] = []
         written: list[bytes] = []
@@ -199,18 +203,18 @@ class Kv:
             written[:] = changes.writes
 
         last = self._change(work)
-        versions = {key: last - place for place, key in enumerate(reversed(written))}
+        versions = {key: last - index for index, key in enumerate(reversed(written))}
         return [0 if key is None else versions[key] for key in touched]
 
     def transaction(self) -> Transaction:
-        """Reads and writes that happen at once: ``with kv.transaction() as work``."""
+        """Reads and writes that are applied together: ``with kv.transaction() as work``."""
         return Transaction(self._host)
 
     def commit(self, seen: Mapping[Key, int], writes: Mapping[Key, Write]) -> int:
-        """A transaction that was made elsewhere: what it has read, and what keys become.
+        """Commit a transaction of another process: the versions that it read, and its writes.
 
-        Nothing is written, and that is a Conflict, unless every key that was read still has the
-        version it had then (0: it was not there). The version of the last key, 0 for no change.
+        Raises Conflict and writes nothing unless every key that was read still has that version
+        (0: it did not exist). Returns the version of the last key, 0 without a write.
         """
         return commit(
             self._host,
@@ -219,7 +223,7 @@ class Kv:
         )
 
     def history(self, key: Key) -> list[Version]:
-        """The versions of a key that are kept, newest first, deletes included."""
+        """The versions of a key in its history, newest first, deletes included."""
         return history.versions(self._host, plain_key(key))
 
     def entry_at(
@@ -227,10 +231,10 @@ class Kv:
     ) -> Entry | None:
         """The key as it was at a version of the view, or at a time in microseconds since 1970.
 
-        None when it had no value then; NotFound when that is longer ago than its history.
+        None if it had no value then; NotFound if its history does not go back so far.
         """
         if (version is None) == (ts is None):
-            raise Invalid("say when: version=VERSION or ts=MICROSECONDS")
+            raise Invalid("give either version=VERSION or ts=MICROSECONDS")
         return history.entry_at(self._host, plain_key(key), version, ts)
 
     def scan(
@@ -243,10 +247,10 @@ class Kv:
         limit: int | None = None,
         reverse: bool = False,
     ) -> Iterator[Entry]:
-        """Entries in order of their keys: with a prefix, or from ``first`` on and before ``next``.
+        """Entries in the order of their keys: with a prefix, or in the range ``[first, next)``.
 
-        ``after`` is a cursor: the key of the last entry that was seen, in the same direction.
-        Entries are read a few at a time, and each is as it is when it is read.
+        ``after`` is a cursor: the key of the last entry that was returned, in the same direction.
+        Entries are read in pages; each page is the state at its own time.
         """
         span = kv_scan.span_of(prefix, first, next, after, reverse=reverse)
         return kv_scan.scan(self._host, span, limit)
@@ -259,25 +263,26 @@ class Kv:
         after: int | None = None,
         timeout_s: float | None = None,
     ) -> Iterator[Change]:
-        """Changes of a key, of a prefix, or of all, behind a version (None: from now on).
+        """Changes of a key, of a prefix, or of all keys, after a version (None: from now on).
 
-        It waits for more, and ends when nothing came for ``timeout_s``. RecordsLost says that it
-        was away for longer than deleted keys are remembered.
+        It waits for more, and ends when there was no change for ``timeout_s``. Raises RecordsLost
+        if deleted keys after that version are forgotten.
         """
         return self.watcher(key, prefix=prefix, after=after).follow(timeout_s)
 
     def watcher(
         self, key: Key | None = None, *, prefix: Key | None = None, after: int | None = None
     ) -> Watcher:
-        """The same for whoever waits elsewhere: ``look`` tells what is there, and never waits."""
+        """The same for callers with their own way to wait: ``look`` returns what is there, and
+        never waits."""
         if key is not None and prefix is not None:
             raise Invalid("watch a key or a prefix, not both")
         position = self._topic.head_seq if after is None else after
-        wanted = _is(key) if key is not None else kv_scan.begins(prefix)
-        return Watcher(self._host, wanted, position)
+        matches = _equals(key) if key is not None else kv_scan.begins(prefix)
+        return Watcher(self._host, matches, position)
 
     def wait_for(self, key: Key, *, after: int = 0, timeout_s: float | None = None) -> Entry | None:
-        """Wait until a key is there, with a version behind ``after``; None when time is over."""
+        """Wait until a key exists with a version after ``after``; None after a timeout."""
         clock = self._host.world.clock
         deadline = None if timeout_s is None else clock.monotonic() + timeout_s
         while True:
@@ -290,13 +295,13 @@ class Kv:
                 return None
 
     def compact(self) -> Compacted:
-        """Let records go that nobody can see any more: old versions, deleted and ended keys."""
+        """Delete records that cannot be read any more: old versions, deleted and expired keys."""
         return self._compaction.run_once()
 
     def maintain(self) -> None:
         self.compact()
 
-    def _end(self, key: bytes, ttl: float | None) -> int:
+    def _set_expiry(self, key: bytes, ttl: float | None) -> int:
         version = 0
 
         def work(changes: Changes) -> None:
@@ -305,10 +310,11 @@ class Kv:
             version = 0 if now is None else now.version
             changes.ends(key, end_of(ttl, changes.now_us))
 
+        # Without a write (the expiry was the same) the key keeps its version.
         return self._change(work) or version
 
     def _change(self, work: Callable[[Changes], object]) -> int:
-        """Look, decide and write in one step; the last version written, 0 for none."""
+        """Read, decide and write in one step; return the last version written, 0 for none."""
 
         def decision(fold: KvFold) -> Draft | None:
             now_us = self._now_us()
@@ -320,20 +326,20 @@ class Kv:
         return 0 if appended is None else appended.last_seq
 
 
-def _is(key: Key) -> Callable[[bytes], bool]:
+def _equals(key: Key) -> Callable[[bytes], bool]:
     return plain_key(key).__eq__
 
 
 def _evictor(host: Host[KvFold]) -> Callable[[int], int]:
-    """Frees memory of a view, as long as there is one."""
-    found = weakref.ref(host)
+    """Frees memory of a view. Holds a weak reference: it must not keep the view alive."""
+    reference = weakref.ref(host)
 
-    def evict(wanted: int) -> int:
-        host = found()
+    def evict(size: int) -> int:
+        host = reference()
         if host is None or not host.lock.acquire(blocking=False):
             return 0
         try:
-            return host.fold.shrink(wanted)
+            return host.fold.shrink(size)
         finally:
             host.lock.release()
 

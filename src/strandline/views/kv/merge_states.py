@@ -1,7 +1,7 @@
-"""The state of a key-value view that was folded in ranges of keys, as one. Pure.
+"""Merges the saved states of a key-value view that was folded in ranges of keys. Pure.
 
-Its maps are joined by whoever folded (``pipelines/view_rebuild/merge_states.py``); this is what
-else is saved.
+The maps are merged by the rebuild (`pipelines/view_rebuild/merge_states.py`); this merges the rest
+of the saved state.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from strandline.views.kv.fold import State
 
 
 def join(states: Sequence[bytes], dead: BitMap64) -> bytes:
-    """The state of all ranges; ``dead`` are seqs that none of them has seen."""
-    found = [msgspec.msgpack.decode(state, type=State) for state in states]
-    all_dead = dead.union(*(BitMap64.deserialize(each.dead) for each in found if each.dead))
-    joined = State(
-        max(each.applied for each in found),
-        max(each.forgotten for each in found),
-        max(each.forgotten_seq for each in found),
+    """The state of all ranges; ``dead`` are dead seqs that belong to none of them."""
+    parts = [msgspec.msgpack.decode(state, type=State) for state in states]
+    all_dead = dead.union(*(BitMap64.deserialize(each.dead) for each in parts if each.dead))
+    merged = State(
+        max(each.applied for each in parts),
+        max(each.forgotten for each in parts),
+        max(each.forgotten_seq for each in parts),
         all_dead.serialize() if all_dead else b"",
     )
-    return msgspec.msgpack.encode(joined)
+    return msgspec.msgpack.encode(merged)

@@ -1,15 +1,16 @@
-"""What a record of a key-value topic says besides key and value. Pure.
+"""The meta of a record of a key-value topic <-> bytes. Pure.
 
     key   meta                       meaning
-    yes   none, or without our mark  a put that stays
-    yes   mark, ["p", expires_us]    a put until then, in microseconds since 1970
-    yes   mark, ["d", expired]       the key is deleted, by a caller or because its time was over
-    none  mark, ["f", through]       delete markers up to this seq are forgotten (compaction.py)
-    none  anything else              not for us
+    yes   none, or without the mark  a put without expiry
+    yes   mark, ["p", expires_us]    a put that expires, in microseconds since 1970
+    yes   mark, ["d", expired]       the key is deleted, by a caller or because it had expired
+    none  mark, ["f", through]       delete markers up to this seq are forgotten
+                                     (`views/kv/compaction.py`)
+    none  anything else              ignored
 
-An empty key is none. The mark is three bytes, the rest MessagePack. No MessagePack, JSON or text
-begins with 0xC1, so a plain append's own meta is not taken for ours. A marked meta that cannot be
-read is nobody's: the record is a put, as without it.
+An empty key counts as none. The mark is three bytes, the rest MessagePack. No MessagePack, JSON or
+text begins with 0xC1, so the meta of a plain append is not mistaken for a marked one. A marked meta
+that cannot be decoded is ignored: the record is a put, as without it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ EXPIRES_US_MAX = 2**62
 
 
 class Until(msgspec.Struct, frozen=True, array_like=True, tag="p", gc=False):
-    """A put that ends."""
+    """A put that expires."""
 
     expires_us: int
 
 
 class Deleted(msgspec.Struct, frozen=True, array_like=True, tag="d", gc=False):
-    """The key has no value from here on."""
+    """The key has no value from this record on."""
 
     expired: bool = False
 
 
 class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag="f", gc=False):
-    """Keys whose newest record is a delete marker up to ``through`` are as if they never were."""
+    """Keys whose newest record is a delete marker up to ``through`` are removed from the state."""
 
     through: int
 
@@ -55,18 +56,18 @@ EXPIRED = encode(Deleted(expired=True))
 
 
 def until(expires_us: int) -> bytes | None:
-    """The meta of a put; 0 is for ever."""
+    """The meta of a put; 0 is no expiry."""
     return encode(Until(expires_us)) if expires_us else None
 
 
 def decode(meta: bytes) -> Meta | None:
-    """What the meta says, None when it is not ours."""
+    """The decoded meta, None if it is not one of a key-value view."""
     if not meta.startswith(MARK):
         return None
     try:
-        found: Meta = _DECODER.decode(memoryview(meta)[len(MARK) :])
+        fields: Meta = _DECODER.decode(memoryview(meta)[len(MARK) :])
     except msgspec.MsgspecError:
         return None
-    if type(found) is Until and not 0 < found.expires_us <= EXPIRES_US_MAX:
+    if type(fields) is Until and not 0 < fields.expires_us <= EXPIRES_US_MAX:
         return None
-    return found
+    return fields

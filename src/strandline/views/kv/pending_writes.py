@@ -1,6 +1,6 @@
-"""Several keys in the middle of an operation: as they were found, with its own writes over them.
+"""Keys during an operation: the state that was read, overlaid with its own pending writes.
 
-Every key is written at most once, as it is in the end: nobody else ever sees a step in between.
+Each key is written at most once, with its final state: no intermediate step is ever visible.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from strandline.views.kv.values import Delete, Put, end_of, plain_key, plain_val
 from strandline.views.view import Draft
 
 Look = Callable[[bytes], Now | None]
+"""Reads the current state of a key."""
 
 
 class Changes:
-    """What one operation sees and writes. Owned by one thread."""
+    """The reads and writes of one operation. Owned by one thread."""
 
-    def __init__(self, look: Look, now_us: int) -> None:
-        self._look = look
+    def __init__(self, read: Look, now_us: int) -> None:
+        self._read = read
         self.now_us = now_us
         self.writes: dict[bytes, Write] = {}
 
@@ -29,13 +30,13 @@ class Changes:
         """The key as this operation sees it."""
         own = self.writes.get(key)
         if own is None:
-            return self._look(key)
+            return self._read(key)
         if own.value is None:
             return None
         return Now(own.value, OWN_VERSION, own.expires_us)
 
     def put(self, put: Put) -> bytes:
-        """Returns the key."""
+        """Set a value; return the key."""
         key, value = plain_key(put.key), plain_value(put.value)
         nx, xx, version = put.nx, put.xx, put.version
         conditions.check_conditions(nx=nx, xx=xx, version=version)
@@ -45,7 +46,7 @@ class Changes:
         return key
 
     def delete(self, delete: Delete) -> bytes | None:
-        """Returns the key, None when it was not there."""
+        """Delete a key; return the key, None if it did not exist."""
         key, version = plain_key(delete.key), delete.version
         conditions.check_conditions(nx=False, xx=False, version=version)
         now = self.now(key)
@@ -57,13 +58,13 @@ class Changes:
         return key
 
     def incr(self, key: bytes, delta: int) -> int:
-        """Returns the new number."""
+        """Add to a counter; return the new number."""
         write = self.writes[key] = conditions.incremented(key, self.now(key), delta)
         assert write.value is not None
         return int(write.value)
 
     def ends(self, key: bytes, expires_us: int) -> bool:
-        """Give a key another end, 0 for none; whether it is there."""
+        """Set the expiry of a key, 0 for none; return whether the key exists."""
         now = self.now(key)
         if now is None:
             return False
@@ -75,7 +76,7 @@ class Changes:
         self.writes[key] = conditions.json_set(key, self.now(key), path, value)
 
     def json_delete(self, key: bytes, path: str) -> bool:
-        """Whether the place was there."""
+        """Remove the value at a path; return whether it existed."""
         now = self.now(key)
         write = None if now is None else conditions.json_delete(key, now, path)
         if write is None:
@@ -84,12 +85,12 @@ class Changes:
         return True
 
     def draft(self, share: Share) -> Draft | None:
-        """What to append, a record for each key; None for nothing."""
+        """The records to append, one for each key; None without a write."""
         return draft_of(self.writes, share)
 
 
 def draft_of(writes: dict[bytes, Write], share: Share) -> Draft | None:
-    """Records that write these keys, all or none, when there is memory for them."""
+    """Records that write these keys, all or none. Raises MemoryPressure without memory for them."""
     if not writes:
         return None
     share.admit(sum(ram_of(key, write.value) for key, write in writes.items()))

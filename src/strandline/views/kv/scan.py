@@ -1,7 +1,7 @@
-"""Entries in order of their keys, a page at a time.
+"""Scans: entries in the order of their keys, read in pages.
 
-A page is read under the view's lock, from where the last one ended. Keys whose time is over are
-passed by.
+A page is read under the lock of the view, from the end of the page before it. Expired keys are
+skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PAGE_MAX = 1024
 
 
 class Span(NamedTuple):
-    """Keys from ``first`` on and before ``next``."""
+    """A range of keys, ``[first, next)``, and its direction."""
 
     first: bytes | None
     next: bytes | None
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 def span_of(
     prefix: Key | None, first: Key | None, next: Key | None, after: Key | None, *, reverse: bool
 ) -> Span:
-    """What a scan is about, cut off where its cursor is."""
+    """The range of a scan that is left after its cursor."""
     if prefix is not None and (first is not None or next is not None):
         raise Invalid("scan a prefix or a range, not both")
     low = None if not first else plain_key(first)
@@ -53,13 +53,13 @@ def scan(host: Host[KvFold], span: Span, limit: int | None) -> Iterator[Entry]:
 
 
 def behind(prefix: bytes) -> bytes | None:
-    """The smallest key behind all that begin so, None when there is none."""
+    """The smallest key after all keys with a prefix, None if there is none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
 def begins(prefix: Key | None) -> Callable[[bytes], bool]:
-    """Whether a key begins so."""
+    """A function that tests whether a key has a prefix."""
     start = b"" if not prefix else plain_key(prefix)
     return lambda key: key.startswith(start)
 
@@ -69,7 +69,7 @@ def _bound(key: Key) -> bytes:
 
 
 def entry_of(host: Host[KvFold], key: bytes, slot: Slot) -> Entry | None:
-    """A key with its value, wherever that is."""
+    """A key with its value, from memory or from the log; None if it has no value any more."""
     value = slot.value
     if value is None:
         record = host.record(0, slot.version)
@@ -86,7 +86,7 @@ def entry_of(host: Host[KvFold], key: bytes, slot: Slot) -> Entry | None:
 
 
 def _newer(host: Host[KvFold], key: bytes, slot: Slot) -> Entry | None:
-    """What a key is by now whose record was overwritten and let go since it was looked up."""
+    """The current entry of a key whose record has left the log since the key was looked up."""
     with host.reading() as fold:
         newer = fold.live(key, host.world.clock.now_us())
     if newer is not None and newer.version == slot.version:
@@ -98,9 +98,9 @@ def _scan(host: Host[KvFold], span: Span, limit: int | None) -> Iterator[Entry]:
     now_us = host.world.clock.now_us
     first, next, reverse = span
     size = _PAGE_FIRST
-    left = limit
-    while left is None or left > 0:
-        count_max = size if left is None else min(left, size)
+    remaining = limit
+    while remaining is None or remaining > 0:
+        count_max = size if remaining is None else min(remaining, size)
         with host.reading() as fold:
             page = fold.page(first, next, count_max, reverse=reverse)
         now = now_us()
@@ -110,7 +110,7 @@ def _scan(host: Host[KvFold], span: Span, limit: int | None) -> Iterator[Entry]:
             entry = entry_of(host, key, slot)
             if entry is not None:
                 yield entry
-                left = None if left is None else left - 1
+                remaining = None if remaining is None else remaining - 1
         if len(page) < count_max:
             return
         last = page[-1][0]

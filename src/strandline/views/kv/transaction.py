@@ -1,12 +1,12 @@
-"""Reads and writes of one key-value view that happen at once, or not at all.
+"""Transactions: reads and writes of one key-value view that are applied together, or not at all.
 
-A transaction reads keys when they are asked for and remembers what it saw: asked again, it answers
-the same. Writes stay with it until ``commit``. There, in one step with everybody else's appends,
-every key that it has read must be as it was seen, else nothing is written and ``Conflict`` is
-raised: begin again. Keys that were only written are not looked at.
+A transaction reads each key once and remembers the result: a repeated read returns the same. Writes
+stay in it until ``commit``, which is one step, ordered with all other appends: if a key that was
+read has changed, nothing is written and ``Conflict`` is raised; start the transaction again. Keys
+that were only written are not checked.
 
-No locks are held in between, so a transaction that is left lying harms nobody. Scans are not
-offered: a key that comes into a range later could not be noticed.
+No locks are held in between, so an abandoned transaction blocks nothing. Scans are not offered: a
+key that is added to the range later could not be detected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from strandline.views.view_runner import Host
 def commit(host: Host[KvFold], seen: Mapping[bytes, int], writes: Mapping[bytes, Write]) -> int:
     """Write everything, if the keys that were read still have their versions (0: no key).
 
-    The version of the last key that was written, 0 when there was nothing to write.
+    Returns the version of the last key that was written, 0 if there was nothing to write.
     """
 
     def decision(fold: KvFold) -> Draft | None:
@@ -35,29 +35,30 @@ def commit(host: Host[KvFold], seen: Mapping[bytes, int], writes: Mapping[bytes,
             slot = fold.live(key, now_us)
             if (0 if slot is None else slot.version) != version:
                 raise Conflict(f"key {key!r} has changed since it was read: begin again")
-        left = {
+        # A delete of a key that does not exist is not written.
+        effective = {
             key: write
             for key, write in writes.items()
             if write.value is not None or fold.live(key, now_us) is not None
         }
-        return draft_of(left, host.world.share)
+        return draft_of(effective, host.world.share)
 
     appended = host.decide(decision)
     return 0 if appended is None else appended.last_seq
 
 
 class Transaction:
-    """Made by ``Kv.transaction``, committed at the end of its ``with`` block. Owned by one thread.
+    """A transaction from ``Kv.transaction``. It commits at the end of its ``with`` block.
 
-    What was raised inside the block travels, and nothing is written.
+    An exception inside the block propagates, and nothing is written. Owned by one thread.
     """
 
     def __init__(self, host: Host[KvFold]) -> None:
         self._host = host
         self._clock = host.world.clock
         self._seen: dict[bytes, Now | None] = {}
-        self._changes = Changes(self._look, self._clock.now_us())
-        self._done = False
+        self._changes = Changes(self._read, self._clock.now_us())
+        self._finished = False
 
     def __enter__(self) -> Transaction:
         return self
@@ -65,11 +66,11 @@ class Transaction:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.rollback()
-        elif not self._done:
+        elif not self._finished:
             self.commit()
 
     def get(self, key: Key) -> bytes | None:
-        now = self._open().now(plain_key(key))
+        now = self._open_changes().now(plain_key(key))
         return None if now is None else now.value
 
     def exists(self, key: Key) -> bool:
@@ -85,56 +86,56 @@ class Transaction:
         xx: bool = False,
         version: int | None = None,
     ) -> None:
-        """As ``Kv.put``. A condition that does not hold is a Conflict at once."""
-        self._open().put(Put(key, value, ttl, nx, xx, version))
+        """Like ``Kv.put``. If a condition does not hold, this raises Conflict immediately."""
+        self._open_changes().put(Put(key, value, ttl, nx, xx, version))
 
     def delete(self, key: Key, *, version: int | None = None) -> bool:
-        """Whether the key was there."""
-        return self._open().delete(Delete(key, version)) is not None
+        """Delete a key; return whether it existed."""
+        return self._open_changes().delete(Delete(key, version)) is not None
 
     def incr(self, key: Key, delta: int = 1) -> int:
-        """The new number."""
-        return self._open().incr(plain_key(key), delta)
+        """Add to a counter; return the new number."""
+        return self._open_changes().incr(plain_key(key), delta)
 
     def touch(self, key: Key, ttl: float) -> bool:
-        """Let a key end in so many seconds; whether it is there."""
-        changes = self._open()
+        """Set a key to expire in ``ttl`` seconds; return whether it exists."""
+        changes = self._open_changes()
         return changes.ends(plain_key(key), end_of(ttl, changes.now_us))
 
     def persist(self, key: Key) -> bool:
-        """Let a key stay for ever; whether it is there."""
-        return self._open().ends(plain_key(key), 0)
+        """Remove the expiry of a key; return whether it exists."""
+        return self._open_changes().ends(plain_key(key), 0)
 
     def json_get(self, key: Key, path: str = "$", default: object = None) -> object:
         plain = plain_key(key)
-        now = self._open().now(plain)
+        now = self._open_changes().now(plain)
         return default if now is None else conditions.json_get(plain, now, path, default)
 
     def json_set(self, key: Key, path: str, value: object) -> None:
-        self._open().json_set(plain_key(key), path, value)
+        self._open_changes().json_set(plain_key(key), path, value)
 
     def json_delete(self, key: Key, path: str) -> bool:
-        """Whether the place was there."""
-        return self._open().json_delete(plain_key(key), path)
+        """Remove the value at a path; return whether it existed."""
+        return self._open_changes().json_delete(plain_key(key), path)
 
     def commit(self) -> int:
-        """Write everything; the version of the last key, 0 when there was nothing to write."""
-        self._open()
-        self._done = True
+        """Write everything; return the version of the last key, 0 if there was nothing to write."""
+        self._open_changes()
+        self._finished = True
         seen = {key: 0 if now is None else now.version for key, now in self._seen.items()}
         return commit(self._host, seen, self._changes.writes)
 
     def rollback(self) -> None:
-        """Forget everything. Twice is fine."""
-        self._done = True
+        """Discard all writes. Repeated calls have no effect."""
+        self._finished = True
 
-    def _look(self, key: bytes) -> Now | None:
+    def _read(self, key: bytes) -> Now | None:
         if key not in self._seen:
             with self._host.reading() as fold:
                 self._seen[key] = fold.now(key, self._clock.now_us())
         return self._seen[key]
 
-    def _open(self) -> Changes:
-        if self._done:
-            raise Closed("this transaction is over: begin another")
+    def _open_changes(self) -> Changes:
+        if self._finished:
+            raise Closed("this transaction has ended: begin another")
         return self._changes

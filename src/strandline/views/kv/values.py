@@ -1,4 +1,4 @@
-"""What a key-value view gives and takes: entries, versions, changes, operations."""
+"""Values of a key-value view: entries, versions, changes, operations; checks of keys and ttls."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ts: int
     """When it was written, in microseconds since 1970."""
     expires_us: int | None = None
-    """When it ends, None is never."""
+    """When it expires; None is never."""
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a key was made once."""
+    """A version of a key in its history."""
 
     version: int
     ts: int
@@ -46,7 +46,7 @@ class Version(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something that happened to a key. Go on behind it with ``after=change.version``."""
+    """A change of a key. To resume a watch after it, use ``after=change.version``."""
 
     key: bytes
     value: bytes | None
@@ -55,7 +55,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ts: int
     expires_us: int | None = None
     expired: bool = False
-    """Whether it was deleted because its time was over."""
+    """Whether it was deleted because it had expired."""
 
     @property
     def deleted(self) -> bool:
@@ -63,7 +63,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Give a key a value, if the conditions hold."""
+    """Set the value of a key, if the conditions hold."""
 
     key: Key
     value: bytes
@@ -74,26 +74,26 @@ class Put(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Delete a key, if it has this version or none is named."""
+    """Delete a key, if it has this version or ``version`` is None."""
 
     key: Key
     version: int | None = None
 
 
 def change_of(record: Record) -> Change:
-    """What a record with a key did."""
+    """The change that a record with a key made."""
     assert record.key is not None
-    said = None if record.meta is None else decode(record.meta)
-    if type(said) is Deleted:
+    meta = None if record.meta is None else decode(record.meta)
+    if type(meta) is Deleted:
         return Change(
-            key=record.key, value=None, version=record.seq, ts=record.ts, expired=said.expired
+            key=record.key, value=None, version=record.seq, ts=record.ts, expired=meta.expired
         )
     return Change(
         key=record.key,
         value=record.data,
         version=record.seq,
         ts=record.ts,
-        expires_us=said.expires_us if type(said) is Until else None,
+        expires_us=meta.expires_us if type(meta) is Until else None,
     )
 
 
@@ -106,7 +106,7 @@ def version_of(record: Record) -> Version:
 
 
 def plain_key(key: Key) -> bytes:
-    """The key as bytes, when it may be one."""
+    """The key as bytes. Raises Invalid or TooLarge if it cannot be a key."""
     if isinstance(key, str):
         try:
             key = key.encode()
@@ -117,7 +117,7 @@ def plain_key(key: Key) -> bytes:
     if not key:
         raise Invalid("a key has at least one byte")
     if len(key) > KEY_BYTES_MAX:
-        raise TooLarge(f"a key of {len(key)} bytes: {KEY_BYTES_MAX} are allowed")
+        raise TooLarge(f"a key of {len(key)} bytes is too large: the limit is {KEY_BYTES_MAX}")
     return key
 
 
@@ -128,7 +128,7 @@ def plain_value(value: bytes) -> bytes:
 
 
 def end_of(ttl: float | None, now_us: int) -> int:
-    """When something ends that lives so many seconds; 0 is never."""
+    """The time at which a ttl in seconds ends; 0 is never."""
     if ttl is None:
         return 0
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not ttl > 0:

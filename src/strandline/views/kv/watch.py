@@ -1,19 +1,19 @@
-"""Follow what happens to a key, or to all keys with a prefix.
+"""Follows the changes of a key, or of all keys with a prefix.
 
-A watcher reads the topic's records behind its position, waits for more, and can go on later where
-it was: with ``after`` the version of the last change that it has seen.
+A watcher reads the records of the topic after its position and waits for more. It can resume later,
+with ``after`` set to the version of the last change that it returned.
 
-Two things may be missing from the log when it comes late. Versions beyond the history: newer ones
-of the same key are still to come, so in the end it knows the key as it is. And deleted keys that
-were forgotten: a watcher that knew such a key would never hear that it is gone. So forgetting is a
-record, the fold knows how far it went, and
+A late watcher may find two kinds of records missing from the log. Versions beyond the history are
+harmless: newer ones of the same key follow, so the watcher ends with the current state. Deleted
+keys that were forgotten are not: a watcher that knew such a key would never receive its deletion.
+So forgetting is a record, the fold stores up to which seq it went, and
 
-- who goes on from before that point is told with ``RecordsLost``, and reads all keys again;
-- who begins at 0 knows nothing yet, and must only not be shown a key that is forgotten: its records
-  may be on the log for a while.
+- a watcher that resumes from before that seq gets ``RecordsLost``, and must read all keys again;
+- a watcher that starts at 0 knows no keys yet. It only must not return a forgotten key, whose
+  records may stay in the log for a while.
 
-Forgetting comes before the records go, and a watcher looks at it after reading: what was gone when
-it read is known when it looks.
+Forgetting happens before the records are deleted, and a watcher checks it after reading: if a
+record was missing during the read, the check finds it.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ _PAGE_RECORDS = 1024
 
 
 class Watcher:
-    """Where one watcher is. Owned by one thread."""
+    """The position of one watcher. Owned by one thread."""
 
-    def __init__(self, host: Host[KvFold], wanted: Callable[[bytes], bool], after: int) -> None:
+    def __init__(self, host: Host[KvFold], matches: Callable[[bytes], bool], after: int) -> None:
         with host.reading() as fold:
             self._floor = fold.forgotten
         if 0 < after < self._floor:
             raise _lost(host, after, self._floor)
         self._host = host
-        self._wanted = wanted
+        self._matches = matches
         self.position = after
-        """What happened up to this version is told."""
+        """Changes up to this version were returned."""
         self.caught_up = False
-        """Whether the last look saw all there was."""
+        """Whether the last page reached the end of the log."""
 
     def look(self) -> list[Change]:
-        """Changes that come next, at most a page of the log; it does not wait."""
+        """The next changes, from at most one page of the log. Does not wait."""
         host, after, topic = self._host, self.position, self._host.topics[0]
         page = topic.read(after, _PAGE_RECORDS)
         gap = page.tombstone
-        if gap is not None and after:  # who begins has nothing to lose
+        if gap is not None and after:  # a watcher that starts at 0 has missed nothing
             raise RecordsLost(topic.name, gap.gap_from, gap.gap_to, gap.reason)
-        records = [record for record in page.records if record.key and self._wanted(record.key)]
-        if strange := host.strangers():
-            records = [record for record in records if not (record.meta or b"").startswith(strange)]
+        records = [record for record in page.records if record.key and self._matches(record.key)]
+        if marks := host.strangers():
+            records = [record for record in records if not (record.meta or b"").startswith(marks)]
         with host.reading() as fold:
             forgotten = fold.forgotten
             records = [record for record in records if _is_known(fold, record, self._floor)]
@@ -64,7 +64,7 @@ class Watcher:
         return [change_of(record) for record in records]
 
     def follow(self, timeout_s: float | None) -> Iterator[Change]:
-        """What comes, until nothing came for so long."""
+        """Changes, until there is none for ``timeout_s``."""
         topic = self._host.topics[0]
         while True:
             yield from self.look()
@@ -73,11 +73,11 @@ class Watcher:
 
 
 def _is_known(fold: KvFold, record: Record, floor: int) -> bool:
-    """Whether a record is not of a key that was forgotten before the watcher began."""
+    """Whether the key of a record was not forgotten before the watcher started."""
     assert record.key is not None
     return record.seq > floor or fold.find(record.key) is not None
 
 
 def _lost(host: Host[KvFold], after: int, forgotten: int) -> RecordsLost:
-    reason = "keys deleted there are forgotten: scan all keys anew"
+    reason = "keys deleted there are forgotten: scan all keys again"
     return RecordsLost(host.topics[0].name, after + 1, forgotten, reason)

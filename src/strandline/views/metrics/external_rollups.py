@@ -1,11 +1,10 @@
-"""Takes windows of a rule that were made elsewhere, as if they had been made here.
+"""Accepts windows of a downsampling rule that another process computed.
 
-Whoever made them looked at the log up to a position. They still hold when the rule is the same and
-as far as it was then, and no point of these windows has come since: that is looked up in the
-records behind the position. Decision and append are one step, as always
-(``views/view_runner.py``), so a
-window is made once, and of all its points, whoever makes it. What no longer holds is not appended;
-the view makes those windows itself.
+The other process read the log up to a position. Its windows are valid if the rule is the same, its
+progress is the same, and no later record has points of these windows: the records after the
+position are checked for that. Decision and append are one step (``views/view_runner.py``), so a
+window is computed once and from all its points, whichever process computes it. Windows that are
+no longer valid are not appended; the view computes them itself.
 """
 
 from __future__ import annotations
@@ -20,33 +19,36 @@ from strandline.views.view_runner import Host
 _ROWS_AT_ONCE = 10_000
 
 
-def accept(host: Host[MetricsFold], made: MadeWindows, draft: Draft) -> bool:
-    """Append windows that still hold; whether they were."""
+def accept(host: Host[MetricsFold], windows: MadeWindows, draft: Draft) -> bool:
+    """Append windows if they are still valid. Return whether they were appended."""
 
-    def decision(fold: MetricsFold) -> Draft | None:
-        standing = fold.standings.find("downsample", made.into)
-        if standing is None or standing.seq != made.version or standing.until != made.after:
+    def decide(fold: MetricsFold) -> Draft | None:
+        standing = fold.standings.find("downsample", windows.into)
+        if standing is None or standing.seq != windows.version or standing.until != windows.after:
             return None
-        return None if _has_changed(host, made) else draft
+        return None if _has_changed(host, windows) else draft
 
-    return host.decide(decision) is not None
+    return host.decide(decide) is not None
 
 
-def _has_changed(host: Host[MetricsFold], made: MadeWindows) -> bool:
-    """Whether points of these windows have come since they were made."""
-    cursor, head = made.position, host.applied[0]
+def _has_changed(host: Host[MetricsFold], windows: MadeWindows) -> bool:
+    """Whether a record after their position has points of these windows."""
+    cursor, head = windows.position, host.applied[0]
     while cursor < head:
         page = host.topics[0].read(cursor, _ROWS_AT_ONCE)
-        found = page.columns()
-        for meta, data, ts in zip(found.metas, found.data, found.stamps, strict=True):
-            said = meaning(meta, data, ts)
-            if isinstance(said, Row):
-                if said.measurement == made.source and made.first <= said.at < made.until:
+        columns = page.columns()
+        for meta, data, ts in zip(columns.metas, columns.data, columns.stamps, strict=True):
+            content = meaning(meta, data, ts)
+            if isinstance(content, Row):
+                if (
+                    content.measurement == windows.source
+                    and windows.first <= content.at < windows.until
+                ):
                     return True
-            elif isinstance(said, Written):
-                for table in said.tables:
-                    inside = (table.at >= made.first) & (table.at < made.until)
-                    if table.measurement == made.source and bool(inside.any()):
+            elif isinstance(content, Written):
+                for table in content.tables:
+                    inside = (table.at >= windows.first) & (table.at < windows.until)
+                    if table.measurement == windows.source and bool(inside.any()):
                         return True
         cursor = page.next
     return False

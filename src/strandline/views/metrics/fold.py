@@ -1,16 +1,16 @@
 """The fold of a metrics view: records in, points by series and time out.
 
-    record ─▶ tables ─▶ tail ─▶ run ─▶ merged run          points
+    record ─▶ batches ─▶ tail ─▶ run ─▶ merged run         points
                  └─▶ catalogue                             names, kinds, series
-                 └─▶ lives                                 which records still matter
-    rule, floor, progress ─▶ standings, floors
+                 └─▶ log references                        which records are still needed
+    rule, floor, progress ─▶ progress of rules, floors
 
     space + 0    pages of blocks (views/metrics/storage/block_pages.py)
     space + 1    the index of blocks (views/metrics/storage/block_index.py)
-    space + 2    facts (views/metrics/storage/metadata.py)
+    space + 2    metadata (views/metrics/storage/metadata.py)
 
 Points become a run when the tail is full, before a save, and when memory is short. None of that
-changes what anybody sees: the digest is of points, names, rules and floors.
+changes the result of a query: the digest is of points, names, rules and floors.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ from strandline.views.view import Rows, Seen, World
 TAIL_POINTS_MAX = 1 << 16
 TAIL_POINTS_MIN = 1 << 10
 MAP_PAGE_BYTES = 8 * 1024
-"""Small, for a save changes a little here and there."""
+"""Small, because a save changes few bytes in many places."""
 MERGE_FACTOR = 4
-"""So many points are merged for each that comes: more than the sizes of runs ask for."""
+"""Points that are merged for each new point: more than the sizes of runs require."""
 MERGE_POINTS_MIN = 1 << 16
 
 _TAIL_POINT_BYTES = 24
 _SERIES_BYTES = 400
-"""What a new series takes, until it is measured."""
+"""Estimated memory of a new series, until it is measured."""
 
 
 class Counts(msgspec.Struct):
-    """What was not taken. Not part of what the view is: a replay may not meet it again."""
+    """Counts of skipped input. Not part of the digest: a replay may not read the same records."""
 
     ignored: int = 0
-    """Records that are nothing to this view."""
+    """Records that have no content for this view."""
     other_kind: int = 0
     """Points of plain records whose field has another kind."""
     below_floor: int = 0
-    """Points that came when their time was over."""
+    """Points that arrived when their time was already below the floor."""
 
 
 class _State(msgspec.Struct):
@@ -76,7 +76,7 @@ class _State(msgspec.Struct):
 
 
 class _Meter:
-    """Counts a fold's memory in its share, and no longer when the fold is gone."""
+    """Charges the memory of a fold to its share, until the fold is garbage-collected."""
 
     def __init__(self, share: Share) -> None:
         self._share = share
@@ -91,7 +91,7 @@ class _Meter:
 
 
 class MetricsFold:
-    """Measurements, folded from records. Owned by one thread: whoever holds its host's lock."""
+    """Measurements, folded from records. Owned by the thread that holds the lock of its host."""
 
     def __init__(self, config: MetricsConfig, world: World) -> None:
         self.catalogue = Catalogue()
@@ -106,7 +106,7 @@ class MetricsFold:
         self._loaded = False
 
     def load(self, session: Session, space: int, state: bytes) -> None:
-        """Begin with what was saved; with nothing when the state is empty."""
+        """Start from the saved state, or empty if the state is empty."""
         saved = msgspec.msgpack.decode(state, type=_State) if state else _State()
         ram, spill = self._world.ram_bytes, self._world.spill
         self._pages = Pages(
@@ -132,13 +132,13 @@ class MetricsFold:
         self._runs.runs = [by_number[number] for number in saved.order]
         self._runs_saved = set(saved.order)
         self._merging.resume(saved.merge)
-        floors = {found.name: found.floor for found in self.catalogue.measurements}
+        floors = {each.name: each.floor for each in self.catalogue.measurements}
         self.standings.load(saved.standings, floors)
         self._loaded = True
         self._measure()
 
     def save(self, session: Session) -> bytes:
-        """Hand over what has changed since the last save."""
+        """Write to the session what has changed since the last save."""
         self.flush()
         self.catalogue.save(self._facts)
         self.lives.save()
@@ -158,24 +158,24 @@ class MetricsFold:
         return msgspec.msgpack.encode(state)
 
     def apply(self, source: int, rows: Rows) -> None:
-        """Fold records in."""
+        """Apply records to the state."""
         assert source == 0, "a metrics view has one topic"
         for seq, ts, meta, data in zip(rows.seqs, rows.stamps, rows.metas, rows.data, strict=True):
-            said = meaning(meta, data, ts)
-            if isinstance(said, Row):
-                self._take_row(said, seq)
-            elif isinstance(said, Written):
-                self._take(said.tables, seq)
-                if said.progress is not None:
-                    self._advance(said.progress, seq)
-                elif not said.tables:
+            content = meaning(meta, data, ts)
+            if isinstance(content, Row):
+                self._add_row(content, seq)
+            elif isinstance(content, Written):
+                self._add_tables(content.tables, seq)
+                if content.progress is not None:
+                    self._advance(content.progress, seq)
+                elif not content.tables:
                     self.counts.ignored += 1
-            elif isinstance(said, Floor):
-                self._raise_floor(said, seq)
-            elif said is None:
+            elif isinstance(content, Floor):
+                self._raise_floor(content, seq)
+            elif content is None:
                 self.counts.ignored += 1
             else:
-                for replaced in self.standings.put(said, seq):
+                for replaced in self.standings.put(content, seq):
                     self.lives.replaced(replaced)
         self._meter.set(self._ram())
 
@@ -185,30 +185,30 @@ class MetricsFold:
 
     def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
         """Columns of points, names, rules and floors."""
-        found = parts_of(self.catalogue, self.standings, self.reader)
-        for name in sorted(found):
+        parts = parts_of(self.catalogue, self.standings, self.reader)
+        for name in sorted(parts):
             if (first is None or name >= first) and (next is None or name < next):
-                yield Seen(name, found[name])
+                yield Seen(name, parts[name])
 
     def flush(self) -> None:
-        """Sort the tail into a run, and merge a little."""
+        """Sort the tail into a run, and do some merge work."""
         if self._tail.count:
-            count = self._empty_tail()
+            count = self._flush_tail()
             self._merging.work(max(MERGE_POINTS_MIN, MERGE_FACTOR * count))
         self._measure()
 
-    def _empty_tail(self) -> int:
-        """Sort the tail into a run; how many points. The tail has them until the run is there."""
+    def _flush_tail(self) -> int:
+        """Sort the tail into a run and clear it, after the run is complete; return its points."""
         columns, at, bits = self._tail.all()
-        kept = at >= self.catalogue.floors()[columns >> FIELD_SHIFT]
-        if not kept.all():
-            columns, at, bits = columns[kept], at[kept], bits[kept]
+        live = at >= self.catalogue.floors()[columns >> FIELD_SHIFT]
+        if not live.all():
+            columns, at, bits = columns[live], at[live], bits[live]
         if len(at):
-            self._begin_run(columns, at, bits)
+            self._write_run(columns, at, bits)
         self._tail.clear()
         return len(at)
 
-    def _begin_run(self, columns: Ints, at: Ints, bits: Ints) -> None:
+    def _write_run(self, columns: Ints, at: Ints, bits: Ints) -> None:
         run = self._runs.begin()
         for number, points in by_field(columns, at, bits):
             field = self.catalogue.fields[number]
@@ -218,20 +218,20 @@ class MetricsFold:
             table.seen(points.series[ends], points.at[ends])
         self._runs.runs.append(run)
 
-    def evict(self, wanted: int) -> int:
-        """Bring memory down, if it can be; by how many bytes. When it fails nothing is lost: nobody
-        would know that the fold must be replaced."""
+    def evict(self, size: int) -> int:
+        """Free memory if possible; return how many bytes. A failure must not lose points: the
+        caller cannot report that the fold has to be replaced."""
         if not self._loaded:
-            return 0  # its pages could not be read: it is about to be replaced
+            return 0  # the pages could not be read: the fold is about to be replaced
         before = self._ram()
         if self._tail.count:
-            self._empty_tail()
-        self._pages.shrink(max(0, self._pages.ram - wanted))
+            self._flush_tail()
+        self._pages.shrink(max(0, self._pages.ram - size))
         self._measure()
         return max(0, before - self._ram())
 
     def live_series(self, measurement: Measurement) -> Ints:
-        """Series with a point that is not below the floor."""
+        """The series that have a point at or above the floor."""
         numbers = measurement.series.numbers()
         if measurement.floor == INT64_MIN:
             return numbers
@@ -243,11 +243,11 @@ class MetricsFold:
         return numbers[live]
 
     def kept_records(self) -> set[int]:
-        """Records that must stay in the log, whatever their points."""
+        """Seqs of records that must stay in the log, even when all their points are gone."""
         return {field.defined_by for field in self.catalogue.fields} | self.standings.seqs()
 
     def statistics(self) -> dict[str, int]:
-        """What there is, in numbers."""
+        """Numbers of points, runs and blocks, and the memory in use."""
         runs = self._runs.runs
         return {
             "tail_points": self._tail.count,
@@ -257,8 +257,8 @@ class MetricsFold:
             "ram_bytes": self._ram(),
         }
 
-    def _take(self, tables: list[Table], seq: int) -> None:
-        """Put points into the tail, in the order in which they were written."""
+    def _add_tables(self, tables: list[Table], seq: int) -> None:
+        """Add points to the tail, in the order in which they were written."""
         ordered: list[tuple[Ints, Ints, Ints, Ints]] = []
         for table in tables:
             for columns, at, bits, order in self._columns(table, seq):
@@ -268,11 +268,11 @@ class MetricsFold:
                     ordered.append((columns, at, bits, order))
         if ordered:
             columns, at, bits, order = map(np.concatenate, zip(*ordered, strict=True))
-            places = np.argsort(order, kind="stable")
-            self._add(columns[places], at[places], bits[places])
+            positions = np.argsort(order, kind="stable")
+            self._add(columns[positions], at[positions], bits[positions])
 
-    def _take_row(self, row: Row, seq: int) -> None:
-        """The same for one row, without columns."""
+    def _add_row(self, row: Row, seq: int) -> None:
+        """Add the points of one row to the tail, without building columns."""
         at, catalogue = row.at, self.catalogue
         measurement = catalogue.measurement(row.measurement)
         self.lives.add(seq, measurement.number, at)
@@ -293,15 +293,15 @@ class MetricsFold:
                 self._tail.add_one(field.number << FIELD_SHIFT | series, at, bits)
 
     def _columns(self, table: Table, seq: int) -> Iterator[tuple[Ints, Ints, Ints, Ints | None]]:
-        """What there is to take of a table, field by field: columns, times, bits, order."""
+        """The points of a batch to add, field by field: columns, times, bits, order."""
         measurement = self.catalogue.measurement(table.measurement)
         fields = [self.catalogue.field(measurement, name, kind, seq) for name, kind in table.fields]
         self.lives.add(seq, measurement.number, int(table.at.max()))
         at, order = table.at, table.order
         if int(at.min()) < measurement.floor:
-            taken = at >= measurement.floor
-            self.counts.below_floor += (len(at) - int(taken.sum())) * len(fields)
-            table = with_rows(table, np.flatnonzero(taken))
+            live = at >= measurement.floor
+            self.counts.below_floor += (len(at) - int(live.sum())) * len(fields)
+            table = with_rows(table, np.flatnonzero(live))
             at, order = table.at, table.order
             if not len(at):
                 return
@@ -322,31 +322,31 @@ class MetricsFold:
         while first < len(at):
             if not self._tail.room:
                 self.flush()
-            following = first + self._tail.room
-            self._tail.add(columns[first:following], at[first:following], bits[first:following])
-            first = following
+            after = first + self._tail.room
+            self._tail.add(columns[first:after], at[first:after], bits[first:after])
+            first = after
 
     def _advance(self, progress: Progress, seq: int) -> None:
-        """Points were the outcome of a rule: it is further now."""
-        made = self.catalogue.measurement(progress.into)
-        self.lives.add(seq, made.number, max(progress.redone, default=progress.until - 1))
+        """Record the progress of a rule whose result the points are."""
+        target = self.catalogue.measurement(progress.into)
+        self.lives.add(seq, target.number, max(progress.redone, default=progress.until - 1))
         self.standings.advance(progress, seq)
 
-    def _raise_floor(self, said: Floor, seq: int) -> None:
-        measurement = self.catalogue.measurement(said.measurement)
-        if said.floor <= measurement.floor:
+    def _raise_floor(self, record: Floor, seq: int) -> None:
+        measurement = self.catalogue.measurement(record.measurement)
+        if record.floor <= measurement.floor:
             self.lives.replaced(seq)
             return
-        before = self.catalogue.raise_floor(measurement, said.floor, seq)
+        before = self.catalogue.raise_floor(measurement, record.floor, seq)
         if before:
             self.lives.replaced(before)
         for field in measurement.fields.values():
-            self._runs.drop_below(field.number, said.floor)
-        self._runs.prune(kept=self._merging.inputs())
+            self._runs.drop_below(field.number, record.floor)
+        self._runs.prune(keep=self._merging.inputs())
         live = self.live_series(measurement)
         numbers = measurement.series.numbers()
         self.catalogue.forget(measurement, np.setdiff1d(numbers, live, assume_unique=True))
-        self.standings.raised(measurement.name, said.floor)
+        self.standings.raised(measurement.name, record.floor)
 
     def _save_runs(self) -> None:
         runs = {run.number: run for run in self._runs.runs}
@@ -365,12 +365,12 @@ class MetricsFold:
         return self.catalogue.measurements[self.catalogue.fields[field].measurement].floor
 
     def _measure(self) -> None:
-        """Look at what is slow to look at, too."""
+        """Measure all memory, including the parts that are slow to measure."""
         maps = self._index.map.statistics().ram_bytes + self._facts.map.statistics().ram_bytes
-        self._still = maps + self.catalogue.ram
+        self._ram_measured = maps + self.catalogue.ram
         self._series_measured = self.catalogue.series_count
         self._meter.set(self._ram())
 
     def _ram(self) -> int:
         grown = self.catalogue.series_count - self._series_measured
-        return self._still + grown * _SERIES_BYTES + self._tail.ram + self._pages.ram
+        return self._ram_measured + grown * _SERIES_BYTES + self._tail.ram + self._pages.ram

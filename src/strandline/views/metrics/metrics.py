@@ -1,15 +1,15 @@
-"""Measurements with tags and numeric fields: the face of the view.
+"""The public API of a metrics view: measurements with tags and numeric fields.
 
     metrics.write("cpu", {"host": "web-1"}, {"load": 0.7}, at=1_700_000_000_000_000_000)
     metrics.write_lines("cpu,host=web-1 load=0.7 1700000000000000000")
     metrics.query('cpu{host=~"^web"}[1h] | window(5m) | avg by (host)')
 
-A write is checked before it is appended: when anything is wrong with it, nothing of it is written.
-It is one batch of the log, so all of it is there after a crash, or nothing. When it returns, every
-question sees it.
+A write is checked before it is appended: if any part of it is invalid, nothing of it is written.
+It is one batch of the log, so after a crash all of it is there, or nothing. When the call returns,
+every query sees the points.
 
 Points of the same series, field and time replace each other: the last one written counts, however
-late it comes.
+late it arrives.
 
 A time is in nanoseconds since 1970, or a datetime, of Python or of numpy; without a zone it is UTC.
 """
@@ -44,26 +44,26 @@ from strandline.views.view import Draft
 from strandline.views.view_runner import Host
 
 POINT_BYTES = 24
-"""What a point takes in memory, until it is in a block."""
+"""Memory that a point takes until it is in a block."""
 SERIES_BYTES = 400
-"""What a series takes in memory, as long as it has points."""
+"""Memory that a series takes while it has points."""
 
 Duration = str | int
 """``"5m"``, or nanoseconds."""
 
 
 class Metrics:
-    """A metrics view of a topic. Safe from many threads."""
+    """A metrics view of a topic. Safe to call from many threads."""
 
     def __init__(self, host: Host[MetricsFold]) -> None:
         self._host = host
-        self._upkeep = Upkeep(host)
+        self._runner = Upkeep(host)
         self._refused = 0
         host.world.share.evicts(_evictor(weakref.ref(host)))
 
     @property
     def name(self) -> str:
-        """That of its topic."""
+        """The name of its topic."""
         return self._host.name
 
     def __repr__(self) -> str:
@@ -76,36 +76,36 @@ class Metrics:
         fields: Mapping[str, float | int | bool],
         at: Moment | None = None,
     ) -> Appended:
-        """One point for each field, at a time; without one, now."""
+        """Write one point for each field, at time ``at``, or at the current time without it."""
         when = self._now_ns() if at is None else at_ns(at)
         row = row_of(measurement, tags, fields, when, self._kinds(measurement))
         self._host.world.share.admit(POINT_BYTES * len(row.bits) + SERIES_BYTES)
-        return self._place([row], draft_row(row))
+        return self._append_checked([row], draft_row(row))
 
     def write_lines(
         self, text: str | bytes, *, precision: Literal["ns", "us", "ms", "s"] = "ns"
     ) -> Appended | None:
-        """Line protocol; None when there is no line. An error names line and column."""
+        """Write line protocol; None if it has no line. An error names line and column."""
         tables = parse(text, precision=precision, now_ns=self._now_ns())
         return self._append(tables) if tables else None
 
     def write_table(
         self, measurement: str, table: Any, *, at: str = "at", tags: Sequence[str] = ()
     ) -> Appended | None:
-        """Columns: an Arrow table or a dict of arrays, with one of times, tags, and fields.
+        """Write an Arrow table or a dict of arrays: a column of times, columns of tags and fields.
 
-        None when there is no value.
+        Return None if there is no value.
         """
         kinds = self._kinds(measurement)
         tables = tables_of(measurement, table, at=at, tags=tags, kind_of=kinds)
         return self._append(tables) if tables else None
 
     def query(self, text: str) -> Answer:
-        """The answer to a query in the pipe language (views/metrics/query/parser.py)."""
+        """Run a query of the pipe language (views/metrics/query/parser.py)."""
         planned = executor.plan(text, self._now_ns())
         with self._host.reading() as fold:
-            answer = executor.ask(fold, planned)
-        return executor.finish(answer, planned)
+            result = executor.ask(fold, planned)
+        return executor.finish(result, planned)
 
     def read(
         self,
@@ -117,13 +117,13 @@ class Metrics:
         next: Moment = INT64_MAX,
         limit: int | None = None,
     ) -> Answer:
-        """Points of a field, from ``first`` on and before ``next``, of each series up to a limit.
+        """Points of a field, from ``first`` on and before ``next``; at most ``limit`` per series.
 
-        Without a field it is the only one, or the one named value.
+        Without ``field`` it reads the only field, or the one named value.
         """
-        question = Question(measurement, field, _equal(tags), *_between(first, next))
+        selection = Question(measurement, field, _equal(tags), *_between(first, next))
         with self._host.reading() as fold:
-            return field_query.points(fold, question, limit)
+            return field_query.points(fold, selection, limit)
 
     def aggregate(
         self,
@@ -139,54 +139,55 @@ class Metrics:
     ) -> Answer:
         """One value for each group and window: ``avg``, ``percentile(95)``, ... (aggregates.py).
 
-        ``by`` names tags; none puts everything together, and "*" leaves each series by itself.
+        ``by`` names tags to group by; without tags there is one group, and with "*" each series is
+        a group.
         """
         width = None if window is None else duration_ns(window)
-        question = Question(measurement, field, _equal(tags), *_between(first, next))
+        selection = Question(measurement, field, _equal(tags), *_between(first, next))
         groups = _tags_of(by)
         with self._host.reading() as fold:
-            (answer,) = field_query.aggregated(
-                fold, question, [parse_aggregate(aggregate)], width=width, by=groups
+            (result,) = field_query.aggregated(
+                fold, selection, [parse_aggregate(aggregate)], width=width, by=groups
             )
-        return answer
+        return result
 
     def measurements(self) -> list[str]:
-        """Those that have points."""
+        """The names of the measurements that have points."""
         with self._host.reading() as fold:
             return [each.name for each in fold.catalogue.sorted() if len(fold.live_series(each))]
 
     def fields(self, measurement: str) -> dict[str, str]:
-        """The fields of a measurement, and the kind of their values."""
+        """The fields of a measurement, with the kind of their values."""
         with self._host.reading() as fold:
-            found = fold.catalogue.find(measurement)
-            fields = {} if found is None else found.fields
+            known = fold.catalogue.find(measurement)
+            fields = {} if known is None else known.fields
             return {name: fields[name].kind.label for name in sorted(fields)}
 
     def series(
         self, measurement: str, tags: Mapping[str, str] | None = None
     ) -> list[dict[str, str]]:
-        """The tags of the series that have points, in order."""
+        """The tags of each series that has points, in order."""
         with self._host.reading() as fold:
-            found = fold.catalogue.find(measurement)
-            if found is None:
+            known = fold.catalogue.find(measurement)
+            if known is None:
                 return []
-            live = set(fold.live_series(found).tolist())
-            numbers = [n for n in found.series.match(_equal(tags)).tolist() if n in live]
-            packed = sorted(map(found.series.packed, numbers))
+            live = set(fold.live_series(known).tolist())
+            numbers = [n for n in known.series.match(_equal(tags)).tolist() if n in live]
+            packed = sorted(map(known.series.packed, numbers))
         return [tags_of(each) for each in packed]
 
     def cardinality(self) -> Cardinality:
-        """How many series there are, and which tags make them many."""
+        """The number of series, and the number of values of each tag."""
         with self._host.reading() as fold:
             return cardinality_of(fold)
 
     def keep(self, measurement: str, duration: Duration) -> None:
-        """Points of a measurement go when they are older than this. Late ones are refused."""
-        self._rule(Keep(measurement=measurement, keep_ns=duration_ns(duration)))
+        """Remove points of a measurement that are older than this. Writes of older points fail."""
+        self._apply_rule(Keep(measurement=measurement, keep_ns=duration_ns(duration)))
 
     def keep_all(self, measurement: str) -> None:
-        """Points of a measurement stay from now on."""
-        self._rule(Removed(kind="keep", measurement=measurement))
+        """Remove the retention rule of a measurement: its points stay from now on."""
+        self._apply_rule(Removed(kind="keep", measurement=measurement))
 
     def downsample(
         self,
@@ -198,9 +199,9 @@ class Metrics:
         by: Sequence[str] = EACH,
         delay: Duration = 0,
     ) -> None:
-        """Make one point of another measurement for each window of a field: load -> load_avg.
+        """Write one point to another measurement for each window of a field: load -> load_avg.
 
-        A window is made when it is over, and ``delay`` after that; late points make it again.
+        A window is computed ``delay`` after it has ended; late points cause it to be recomputed.
         """
         groups = _tags_of(by)
         rule = Downsample(
@@ -211,70 +212,70 @@ class Metrics:
             by=None if groups == EACH else tuple(groups),
             delay_ns=duration_ns(delay) if delay else 0,
         )
-        self._rule(rule)
+        self._apply_rule(rule)
 
     def stop_downsampling(self, into: str) -> None:
-        """Nothing is made into this measurement any more; what is there stays."""
-        self._rule(Removed(kind="downsample", measurement=into))
+        """Remove the rule that downsamples into this measurement; its points stay."""
+        self._apply_rule(Removed(kind="downsample", measurement=into))
 
     def rules(self) -> list[Rule]:
-        """What holds."""
+        """The rules in force."""
         with self._host.reading() as fold:
             return fold.standings.rules()
 
     def run_once(self) -> None:
-        """Apply the rules: make windows that are over, drop what is too old."""
-        self._upkeep.run_once()
+        """Apply the rules: compute windows that have ended, remove points that are too old."""
+        self._runner.run_once()
 
     def accept(self, windows: MadeWindows, draft: Draft) -> bool:
-        """Append windows of a rule that were made elsewhere; False when they no longer hold."""
+        """Append windows of a rule that another process computed; False if they are not valid."""
         return accept(self._host, windows, draft)
 
     def maintain(self) -> None:
-        """Apply the rules, and let records of the log go that no longer matter."""
+        """Apply the rules, and delete records of the log that are not needed any more."""
         try:
-            self._upkeep.run_once()
+            self._runner.run_once()
         finally:
-            self._upkeep.let_go()
+            self._runner.let_go()
 
     def statistics(self) -> Statistics:
-        """The view in numbers."""
+        """Counts and memory use of the view."""
         with self._host.reading() as fold:
             return statistics_of(fold, refused=self._refused)
 
     def _append(self, tables: list[Table]) -> Appended:
         points = min(TAIL_POINTS_MAX, sum(table.points for table in tables))
-        self._host.world.share.admit(POINT_BYTES * points + SERIES_BYTES * self._new(tables))
-        return self._place(tables, draft_points(tables))
+        self._host.world.share.admit(POINT_BYTES * points + SERIES_BYTES * self._count_new(tables))
+        return self._append_checked(tables, draft_points(tables))
 
-    def _place(self, written: Sequence[Table | Row], draft: Draft) -> Appended:
+    def _append_checked(self, written: Sequence[Table | Row], draft: Draft) -> Appended:
         if self._is_known(written):
             return self._host.append(draft)
 
-        def decision(fold: MetricsFold) -> Draft:
+        def decide(fold: MetricsFold) -> Draft:
             for each in written:
                 self._check(fold, each)
             return draft
 
-        appended = self._host.decide(decision)
-        assert appended is not None, "the decision always says something"
+        appended = self._host.decide(decide)
+        assert appended is not None, "the decision always returns a draft"
         return appended
 
-    def _new(self, tables: list[Table]) -> int:
-        """About how many series are new, looked at without the lock."""
+    def _count_new(self, tables: list[Table]) -> int:
+        """The approximate number of new series, counted without the lock."""
         find = self._host.fold.catalogue.find
         count = 0
         for table in tables:
-            found = find(table.measurement)
-            known: Container[bytes] = () if found is None else found.series.by_tags
+            measurement = find(table.measurement)
+            known: Container[bytes] = () if measurement is None else measurement.series.by_tags
             count += sum(packed not in known for packed in table.series)
         return count
 
     def _is_known(self, written: Sequence[Table | Row]) -> bool:
-        """Whether every field is there, with the right kind, and no point is too old.
+        """Whether every field exists with the right kind, and no point is too old.
 
-        Looked at without the lock: a kind never changes once it is there, and a floor that rises
-        now might as well rise when the points are in.
+        Checked without the lock: the kind of a field never changes, and a floor that rises during
+        the check has the same effect as one that rises just after the append.
         """
         find = self._host.fold.catalogue.find
         for each in written:
@@ -304,13 +305,13 @@ class Metrics:
             self._refused += 1
             raise Invalid(
                 f"a point of {measurement.name!r} at {oldest} is too old: points before "
-                f"{measurement.floor} are gone; nothing was written"
+                f"{measurement.floor} are removed; nothing was written"
             )
 
     def _kinds(self, measurement: str) -> Any:
-        """What kind each field has, as far as it is known."""
-        found = self._host.fold.catalogue.find(measurement)
-        fields = {} if found is None else found.fields
+        """A function that returns the kind of a field, or None for an unknown field."""
+        known = self._host.fold.catalogue.find(measurement)
+        fields = {} if known is None else known.fields
 
         def kind_of(name: str) -> Kind | None:
             field = fields.get(name)
@@ -318,33 +319,33 @@ class Metrics:
 
         return kind_of
 
-    def _rule(self, rule: Rule | Removed) -> None:
-        def decision(fold: MetricsFold) -> Draft | None:
+    def _apply_rule(self, rule: Rule | Removed) -> None:
+        def decide(fold: MetricsFold) -> Draft | None:
             standing = fold.standings.find(*name_of(rule))
             if isinstance(rule, Removed):
                 return None if standing is None else draft_rule(rule)
             checked(rule, fold.standings.rules())
             return None if standing is not None and standing.rule == rule else draft_rule(rule)
 
-        self._host.decide(decision)
+        self._host.decide(decide)
 
     def _now_ns(self) -> int:
         return self._host.world.clock.now_us() * 1000
 
 
 def _evictor(host: weakref.ref[Host[MetricsFold]]) -> Callable[[int], int]:
-    """Frees memory of a view that may be gone by then. Who needs memory is told of no failure."""
+    """Frees memory of a view, if it still exists. A failure frees nothing and is not reported."""
 
-    def evict(wanted: int) -> int:
-        found = host()
-        if found is None or not found.lock.acquire(blocking=False):
+    def evict(size: int) -> int:
+        runner = host()
+        if runner is None or not runner.lock.acquire(blocking=False):
             return 0
         try:
-            return found.fold.evict(wanted)
+            return runner.fold.evict(size)
         except (StrandlineError, OSError):
             return 0
         finally:
-            found.lock.release()
+            runner.lock.release()
 
     return evict
 
@@ -358,7 +359,7 @@ def _equal(tags: Mapping[str, str] | None) -> tuple[Matcher, ...]:
 
 
 def _between(first: Moment, next: Moment) -> tuple[int, int]:
-    # What is before or behind all times is fine here.
+    # Bounds before or after all valid times are allowed here.
     return at_ns(first, INT64_MIN, INT64_MAX), at_ns(next, INT64_MIN, INT64_MAX)
 
 

@@ -1,11 +1,11 @@
-"""Names of measurements, tags and fields, and the tags of a series as bytes.
+"""Checks names of measurements, tags and fields; encodes the tags of a series as bytes.
 
-The canonical form of tags is what series are found by, in the log and in memory::
+Series are identified by the canonical form of their tags, in the log and in memory::
 
     key 0x00 value 0x00 key 0x00 value      in the order of the keys; empty without tags
 
 Names and values are not empty, have at most 1000 bytes of UTF-8 and no control characters, so that
-0x00 and 0x01 can stand between them. All tags of a series together have at most 8 KiB.
+0x00 and 0x01 can separate them. All tags of a series together have at most 8 KiB.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def check_name(name: str, what: str) -> str:
-    """The name itself when it may be one."""
+    """Return the name if it is valid, else raise Invalid."""
     if type(name) is str and len(name) < 100 and name.isascii() and name.isprintable() and name:
-        return name  # as nearly all are
+        return name  # the fast path: nearly all names are like this
     if not isinstance(name, str) or not name:
-        raise Invalid(f"{name!r} cannot be {what}: give a string that is not empty")
+        raise Invalid(f"{name!r} cannot be {what}: give a non-empty string")
     if _CONTROL.search(name):
         raise Invalid(f"{name!r} cannot be {what}: it has a control character")
     try:
@@ -41,7 +41,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def canonical(tags: Mapping[str, str]) -> bytes:
-    """The tags of a series as bytes, whatever order they came in."""
+    """The tags of a series as bytes, the same for any order of the tags."""
     parts: list[str] = []
     for key in sorted(tags):
         parts += check_name(key, "a tag"), check_name(tags[key], f"the value of tag {key!r}")
@@ -51,13 +51,13 @@ def canonical(tags: Mapping[str, str]) -> bytes:
 
 
 def check_size(size: int) -> None:
-    """Raise when the tags of a series are too large."""
+    """Raise Invalid if the tags of a series are too large."""
     if size > TAGS_BYTES_MAX:
-        raise Invalid(f"the tags of a series have {size} bytes, {TAGS_BYTES_MAX} at most")
+        raise Invalid(f"the tags of a series have {size} bytes: the limit is {TAGS_BYTES_MAX}")
 
 
 def tags_of(packed: bytes) -> dict[str, str]:
-    """The tags again."""
+    """Decode tags from their canonical form."""
     if not packed:
         return {}
     parts = packed.decode().split("\x00")

@@ -1,4 +1,4 @@
-"""Reports on a metrics view: how many series there are and why, and the view in numbers."""
+"""Reports on a metrics view: the cardinality of series, counts and memory use."""
 
 from __future__ import annotations
 
@@ -8,50 +8,50 @@ from strandline.views.metrics.fold import MetricsFold
 
 
 class MeasurementCardinality(msgspec.Struct, frozen=True, kw_only=True):
-    """How many series one measurement has, and what makes them many."""
+    """The number of series of one measurement, and the tags that multiply them."""
 
     series: int
     fields: int
     tags: dict[str, int]
-    """How many values each tag has."""
+    """The number of values of each tag."""
 
 
 class Cardinality(msgspec.Struct, frozen=True, kw_only=True):
-    """How many series there are that have points."""
+    """The number of series that have points."""
 
     series: int
     measurements: dict[str, MeasurementCardinality]
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """A metrics view in numbers."""
+    """Counts and memory use of a metrics view."""
 
     points: int
-    """Points that are stored; some may be replaced by later ones, or below a floor."""
+    """Stored points; later points may replace some of them, and some may be below a floor."""
     blocks: int
     runs: int
     memory_bytes: int
     ignored_records: int
-    """Plain records that are no line protocol."""
+    """Plain records that are not line protocol."""
     other_kind_points: int
-    """Points of plain records that were passed over: their field has another kind."""
+    """Points of plain records that were skipped: their field has another kind."""
     below_floor_points: int
-    """Points of plain records that were passed over: they were too old."""
+    """Points of plain records that were skipped: they were too old."""
     refused_writes: int
-    """Writes that were refused, since the view was opened: too old, or of another kind."""
+    """Writes that were rejected since the view was opened: too old, or of another kind."""
 
 
 def cardinality_of(fold: MetricsFold) -> Cardinality:
-    found = {}
+    by_name = {}
     for measurement in fold.catalogue.sorted():
         live = fold.live_series(measurement)
         if len(live):
-            found[measurement.name] = MeasurementCardinality(
+            by_name[measurement.name] = MeasurementCardinality(
                 series=len(live),
                 fields=len(measurement.fields),
                 tags=measurement.series.count_values(live),
             )
-    return Cardinality(series=sum(each.series for each in found.values()), measurements=found)
+    return Cardinality(series=sum(each.series for each in by_name.values()), measurements=by_name)
 
 
 def statistics_of(fold: MetricsFold, *, refused: int) -> Statistics:

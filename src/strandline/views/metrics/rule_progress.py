@@ -1,8 +1,8 @@
-"""The rules that hold, and how far each is. Part of the fold.
+"""The rules in force and the progress of each. Part of the fold.
 
-What is stale is known from the records alone: a point for a window that the rule has done, and that
-no later record has done again. Windows below a floor, of the source or of what is made of it, are
-nobody's concern any more.
+Stale windows follow from the records alone: a window is stale if a point arrived for it after the
+rule computed it, and no later record has recomputed it. Windows below the floor of the source or of
+the target are dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from strandline.views.metrics.value_types import INT64_MIN, Ints
 
 
 class Standings:
-    """Rules by name. Owned by one thread."""
+    """The rules by name, with their progress. Owned by one thread."""
 
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, str], Standing] = {}
@@ -30,7 +30,7 @@ class Standings:
         self._floors: dict[str, int] = {}
 
     def all(self) -> list[Standing]:
-        """In the order of their names."""
+        """All rules with their progress, in the order of their names."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def rules(self) -> list[Rule]:
@@ -43,11 +43,11 @@ class Standings:
         return [rule for rule in self.rules() if isinstance(rule, Keep)]
 
     def of_source(self, measurement: str) -> list[Standing]:
-        """What is made of a measurement."""
+        """The downsampling rules that read a measurement."""
         return self._of_source.get(measurement, [])
 
     def put(self, rule: Rule | Removed, seq: int) -> list[int]:
-        """A rule holds from now on, or no longer; seqs of the records that it replaces."""
+        """Add, replace or remove a rule; return the seqs of the records that it replaces."""
         before = self._by_name.pop(name_of(rule), None)
         if not isinstance(rule, Removed):
             self._by_name[name_of(rule)] = Standing(rule, seq)
@@ -55,7 +55,7 @@ class Standings:
         return [] if before is None else [before.seq]
 
     def advance(self, progress: Progress, seq: int) -> None:
-        """Points of a rule were made. Those of an older rule of its name say nothing of it."""
+        """Apply the progress of a rule. Progress of an older rule of that name is ignored."""
         standing = self._by_name.get(("downsample", progress.into))
         if standing is None or standing.seq != progress.version:
             return
@@ -64,12 +64,12 @@ class Standings:
         standing.progress_seq = seq
 
     def late(self, measurement: str, at: Ints | int, earliest: int) -> None:
-        """Points have come, all above the floor: windows that were done may be stale."""
+        """Mark computed windows as stale that these points, all above the floor, belong to."""
         for standing in self._of_source.get(measurement, ()):
             until = standing.until
             if until is None or earliest >= until:
                 continue
-            assert isinstance(standing.rule, Downsample), "only they have a source"
+            assert isinstance(standing.rule, Downsample), "only a Downsample has a source"
             width = standing.rule.window_ns
             times = np.atleast_1d(at)
             windows = np.unique(times[times < until] // width) * width
@@ -77,7 +77,7 @@ class Standings:
             standing.stale.update(windows[windows >= floor].tolist())
 
     def raised(self, measurement: str, floor: int) -> None:
-        """Below this a measurement has nothing any more."""
+        """The floor of a measurement was raised: drop the stale windows below it."""
         self._floors[measurement] = floor
         for standing in self._by_name.values():
             rule = standing.rule
@@ -85,7 +85,7 @@ class Standings:
                 standing.stale = {window for window in standing.stale if window >= floor}
 
     def seqs(self) -> set[int]:
-        """Records that say how far rules are: those that nothing newer has replaced."""
+        """Seqs of the newest progress record of each rule."""
         return {standing.progress_seq for standing in self._by_name.values()} - {0}
 
     def dump(self) -> list[Standing]:

@@ -1,13 +1,12 @@
-"""The three kinds of a field's values, and their bits.
+"""The three kinds of field values, and their representation as bits.
 
     kind      stored as                                          in an aggregate
     int64     itself                                             itself
-    float64   its IEEE 754 bits; not a number and infinite are   itself
-              refused
+    float64   its IEEE 754 bits; NaN and infinity are rejected   itself
     bool      0 or 1                                             0 or 1
 
-Between the log and the answer a value is its bits, a signed number of 64 bits whatever its kind: so
-points of all kinds stand in the same columns.
+Between the log and the result a value is its bits, a signed number of 64 bits for every kind: so
+points of all kinds are stored in the same columns.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 AT_MIN = INT64_MIN + 2
 AT_MAX = INT64_MAX - 1
-"""Times, as in InfluxDB: there is room for a floor below all, and for an end behind all."""
+"""Valid times, as in InfluxDB: a floor can be below all, and an exclusive end above all."""
 FLOAT_EXACT_MAX = 2**53
 
 Ints = NDArray[np.int64]
 Values = NDArray[Any]
-"""Numbers of any one kind."""
+"""Numbers of one kind."""
 
 _DOUBLE = struct.Struct("<d")
 _BITS = struct.Struct("<q")
 
 
 class Kind(IntEnum):
-    """What the values of a field are."""
+    """The type of the values of a field."""
 
     INT = 1
     FLOAT = 2
@@ -78,18 +77,18 @@ def bits_of(value: Any, kind: Kind) -> int:
 
 
 def to_bits(values: Values, kind: Kind) -> Ints:
-    """The bits of numbers that are of this kind."""
+    """The bits of numbers of this kind."""
     typed = np.ascontiguousarray(values, dtype=_DTYPES[kind])
     return typed.astype("<i8") if kind is Kind.BOOL else typed.view("<i8")
 
 
 def from_bits(bits: Ints, kind: Kind) -> Values:
-    """The numbers again, in their own type."""
+    """The numbers of bits, in the type of their kind."""
     if kind is Kind.FLOAT:
         return np.ascontiguousarray(bits).view("<f8")
     return bits.astype("?") if kind is Kind.BOOL else bits
 
 
 def numbers(bits: Ints, kind: Kind) -> Values:
-    """The numbers to calculate with: booleans are 0 and 1."""
+    """The numbers of bits for arithmetic: booleans are 0 and 1."""
     return np.ascontiguousarray(bits).view("<f8") if kind is Kind.FLOAT else bits

@@ -1,8 +1,8 @@
-"""What the holder of a lease may do: ack, nack, extend. And giving back all that a worker holds.
+"""The operations of the holder of a lease: ack, nack, extend; and release of all jobs of a worker.
 
-Only the current lease counts. One that has run out counts as long as nobody else has been given the
-job: the work is done, so why do it again? What is no longer held is skipped, and the rest of the
-batch goes on. One call is one record, however many jobs it is about.
+Only the current lease of a job is valid. An expired lease stays valid until the job is claimed
+again: the work is done and need not be repeated. Jobs that are no longer held are skipped; the rest
+of the batch is processed. One call appends one record, however many jobs it has.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from strandline.views.view import Draft
 from strandline.views.view_runner import Host
 
 Words = Callable[[QueueFold, Seqs], list[Word]]
-"""What is to be said of jobs that are held."""
+"""Returns the records of leases for jobs that are held."""
 
 
 class Settling:
-    """Safe from many threads."""
+    """Acks, nacks and extensions of leases. Safe to use from many threads."""
 
-    def __init__(self, host: Host[QueueFold], bell: Bell) -> None:
+    def __init__(self, host: Host[QueueFold], notifier: Bell) -> None:
         self._host = host
-        self._bell = bell
+        self._notifier = notifier
         self._clock = host.world.clock
 
     def ack(self, held: Sequence[Held]) -> Settled:
-        """Jobs are done."""
-        return self._settle(held, lambda _, seqs: [Word(END, seqs, ACKED)])
+        """End jobs that are done."""
+        return self._apply(held, lambda _, seqs: [Word(END, seqs, ACKED)])
 
     def nack(self, held: Sequence[Held], delay: float) -> Settled:
-        """Give jobs back, to be claimed again in so many seconds."""
+        """Return jobs, to be claimed again after ``delay`` seconds."""
         not_before = moment_after(self._clock.now_us(), delay, "delay")
-        return self._settle(held, lambda _, seqs: [Word(NACK, seqs, not_before)])
+        return self._apply(held, lambda _, seqs: [Word(NACK, seqs, not_before)])
 
     def extend(self, held: Sequence[Held], lease: float | None) -> Settled:
-        """Keep jobs for so many seconds from now."""
-        given_ms = None if lease is None else lease_ms_of(lease)
+        """Extend leases to ``lease`` seconds from now, by default to the lease of the queue."""
+        own_ms = None if lease is None else lease_ms_of(lease)
 
         def words(fold: QueueFold, seqs: Seqs) -> list[Word]:
             fold.look(self._clock.monotonic(), self._clock.now_us())
-            lease_ms = fold.config.lease_ms if given_ms is None else given_ms
+            lease_ms = fold.config.lease_ms if own_ms is None else own_ms
             leases = fold.jobs.leases
             grants = fold.jobs.column("grant", seqs)
             workers: dict[bytes, list[Seqs]] = {}
@@ -68,10 +68,10 @@ class Settling:
                 for worker, of_worker in sorted(workers.items())
             ]
 
-        return self._settle(held, words)
+        return self._apply(held, words)
 
     def release(self, worker: bytes) -> int:
-        """Give back all that a worker holds, at once; how many jobs."""
+        """Return all jobs that a worker holds, without delay; return how many."""
         released = 0
 
         def decision(fold: QueueFold) -> Draft | None:
@@ -81,53 +81,53 @@ class Settling:
             return said([Word(NACK, seqs)]) if released else None
 
         self._host.decide(decision)
-        self._bell.ring()
+        self._notifier.ring()
         return released
 
     def tickets(self, worker: bytes, seqs: Sequence[int]) -> list[Ticket]:
-        """Those of these jobs that a worker holds, under the leases that he has them."""
-        life = life_of(self._host.topics[LEASES])
+        """Tickets for those of these jobs that a worker holds."""
+        epoch = life_of(self._host.topics[LEASES])
         with self._host.reading() as fold:
             held = fold.jobs.held_among(worker, np.array(seqs, dtype=np.int64))
             pairs = held.tolist(), fold.jobs.column("lease", held).tolist()
-        return [Ticket(seq, life + lease) for seq, lease in zip(*pairs, strict=True)]
+        return [Ticket(seq, epoch + lease) for seq, lease in zip(*pairs, strict=True)]
 
     def in_hand(self, held: Sequence[Held]) -> list[bool]:
-        """Which of these are still under their lease, and it has not run out."""
-        life = life_of(self._host.topics[LEASES])
+        """Which of these are still under their lease, which has not expired."""
+        epoch = life_of(self._host.topics[LEASES])
         seqs = np.array([one.seq for one in held], dtype=np.int64)
-        leases = np.array([of_this_life(one.lease, life) for one in held], dtype=np.int64)
+        leases = np.array([of_this_life(one.lease, epoch) for one in held], dtype=np.int64)
         with self._host.reading() as fold:
             fold.look(self._clock.monotonic(), self._clock.now_us())
-            found: list[bool] = fold.jobs.holds(seqs, leases, in_time=True).tolist()
-        return found
+            result: list[bool] = fold.jobs.holds(seqs, leases, in_time=True).tolist()
+        return result
 
-    def _settle(self, held: Sequence[Held], words: Words) -> Settled:
-        life = life_of(self._host.topics[LEASES])
-        named = {one.seq: of_this_life(one.lease, life) for one in held}
-        seqs = np.fromiter(named, dtype=np.int64, count=len(named))
-        leases = np.fromiter(named.values(), dtype=np.int64, count=len(named))
+    def _apply(self, held: Sequence[Held], words: Words) -> Settled:
+        epoch = life_of(self._host.topics[LEASES])
+        by_seq = {one.seq: of_this_life(one.lease, epoch) for one in held}
+        seqs = np.fromiter(by_seq, dtype=np.int64, count=len(by_seq))
+        leases = np.fromiter(by_seq.values(), dtype=np.int64, count=len(by_seq))
         if not len(seqs):
             return Settled(0)
-        settled = Settled(0)
+        result = Settled(0)
 
         def decision(fold: QueueFold) -> Draft | None:
-            nonlocal settled
+            nonlocal result
             holds = fold.jobs.holds(seqs, leases)
             done = int(np.count_nonzero(holds))
             if done == len(seqs):
-                settled = Settled(done)
+                result = Settled(done)
                 return said(words(fold, seqs))
-            settled = Settled(done, tuple(seqs[~holds].tolist()))
+            result = Settled(done, tuple(seqs[~holds].tolist()))
             return said(words(fold, seqs[holds])) if done else None
 
         self._host.decide(decision)
-        self._bell.ring()
-        return settled
+        self._notifier.ring()
+        return result
 
 
 def said(words: Sequence[Word]) -> Draft:
-    """Records of leases to be appended, all or none."""
+    """The append of records of leases, all or none. A record has at most ``JOBS_MAX`` jobs."""
     parts = [
         word._replace(seqs=word.seqs[first : first + JOBS_MAX])
         for word in words

@@ -1,12 +1,11 @@
-"""Claims: who gets which jobs.
+"""Claims: which request gets which jobs.
 
-With ``claim_jitter_ms`` those who ask at about the same time form a cohort. The first of them waits
-so long, then all are served in one pass: job after job to one after the other, so that a quick
-asker does not take everything, and with one append for all.
+With ``claim_jitter_ms``, claims that arrive at about the same time form a cohort. The first one
+waits that long, then all are served in one pass and with one append: the jobs are dealt round
+robin, so that a fast worker does not get all of them.
 
-Before jobs are given out, those that have expired are ended, and those that were given out often
-enough already are buried. What is to be given out is chosen and written down in one decision, so no
-job goes to two.
+Before jobs are delivered, expired jobs are ended, and jobs that were delivered too often are
+buried. Jobs are selected and recorded in one decision, so no job is delivered to two workers.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from strandline.views.view import Draft
 from strandline.views.view_runner import Host
 
 PATIENCE_S = 0.1
-"""How soon a plain append to the topic is noticed by those who wait."""
+"""The interval at which waiting claims check for plain appends to the topic."""
 
 
 class Asker:
-    """Somebody who wants jobs, and what he got. Owned by whoever serves."""
+    """A claim request and its result. Owned by the thread that serves it."""
 
     def __init__(self, worker: bytes, count: int, lease_ms: int | None) -> None:
         self.worker = worker
@@ -43,72 +42,73 @@ class Asker:
         self.jobs: list[Job] = []
         self.failure: BaseException | None = None
         self.served: threading.Event | None = None
-        """Set when the cohort was served; None for who asks alone."""
+        """Set when the cohort was served; None for a request without a cohort."""
 
 
-class _Hand(NamedTuple):
-    """What one asker gets."""
+class _RequestJobs(NamedTuple):
+    """The jobs that one request gets."""
 
-    asker: Asker
+    request: Asker
     seqs: Seqs
     deliveries: Seqs
     lease_ms: int
 
 
-class _Pass:
-    """One look at the queue: what was decided. Owned by one thread."""
+class _Outcome:
+    """The outcome of one decision. Owned by one thread."""
 
     def __init__(self) -> None:
-        self.hands: list[_Hand] = []
-        self.again = False
+        self.batches: list[_RequestJobs] = []
+        self.bury_first = False
         self.wait_s: float | None = None
         self.now_us = 0
 
 
 class Claiming:
-    """Safe from many threads."""
+    """Serves claims. Safe to use from many threads."""
 
     def __init__(
-        self, host: Host[QueueFold], bell: Bell, settling: Settling, dead: DeadLetters
+        self, host: Host[QueueFold], notifier: Bell, acks: Settling, dead: DeadLetters
     ) -> None:
         self._host = host
         self._clock = host.world.clock
-        self._bell = bell
-        self._settling = settling
+        self._notifier = notifier
+        self._acks = acks
         self._dead = dead
-        self._gathering = threading.Lock()
+        self._cohort_lock = threading.Lock()
         self._cohort: list[Asker] = []
 
-    def claim(self, asker: Asker, wait_s: float) -> list[Job]:
-        """Jobs for somebody; waits for the first one at most so long."""
+    def claim(self, request: Asker, wait_s: float) -> list[Job]:
+        """The jobs of a request; waits for the first one at most ``wait_s`` seconds."""
         if not wait_s:
-            self._ask(asker)
-            return asker.jobs
+            self._serve_with_cohort(request)
+            return request.jobs
         until = self._clock.monotonic() + wait_s
-        with self._bell.listen() as rung:
+        # Subscribed before the queue is checked, so no change in between is missed.
+        with self._notifier.listen() as event:
             while True:
-                rung.clear()
-                next_s = self._ask(asker)
-                left = until - self._clock.monotonic()
-                if asker.jobs or left <= 0:
-                    return asker.jobs
-                patience = min(left, PATIENCE_S, PATIENCE_S if next_s is None else max(next_s, 0))
-                self._clock.wait(rung, patience)
+                event.clear()
+                next_s = self._serve_with_cohort(request)
+                left_s = until - self._clock.monotonic()
+                if request.jobs or left_s <= 0:
+                    return request.jobs
+                pause_s = min(left_s, PATIENCE_S, PATIENCE_S if next_s is None else max(next_s, 0))
+                self._clock.wait(event, pause_s)
 
-    def _ask(self, asker: Asker) -> float | None:
-        """Serve somebody, with his cohort; how long until another look is worth it."""
+    def _serve_with_cohort(self, request: Asker) -> float | None:
+        """Serve a request, with its cohort; return the seconds until a job becomes ready."""
         jitter_ms = self._host.fold.config.claim_jitter_ms
         if not jitter_ms:
-            return self._serve([asker])
-        asker.served = served = threading.Event()
-        with self._gathering:
-            self._cohort.append(asker)
+            return self._serve([request])
+        request.served = served = threading.Event()
+        with self._cohort_lock:
+            self._cohort.append(request)
             leads = len(self._cohort) == 1
         if leads:
             return self._lead(jitter_ms)
         served.wait()
-        if asker.failure is not None:
-            raise asker.failure
+        if request.failure is not None:
+            raise request.failure
         return None
 
     def _lead(self, jitter_ms: int) -> float | None:
@@ -117,88 +117,95 @@ class Claiming:
             try:
                 self._clock.wait(threading.Event(), jitter_ms / 1000)
             finally:
-                with self._gathering:
+                with self._cohort_lock:
                     cohort, self._cohort = self._cohort, []
             return self._serve(cohort)
         except BaseException as error:
-            for asker in cohort:
-                asker.failure = error
+            for request in cohort:
+                request.failure = error
             raise
         finally:
-            for asker in cohort:
-                if asker.served is not None:
-                    asker.served.set()
+            for request in cohort:
+                if request.served is not None:
+                    request.served.set()
 
-    def _serve(self, askers: Sequence[Asker]) -> float | None:
-        """One pass for all who ask."""
+    def _serve(self, requests: Sequence[Asker]) -> float | None:
+        """Serve all requests in one pass."""
         self._dead.finish()
         while True:
-            done = _Pass()
-            appended = self._host.decide(partial(self._decide, askers, done))
-            if done.again:
-                self._dead.bury(sum(asker.count for asker in askers))
+            outcome = _Outcome()
+            appended = self._host.decide(partial(self._decide, requests, outcome))
+            if outcome.bury_first:
+                self._dead.bury(sum(request.count for request in requests))
             elif appended is None:
-                return done.wait_s
-            elif done.hands and self._hand_over(appended.first_seq, done):
+                return outcome.wait_s
+            # Without batches the append only ended expired jobs: decide again.
+            elif outcome.batches and self._deliver(appended.first_seq, outcome):
                 return None
 
-    def _decide(self, askers: Sequence[Asker], done: _Pass, fold: QueueFold) -> Draft | None:
-        now, done.now_us = self._clock.monotonic(), self._clock.now_us()
-        done.hands, done.again = [], False
-        fold.look(now, done.now_us)
+    def _decide(
+        self, requests: Sequence[Asker], outcome: _Outcome, fold: QueueFold
+    ) -> Draft | None:
+        now, outcome.now_us = self._clock.monotonic(), self._clock.now_us()
+        outcome.batches, outcome.bury_first = [], False
+        fold.look(now, outcome.now_us)
         if fold.paused:
             return None
-        over = end_expired(self._host, fold, done.now_us)
-        if over is not None:
-            return over
-        seqs = fold.jobs.board.select(sum(asker.count for asker in askers))
+        expiries = end_expired(self._host, fold, outcome.now_us)
+        if expiries is not None:
+            return expiries
+        seqs = fold.jobs.board.select(sum(request.count for request in requests))
         if not len(seqs):
-            done.wait_s = fold.wait_s(now, done.now_us)
+            outcome.wait_s = fold.wait_s(now, outcome.now_us)
             return None
         deliveries = fold.jobs.column("deliveries", seqs)
         deliveries_max = fold.config.deliveries_max
         if deliveries_max and int(deliveries.max()) >= deliveries_max:
-            done.again = True
+            outcome.bury_first = True
             return None
-        for asker, places in zip(askers, deal(len(seqs), askers), strict=True):
-            if len(places):
-                lease_ms = asker.lease_ms or fold.config.lease_ms
-                done.hands.append(_Hand(asker, seqs[places], deliveries[places] + 1, lease_ms))
-        return said([Word(CLAIM, h.seqs, h.lease_ms, h.asker.worker) for h in done.hands])
+        for request, indexes in zip(requests, deal(len(seqs), requests), strict=True):
+            if len(indexes):
+                lease_ms = request.lease_ms or fold.config.lease_ms
+                outcome.batches.append(
+                    _RequestJobs(request, seqs[indexes], deliveries[indexes] + 1, lease_ms)
+                )
+        return said([Word(CLAIM, b.seqs, b.lease_ms, b.request.worker) for b in outcome.batches])
 
-    def _hand_over(self, claim: int, done: _Pass) -> bool:
-        """Give everybody his jobs; whether anybody got one."""
+    def _deliver(self, claim: int, outcome: _Outcome) -> bool:
+        """Add the claimed jobs to their requests; return whether any request got one."""
         lost: list[int] = []
-        life = life_of(self._host.topics[LEASES])
-        for number, hand in enumerate(done.hands, claim):
-            deadline = done.now_us + hand.lease_ms * 1000
-            found = {record.seq: record for record in self._host.records(JOBS, hand.seqs.tolist())}
-            first = life + (number << LEASE_BITS)
-            told = zip(hand.seqs.tolist(), hand.deliveries.tolist(), strict=True)
-            for lease, (seq, deliveries) in enumerate(told, first):
-                record = found.get(seq)
+        epoch = life_of(self._host.topics[LEASES])
+        for number, batch in enumerate(outcome.batches, claim):
+            deadline = outcome.now_us + batch.lease_ms * 1000
+            records = {
+                record.seq: record for record in self._host.records(JOBS, batch.seqs.tolist())
+            }
+            first = epoch + (number << LEASE_BITS)
+            pairs = zip(batch.seqs.tolist(), batch.deliveries.tolist(), strict=True)
+            for lease, (seq, deliveries) in enumerate(pairs, first):
+                record = records.get(seq)
                 if record is None:
                     lost.append(seq)
                 else:
-                    job = Job(self._settling, record, lease, deliveries, deadline)
-                    hand.asker.jobs.append(job)
-        if lost:  # a repair gave their records up
+                    job = Job(self._acks, record, lease, deliveries, deadline)
+                    batch.request.jobs.append(job)
+        if lost:  # a repair of the log gave up their records
             self._host.decide(lambda _: said([Word(END, np.array(lost), LOST)]))
-        return any(hand.asker.jobs for hand in done.hands)
+        return any(batch.request.jobs for batch in outcome.batches)
 
 
-def deal(count: int, askers: Sequence[Asker]) -> list[Seqs]:
-    """Which of so many jobs each asker gets: one after the other, each at most what he wants."""
-    if len(askers) == 1:
-        return [np.arange(min(count, askers[0].count))]
-    hands: list[list[int]] = [[] for _ in askers]
+def deal(count: int, requests: Sequence[Asker]) -> list[Seqs]:
+    """The indexes of jobs that each request gets: round robin, each at most its count."""
+    if len(requests) == 1:
+        return [np.arange(min(count, requests[0].count))]
+    shares: list[list[int]] = [[] for _ in requests]
     dealt = 0
     while dealt < count:
         before = dealt
-        for hand, asker in zip(hands, askers, strict=True):
-            if dealt < count and len(hand) < asker.count:
-                hand.append(dealt)
+        for share, request in zip(shares, requests, strict=True):
+            if dealt < count and len(share) < request.count:
+                share.append(dealt)
                 dealt += 1
         if dealt == before:
             break
-    return [np.array(hand) if hand else NO_SEQS for hand in hands]
+    return [np.array(share) if share else NO_SEQS for share in shares]

@@ -1,7 +1,7 @@
-"""What a queue writes into its records <-> bytes. Pure.
+"""Metas of jobs and records of leases <-> bytes. Pure.
 
-A job is a record of the queue's topic. Its data is the payload; what else was said of it is in its
-meta. A record without this meta is a job too: of default priority, at once, for ever.
+A job is a record of the queue's topic. Its data is the payload; its options are in its meta. A
+record without this meta is a job too: of default priority, without delay, without ttl.
 
     0   4  "\\0job"
     4   1  flags: 1 its key is unique, 2 not before, 4 expires, 8 returned
@@ -11,7 +11,7 @@ meta. A record without this meta is a job too: of default priority, at once, for
     ..  16 returned: number of the redrive, seq of the dead letter
     ..     the rest: key of its group, empty for none
 
-A record of the topic of leases tells what became of many jobs at once:
+A record of the topic of leases changes the state of many jobs:
 
     0   3  "\\0ls"
     3   1  kind
@@ -24,8 +24,8 @@ A record of the topic of leases tells what became of many jobs at once:
          6  pause     1 for paused, 0 for resumed (1)
          7  survey    MessagePack (views/queue/state/lease_snapshot.py)
 
-Seqs are 8 bytes each, all numbers little-endian. What is not of this form is no word about leases
-and is passed over: anybody may append to a topic, and nobody may break a fold by that.
+Seqs are 8 bytes each, all numbers little-endian. A record of another form is skipped: any client
+may append to a topic, and that must not break a fold.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from numpy.typing import NDArray
 Seqs = NDArray[np.int64]
 
 PRIORITY = 100
-"""Of a job about which nothing was said."""
+"""The default priority."""
 PRIORITY_MAX = 255
 GROUP_SIZE_MAX = 1024
 WORKER_SIZE_MAX = 128
 LEASE_MS_MAX = 86_400_000
 JOBS_MAX = 1 << 16
-"""Of how many jobs one record of leases may speak: a lease is numbered by claim and place."""
+"""Jobs in one record of leases: a lease is numbered by claim and index."""
 
 CLAIM, EXTEND, NACK, END, BURY, PAUSE, SURVEY = range(1, 8)
 
 ACKED, DEAD, EXPIRED, LOST, DISCARDED, PURGED = range(6)
 """Why a job has ended. Lost: a repair of the log gave up its record. Discarded: a cap was reached.
-Purged: a caller threw it away."""
+Purged: a caller deleted it."""
 
 _JOB = b"\0job"
 _LEASE = b"\0ls"
@@ -65,7 +65,7 @@ _TIME_MAX = 2**63 - 1
 
 
 class Job(NamedTuple):
-    """What was said of a job when it was put."""
+    """The options of a job."""
 
     priority: int = PRIORITY
     not_before: int = 0
@@ -73,28 +73,28 @@ class Job(NamedTuple):
     unique: bool = False
     group: bytes = b""
     returned: tuple[int, int] = (0, 0)
-    """Number of the redrive and seq of the dead letter that it was."""
+    """Number of the redrive and seq of the dead letter that became this job."""
 
 
 PLAIN = Job()
 
 
 class Word(NamedTuple):
-    """One record of leases. Which fields count depends on the kind."""
+    """One record of leases. The kind determines which fields are used."""
 
     kind: int
     seqs: Seqs
     number: int = 0
     """Claim, extend: lease in ms. Nack: not before. End: reason. Bury: its number. Pause: 0, 1."""
     text: bytes = b""
-    """Claim and extend: the worker. Survey: the statement."""
+    """Claim, extend: the worker. Survey: the encoded statement."""
 
 
 NO_SEQS: Seqs = np.empty(0, dtype=np.int64)
 
 
 def encode_job(job: Job) -> bytes | None:
-    """The meta of a job, None when nothing needs to be said."""
+    """The meta of a job, None for default options."""
     if job == PLAIN:
         return None
     flags = (
@@ -104,36 +104,36 @@ def encode_job(job: Job) -> bytes | None:
         | _RETURNED * bool(job.returned[1])
     )
     parts = [_HEAD.pack(_JOB, flags, job.priority)]
-    parts += [_TIME.pack(moment) for moment in (job.not_before, job.expires) if moment]
+    parts += [_TIME.pack(time) for time in (job.not_before, job.expires) if time]
     if job.returned[1]:
         parts.append(_RETURN.pack(*job.returned))
     return b"".join((*parts, job.group))
 
 
 def decode_job(meta: bytes | None) -> Job:
-    """What the meta says; of foreign meta nothing is understood, and the job is a plain one."""
+    """The options in a meta; the defaults for a foreign meta."""
     if meta is None or not meta.startswith(_JOB) or len(meta) < _HEAD.size:
         return PLAIN
     _, flags, priority = _HEAD.unpack_from(meta)
     if flags & ~_FLAGS:
         return PLAIN
     at = _HEAD.size
-    moments = [0, 0]
+    times = [0, 0]
     try:
-        for place, flag in enumerate((_LATER, _EXPIRES)):
+        for index, flag in enumerate((_LATER, _EXPIRES)):
             if flags & flag:
-                (moments[place],) = _TIME.unpack_from(meta, at)
+                (times[index],) = _TIME.unpack_from(meta, at)
                 at += _TIME.size
         returned = _RETURN.unpack_from(meta, at) if flags & _RETURNED else (0, 0)
     except struct.error:
         return PLAIN
     at += _RETURN.size if flags & _RETURNED else 0
-    not_before, expires = (max(0, moment) for moment in moments)
+    not_before, expires = (max(0, time) for time in times)
     return Job(priority, not_before, expires, bool(flags & _UNIQUE), meta[at:], returned)
 
 
 def foreign(meta: bytes | None) -> bytes | None:
-    """The meta that somebody gave the record of a job; None for what the queue itself says."""
+    """The meta of a plain append; None for a meta that the queue wrote."""
     return None if meta is None or meta.startswith(_JOB) else meta
 
 
@@ -152,7 +152,7 @@ def encode_word(word: Word) -> bytes:
 
 
 def decode_word(data: bytes) -> Word | None:
-    """What a record of leases says, None when it is none."""
+    """The decoded record of leases, None if it is not one."""
     if not data.startswith(_LEASE) or len(data) < 4:
         return None
     kind, at = data[3], 4
@@ -180,7 +180,7 @@ def decode_word(data: bytes) -> Word | None:
 
 
 def _distinct(seqs: Seqs) -> bool:
-    """Whether these are seqs, and each stands there once."""
+    """Whether these are seqs without duplicates."""
     if len(seqs) == 0:
         return True
     if len(seqs) > 1 and not (seqs[1:] > seqs[:-1]).all():
@@ -188,6 +188,6 @@ def _distinct(seqs: Seqs) -> bool:
     return int(seqs[0]) > 0
 
 
-def check_moment(moment: int) -> bool:
-    """Whether a time can be written down."""
-    return 0 <= moment <= _TIME_MAX
+def check_moment(time_us: int) -> bool:
+    """Whether a time can be encoded."""
+    return 0 <= time_us <= _TIME_MAX

@@ -4,21 +4,21 @@ Data, key and tag are those of the job. The meta is a JSON object that every rea
 use:
 
     $dead_letter_from           name of the queue
-    $dead_letter_src_seq        seq that it had as a job
-    $dead_letter_deliveries     how often it was given out
-    $dead_letter_reason         why it was given up
-    $dead_letter_put_us         when it was put: microseconds since 1970
-    $dead_letter_priority       of the job
-    $dead_letter_unique         true when its key was unique; left out when not
-    $dead_letter_group          its group, or $dead_letter_group_base64; left out when it had none
+    $dead_letter_src_seq        seq of the job
+    $dead_letter_deliveries     number of deliveries
+    $dead_letter_reason         why it became a dead letter
+    $dead_letter_put_us         time of the put: microseconds since 1970
+    $dead_letter_priority       priority of the job
+    $dead_letter_unique         true if its key was unique; omitted if not
+    $dead_letter_group          its group, or $dead_letter_group_base64; omitted without a group
     $dead_letter_meta           the meta that was appended with it, or $dead_letter_meta_base64
 
-Older letters have a binary meta, which is still read:
+Older letters have a binary meta, which is still decoded:
 
     0   5  "\\0dead"
-    5   8  seq that it had as a job
-    13  8  when it was put: microseconds since 1970
-    21  2  how often it was given out
+    5   8  seq of the job
+    13  8  time of the put: microseconds since 1970
+    21  2  number of deliveries
     23  1  size of the reason
     24     reason, UTF-8
     ..     the rest: meta of the job
@@ -45,22 +45,22 @@ _PREFIX = b'{"$dead_letter_from":'
 _raw = msgspec.json.Decoder(msgspec.Raw)
 
 WORN_OUT = "deliveries"
-"""It was given out as often as the queue allows."""
+"""The reason of a job that was delivered as often as the queue allows."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A job that was given up."""
+    """A job that was delivered too often."""
 
     seq: int
-    """Its place among the dead letters."""
+    """Its seq in the topic of dead letters."""
     ts: int
-    """When it was given up."""
+    """When it became a dead letter."""
     data: bytes
     key: bytes | None
     tag: str | None
     reason: str
     job_seq: int
-    """The seq that it had as a job, 0 when it was none."""
+    """Its seq as a job, 0 if it was not a job."""
     put_ts: int
     """When it was put."""
     deliveries: int
@@ -69,13 +69,13 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     meta: bytes | None
     """The meta that was appended with the job as a plain record."""
     queue: str = ""
-    """The queue that gave it up, empty when the letter does not name it."""
+    """The queue of the job, empty if the letter does not name it."""
     unique: bool = False
     """Whether its key was unique."""
 
 
 Where = Callable[[DeadLetter], bool]
-"""Says which dead letters are meant."""
+"""A filter: whether an operation applies to a dead letter."""
 
 
 class _Origin(
@@ -85,7 +85,7 @@ class _Origin(
     omit_defaults=True,
     rename=lambda name: f"$dead_letter_{name}",
 ):
-    """The meta of a letter. ``queue`` comes first: letters are recognised by how it begins."""
+    """The meta of a letter. ``queue`` is the first field: letters are recognised by its bytes."""
 
     queue: str = msgspec.field(name="$dead_letter_from")
     src_seq: int
@@ -101,7 +101,7 @@ class _Origin(
 
 
 def encode(record: Record, deliveries: int, reason: str, queue: str) -> bytes:
-    """The meta of a dead letter; a meta of the job that leaves no room is left out."""
+    """The meta of a dead letter. A meta of the job that is too large for it is omitted."""
     job = decode_job(record.meta)
     own = foreign(record.meta)
     fields: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def encode(record: Record, deliveries: int, reason: str, queue: str) -> bytes:
 
 
 def decode(record: Record) -> DeadLetter:
-    """What a record of the topic says."""
+    """The dead letter in a record of the topic."""
     meta = record.meta
     if meta is not None and meta.startswith(_PREFIX):
         try:
@@ -163,9 +163,9 @@ def _decode_binary(record: Record) -> DeadLetter:
     reason, meta = "", record.meta
     if meta is not None and meta.startswith(_MARK) and len(meta) >= _HEAD.size:
         _, job_seq, put_ts, deliveries, size = _HEAD.unpack_from(meta)
-        behind = _HEAD.size + size
-        reason = meta[_HEAD.size : behind].decode(errors="replace")
-        meta = meta[behind:] or None
+        job_meta_at = _HEAD.size + size
+        reason = meta[_HEAD.size : job_meta_at].decode(errors="replace")
+        meta = meta[job_meta_at:] or None
     job = decode_job(meta)
     return DeadLetter(
         seq=record.seq,
@@ -196,7 +196,7 @@ def _as_text(data: bytes) -> str | None:
 
 
 def _as_json(data: bytes) -> msgspec.Raw | None:
-    """JSON text that comes back byte for byte, None when it is something else."""
+    """JSON text that is encoded byte for byte as it is, None for other bytes."""
     if not data or data[:1].isspace() or data[-1:].isspace():
         return None
     try:

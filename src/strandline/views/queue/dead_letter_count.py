@@ -1,7 +1,7 @@
-"""How many dead letters of one queue are in a topic that several queues share.
+"""Counts the dead letters of one queue in a topic that several queues share.
 
-A letter's node says whose it is. Letters are looked at once, in their order, and the seqs of the
-queue's own are remembered; which of those are still there is known without reading any again.
+The node of a letter names its queue. Each letter is read once, in order, and the seqs of the
+queue's own letters are stored; which of those still exist follows from the snapshot of the topic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BYTES_AT_ONCE = 16 << 20
 
 
 class OwnLetters:
-    """Counts letters of one node. Safe from many threads."""
+    """Counts letters of one node. Safe to use from many threads."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -27,19 +27,19 @@ class OwnLetters:
         self._after = 0
 
     def count(self, topic: Topic) -> int:
-        """How many there are now."""
+        """The current number of letters."""
         with self._lock:
             if topic.identity != self._identity:
                 self._identity, self._seqs, self._after = topic.identity, BitMap64(), 0
-            self._look(topic)
+            self._read_new(topic)
             now = topic.snapshot()
-            there = BitMap64(range(now.floor, now.head_seq + 1)) - now.hidden()
+            live = BitMap64(range(now.floor, now.head_seq + 1)) - now.hidden()
             for first_seq, last_seq, _ in now.gaps:
-                there -= BitMap64(range(first_seq, last_seq + 1))
-            self._seqs &= there  # what is gone does not come back
+                live -= BitMap64(range(first_seq, last_seq + 1))
+            self._seqs &= live  # a record that is gone does not come back
             return len(self._seqs)
 
-    def _look(self, topic: Topic) -> None:
+    def _read_new(self, topic: Topic) -> None:
         while self._after < topic.head_seq:
             page = topic.read(self._after, _LETTERS_AT_ONCE, size_max=_BYTES_AT_ONCE)
             own = [record.seq for record in page.records if record.node == self._node]

@@ -1,4 +1,4 @@
-"""Which dead letters are meant, as a value: what a filter on the wire or in a file says. Pure."""
+"""A dead-letter filter as a value, for requests and files. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from strandline.views.queue.dead_letter_codec import DeadLetter, Where
 
 
 class Meant(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters that are all of this; without any, all.
+    """Matches dead letters that fulfil all conditions; all letters without a condition.
 
     ``queue.dead.redrive(Meant(tag="eu*", before_us=...).where(), dry_run=True)``
     """
@@ -16,21 +16,21 @@ class Meant(msgspec.Struct, frozen=True, kw_only=True):
     seqs: frozenset[int] | None = None
     key: bytes | None = None
     tag: str | None = None
-    """With a ``*`` behind it every tag that begins so."""
+    """A tag; with a ``*`` at its end, a prefix of tags."""
     group: bytes | None = None
     contains: bytes | None = None
-    """Bytes of the data."""
+    """Bytes that the data contains."""
     reason: str | None = None
     before_us: int | None = None
-    """Given up before this time."""
+    """Became a dead letter before this time."""
     after_us: int | None = None
-    """Given up at or after this time."""
+    """Became a dead letter at or after this time."""
 
     def where(self) -> Where | None:
-        """The same as a question to a dead letter; None for all."""
-        return None if self == EVERY else self._fits
+        """The filter as a function, None for all letters."""
+        return None if self == EVERY else self._matches
 
-    def _fits(self, letter: DeadLetter) -> bool:
+    def _matches(self, letter: DeadLetter) -> bool:
         return (
             (self.seqs is None or letter.seq in self.seqs)
             and (self.key is None or letter.key == self.key)

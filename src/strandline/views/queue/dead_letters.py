@@ -1,16 +1,17 @@
-"""Dead letters: jobs that were given out too often. Listed, put back, thrown away.
+"""Dead letters: jobs that were delivered too often. Lists, redrives and purges them.
 
-They are in a plain topic of their own, whole, or in one that several queues share: there a letter's
-node says whose it is, and only those are listed, put back or thrown away. A job goes there once,
-whatever happens in between:
+They are complete records in a plain topic of the queue, or in one that several queues share: there
+the node of a letter names its queue, and only the queue's own letters are listed, redriven or
+purged. A job is moved there once, despite crashes:
 
-1. a record of leases says which jobs are buried, under a number, and is made durable;
-2. the letters are appended under that number, which the topic takes once, and are made durable;
+1. a record of leases with a number marks jobs as buried, and is made durable;
+2. the letters are appended with that number, which the topic accepts once, and are made durable;
 3. a record of leases ends the jobs.
 
-Whoever finds 1 without 3 does 2 and 3 again. Back into the queue likewise: the jobs are appended,
-and say which letters they were; these are deleted. If that did not happen, the fold still knows the
-letters of the newest such batch, and they are deleted before anything else is done.
+After 1 without 3, the next operation repeats 2 and 3. A redrive works likewise: the jobs are
+appended with the seqs of their letters; then the letters are deleted. If the deletion did not
+happen, the fold still has the letters of the newest redrive, and they are deleted before any other
+operation.
 """
 
 from __future__ import annotations
@@ -38,67 +39,71 @@ from strandline.views.view import Draft
 from strandline.views.view_runner import Host
 
 PRODUCER = "queue"
-"""Whose numbers burials have among the dead letters."""
+"""The producer of burials in the topic of dead letters of one queue."""
 JOBS_AT_ONCE = 500
 BYTES_AT_ONCE = 16 << 20
 _JOBS_TO_MEASURE = 16
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):
-    """What a redrive did, or would do."""
+    """The result of a redrive, or of its dry run."""
 
     matched: int
-    """Dead letters that were meant."""
+    """Dead letters that the filter matched."""
     redriven: int
     """How many of them are jobs again; in a dry run how many would be."""
     kept: tuple[int, ...] = ()
-    """Seqs of those that stay, because another job has their unique key."""
+    """Seqs of those that stay because another job has their unique key."""
 
 
 class DeadLetters:
-    """The dead letters of a queue. Safe from many threads."""
+    """The dead letters of a queue. Safe to use from many threads."""
 
-    def __init__(self, host: Host[QueueFold], topic: Callable[[], Topic], bell: Bell) -> None:
+    def __init__(self, host: Host[QueueFold], topic: Callable[[], Topic], notifier: Bell) -> None:
         self._host = host
         self._clock = host.world.clock
         self._topic = topic
-        self._bell = bell
+        self._notifier = notifier
         self._working = threading.RLock()
-        self._tidied = False
-        """Whether the letters of the newest redrive are known to be gone."""
-        self._mark = mark_of(host.topics[JOBS].identity[0]) if dead_letter_of(host) else None
-        """The node of its letters, where there may be others."""
-        self._counted = OwnLetters(self._mark) if self._mark else None
-        self._producer = self._mark or PRODUCER
+        self._redrive_complete = False
+        """Whether the letters of the newest redrive were deleted."""
+        self._node = mark_of(host.topics[JOBS].identity[0]) if dead_letter_of(host) else None
+        """The node of the queue's letters in a shared topic, else None."""
+        self._own_letters = OwnLetters(self._node) if self._node else None
+        self._producer = self._node or PRODUCER
 
     def count(self) -> int:
-        """How many there are of this queue."""
-        topic = self._found()
+        """The number of dead letters of this queue."""
+        topic = self._existing_topic()
         if topic is None:
             return 0
-        return topic.estimate().count if self._counted is None else self._counted.count(topic)
+        return (
+            topic.estimate().count if self._own_letters is None else self._own_letters.count(topic)
+        )
 
     def letters(self, *, after: int = 0, limit: int = 100) -> list[DeadLetter]:
-        """Dead letters behind a seq, oldest first."""
+        """Dead letters after a seq, oldest first."""
         check_whole(after=after, limit=limit)
         if after < 0 or limit < 1:
             raise Invalid("after is 0 or a seq, limit is at least 1")
-        topic = self._found()
-        found: list[DeadLetter] = []
-        while topic is not None and len(found) < limit:
-            page = topic.read(after, limit - len(found), size_max=BYTES_AT_ONCE)
-            found += map(dead_letter_codec.decode, self._own(page.records))
+        topic = self._existing_topic()
+        letters: list[DeadLetter] = []
+        while topic is not None and len(letters) < limit:
+            page = topic.read(after, limit - len(letters), size_max=BYTES_AT_ONCE)
+            letters += map(dead_letter_codec.decode, self._own(page.records))
             after = page.next
             if page.caught_up:
                 break
-        return found
+        return letters
 
     def redrive(
         self, where: Where | None = None, *, limit: int | None = None, dry_run: bool = False
     ) -> Redriven:
-        """Make jobs of dead letters again: all, or those that are meant, at most so many.
+        """Put dead letters back into the queue: all, or those that ``where`` accepts, at most
+        ``limit``.
 
-        Payload, key, tag, group and priority stay, deliveries begin anew, delay and ttl are gone.
+        Data, key, tag, group and priority are kept; deliveries count from 0; delay and ttl are
+        dropped.
         """
         matched = 0
         kept: list[int] = []
@@ -113,52 +118,52 @@ class DeadLetters:
                 kept.extend(sorted(self._put_back(letters)))
 
         self._each(where, limit, put_back)
-        self._bell.ring()
+        self._notifier.ring()
         return Redriven(matched=matched, redriven=matched - len(kept), kept=tuple(kept))
 
     def purge(self, where: Where | None = None, *, dry_run: bool = False) -> int:
-        """Throw dead letters away: all, or those that are meant; how many."""
+        """Delete dead letters: all, or those that ``where`` accepts; return how many."""
         purged = 0
 
-        def throw_away(letters: list[DeadLetter]) -> None:
+        def delete(letters: list[DeadLetter]) -> None:
             nonlocal purged
             purged += len(letters)
             if not dry_run:
-                self._topic().let_go(BitMap64([found.seq for found in letters]))
+                self._topic().let_go(BitMap64([letter.seq for letter in letters]))
 
-        self._each(where, None, throw_away)
+        self._each(where, None, delete)
         return purged
 
     def finish(self) -> None:
-        """Do what a crash or a failure has left half done."""
-        fold = self._host.fold
-        if fold.burial is None and self._tidied:
+        """Complete what a crash or a failure has interrupted."""
+        fold = self._host.fold  # without the lock: the thread that starts a burial completes it
+        if fold.burial is None and self._redrive_complete:
             return
         with self._working:
             with self._host.reading() as fold:
                 burial, returned = fold.burial, fold.returned
             if burial is not None:
-                self._lay_down(burial)
-            if not self._tidied:
+                self._finish_burial(burial)
+            if not self._redrive_complete:
                 if returned.seqs:
                     self._delete(returned.seqs)
-                self._tidied = True
+                self._redrive_complete = True
 
     def bury(self, count: int) -> None:
-        """Bury those of the next jobs, so many, that were given out too often."""
+        """Bury those of the next ``count`` jobs that were delivered too often."""
         with self._working:
             self.finish()
             number = (self._topic().taken(self._producer) or 0) + 1
 
             def decision(fold: QueueFold) -> Draft | None:
-                worn = self._worn_out(fold, count)
-                return said([Word(BURY, worn, number)]) if len(worn) else None
+                seqs = self._worn_out(fold, count)
+                return said([Word(BURY, seqs, number)]) if len(seqs) else None
 
             self._host.decide(decision)
             self.finish()
 
     def _worn_out(self, fold: QueueFold, count: int) -> Seqs:
-        """Those of the next jobs that were given out too often, as far as their bytes allow."""
+        """Those of the next jobs that were delivered too often, about ``BYTES_AT_ONCE`` at most."""
         fold.look(self._clock.monotonic(), self._clock.now_us())
         seqs, most = fold.jobs.board.select(count), fold.config.deliveries_max
         seqs = np.sort(seqs[fold.jobs.column("deliveries", seqs) >= most]) if most else seqs[:0]
@@ -169,8 +174,8 @@ class DeadLetters:
             fitting += len(some)
         return seqs[:fitting]
 
-    def _lay_down(self, burial: Burial) -> None:
-        """From the record that says so to the jobs' end."""
+    def _finish_burial(self, burial: Burial) -> None:
+        """Append the letters of a burial and end its jobs: steps 2 and 3."""
         seqs = burial.seqs.tolist()
         records = self._host.records(JOBS, seqs)
         with self._host.reading() as fold:
@@ -183,7 +188,7 @@ class DeadLetters:
                 [record.data for record in records],
                 keys=[record.key for record in records],
                 tags=[record.tag for record in records],
-                nodes=[self._mark] * len(records),
+                nodes=[self._node] * len(records),
                 metas=[
                     dead_letter_codec.encode(each, deliveries[each.seq], WORN_OUT, self._host.name)
                     for each in records
@@ -193,73 +198,73 @@ class DeadLetters:
             topic.secure()
 
         def decision(fold: QueueFold) -> Draft | None:
-            open_still = fold.burial is not None and fold.burial.number == burial.number
-            return said([Word(END, burial.seqs, DEAD)]) if open_still else None
+            is_open = fold.burial is not None and fold.burial.number == burial.number
+            return said([Word(END, burial.seqs, DEAD)]) if is_open else None
 
         self._host.decide(decision)
 
     def _put_back(self, letters: Sequence[DeadLetter]) -> set[int]:
-        """Make jobs of letters; seqs of those that had to stay."""
+        """Make jobs of letters; return the seqs of those that have to stay."""
         self._host.world.share.admit(JOB_BYTES * len(letters))
         stay: set[int] = set()
 
         def decision(fold: QueueFold) -> Draft | None:
             nonlocal stay
             stay = self._colliding(fold, letters)
-            going = [found for found in letters if found.seq not in stay]
-            return _as_jobs(going) if going else None
+            redriven = [letter for letter in letters if letter.seq not in stay]
+            return _as_jobs(redriven) if redriven else None
 
-        self._tidied = False
+        self._redrive_complete = False
         if self._host.decide(decision) is not None:
             self._host.topics[JOBS].secure()
-            self._delete([found.seq for found in letters if found.seq not in stay])
-        self._tidied = True
+            self._delete([letter.seq for letter in letters if letter.seq not in stay])
+        self._redrive_complete = True
         return stay
 
     def _colliding(self, fold: QueueFold, letters: Sequence[DeadLetter]) -> set[int]:
-        """Letters whose unique key another job has, or a letter before them."""
-        seen: set[bytes] = set()
-        found: set[int] = set()
+        """Letters whose unique key a job has, or a letter before them."""
+        keys: set[bytes] = set()
+        colliding: set[int] = set()
         for each in letters:
             if each.unique:
                 key = each.key or b""
-                if key in seen or taken(self._host, fold, key):
-                    found.add(each.seq)
-                seen.add(key)
-        return found
+                if key in keys or taken(self._host, fold, key):
+                    colliding.add(each.seq)
+                keys.add(key)
+        return colliding
 
     def _each(
         self, where: Where | None, limit: int | None, act: Callable[[list[DeadLetter]], None]
     ) -> None:
-        """Do something with what is meant, of what is there now, a few at a time."""
+        """Apply ``act`` to the current letters that ``where`` accepts, in batches."""
         if limit is not None:
             check_whole(limit=limit)
             if limit < 1:
                 raise Invalid(f"limit is at least 1, not {limit}")
-        topic, after, left = self._found(), 0, limit
+        topic, after, remaining = self._existing_topic(), 0, limit
         if topic is None:
             return
         head = topic.head_seq
-        while after < head and left != 0:
-            with self._working:  # nobody else may take the same letters meanwhile
+        while after < head and remaining != 0:
+            with self._working:  # no other thread may process the same letters
                 self.finish()
                 page = topic.read(after, JOBS_AT_ONCE, size_max=BYTES_AT_ONCE)
                 records = self._own(page.records)
-                found = [
+                letters = [
                     dead_letter_codec.decode(record) for record in records if record.seq <= head
                 ]
-                meant = [each for each in found if where is None or where(each)][:left]
-                if meant:
-                    act(meant)
-            left = None if left is None else left - len(meant)
+                matching = [each for each in letters if where is None or where(each)][:remaining]
+                if matching:
+                    act(matching)
+            remaining = None if remaining is None else remaining - len(matching)
             after = page.next
 
     def _own(self, records: Sequence[Record]) -> Sequence[Record]:
-        mark = self._mark
-        return records if mark is None else [each for each in records if each.node == mark]
+        node = self._node
+        return records if node is None else [each for each in records if each.node == node]
 
-    def _found(self) -> Topic | None:
-        """Their topic; None when the store is read-only and nothing ever died."""
+    def _existing_topic(self) -> Topic | None:
+        """The topic of dead letters; None if the store is read-only and has none."""
         try:
             return self._topic()
         except UnknownTopic:
@@ -267,19 +272,19 @@ class DeadLetters:
 
     def _delete(self, seqs: Sequence[int]) -> None:
         topic = self._topic()
-        there = topic.pick(seqs).records
-        if there:
-            topic.let_go(BitMap64([record.seq for record in there]))
+        present = topic.pick(seqs).records
+        if present:
+            topic.let_go(BitMap64([record.seq for record in present]))
 
 
 def dead_letter_of(host: Host[QueueFold]) -> str | None:
-    """The topic that was named for dead letters; None for that of the queue alone."""
+    """The configured topic for dead letters; None for the queue's own."""
     config = host.topics[JOBS].config.views.queue
     return None if config is None else config.dead_letter
 
 
 def mark_of(topic_id: int) -> str:
-    """The node of a queue's letters in a topic that others use, too."""
+    """The node of a queue's letters in a topic that several queues share."""
     return f"queue:{topic_id}"
 
 

@@ -1,19 +1,19 @@
-"""The fold of a queue: records of jobs and of leases in, which jobs wait and who holds which out.
+"""The fold of a queue: folds records of jobs and of leases into the jobs and their holders.
 
-Source 0 is the topic of jobs, source 1 the topic of leases (codec.py). Both tell of different
-things: a job's own record says what it is, records of leases what became of it. So it does not
-matter whether the jobs come first and then all leases, as in a replay, or in turns, as they were
-written. A record of leases that speaks of a job which is not there (it has ended and left the log,
-or was lost) says nothing.
+Source 0 is the topic of jobs, source 1 the topic of leases (`views/queue/codec.py`). They hold
+different things: a job's own record holds its options, records of leases what became of it. So the
+result is the same whether all jobs come first and then all leases, as in a replay, or interleaved,
+as they were written. A record of leases has no effect on a job that does not exist (it has ended
+and left the log, or was lost).
 
-The state has no time in it. Whether a lease has run out or a delay is over is asked with ``look``,
-and what that changes (READY or DELAYED, HELD or LAPSED) is neither saved nor part of the digest.
+The state does not contain time. ``look`` expires leases and delays at a given time; what it changes
+(READY or DELAYED, HELD or LAPSED) is neither saved nor part of the digest.
 
-A lease is known by (seq of the claim) * 65536 + (place in the claim). Seqs are never given twice,
-so no lease is.
+The number of a lease is (seq of the claim) * 65536 + (index in the claim). Seqs are never reused,
+so neither are leases.
 
-Pages: in the first space a page for each chunk (views/queue/state/chunk_codec.py), in the second
-one for all the rest.
+Pages: in the first space one page for each chunk (`views/queue/state/chunk_codec.py`), in the
+second one page for the rest of the state.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from strandline.views.view import Rows, Seen, World
 JOBS, LEASES = 0, 1
 """The sources."""
 JOB_BYTES = 64
-"""What a waiting job takes at most, but for one with a delay, a ttl, a key and its own group."""
+"""Bytes that a waiting job takes at most, unless it has a delay, a ttl, a key and its own group."""
 _MEASURED_AT_ONCE = 1000
 _FORM = b"\x01"
 _WAITING, _FLYING, _DYING = 1, 2, 3
@@ -62,21 +62,21 @@ _SEEN = ("not_before", "expires", "group", "unique", "lease")
 
 
 class Burial(NamedTuple):
-    """Jobs on their way to the dead letters, under a number that is taken there once."""
+    """Jobs that are being moved to the dead letters, under a number that is appended there once."""
 
     number: int
     seqs: Seqs
 
 
 class Returned(NamedTuple):
-    """The dead letters that the newest redrive has made jobs again."""
+    """The dead letters that the newest redrive has put back into the queue."""
 
     number: int
     seqs: tuple[int, ...]
 
 
 class AgeLimit(NamedTuple):
-    """Records up to a seq were put before a moment; the next one not before another."""
+    """Records up to ``seq`` were put before ``before_us``; the next one not before ``next_us``."""
 
     before_us: int
     seq: int
@@ -84,18 +84,18 @@ class AgeLimit(NamedTuple):
 
 
 class Released(NamedTuple):
-    """What the log no longer needs, once the state that says so is saved."""
+    """Records that the log does not need any more once this state is durable."""
 
     leases_head: int
-    """The newest record of leases that this state has seen."""
+    """The newest record of leases in this state."""
     before: int
     """All jobs below this seq have ended."""
     seqs: BitMap64
-    """And so have these."""
+    """Other jobs that have ended."""
 
 
 class _Rest(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
-    """What is saved besides the chunks."""
+    """The saved state besides the chunks."""
 
     chunks: bytes
     heads: list[int]
@@ -111,7 +111,7 @@ class _Rest(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
 
 
 class QueueFold:
-    """A queue's state. Owned by one thread: whoever holds its host's lock."""
+    """The state of a queue. Owned by one thread: the one that holds the lock of its host."""
 
     def __init__(self, config: QueueConfig, world: World) -> None:
         self.config = config
@@ -123,19 +123,19 @@ class QueueFold:
         self.returned = Returned(0, ())
         self.released = Released(0, 0, BitMap64())
         self.survey_begin = 0
-        """Where the newest whole survey begins."""
+        """The seq at which the newest complete survey begins."""
         self.survey_end = 0
-        """Where it ends."""
+        """The seq of its last record."""
         self.survey_bytes = 0
-        """How large it was."""
+        """Its size."""
         self.spoken = 0
-        """Bytes in the topic of leases since it began."""
+        """Bytes in the topic of leases since its beginning."""
         self.measured = False
-        """Whether it knows how many bytes each job has: only a cap of bytes needs that."""
+        """Whether the size of each job is known: only a cap in bytes needs that."""
         self.age_limit: AgeLimit | None = None
-        """How far jobs were too old when somebody looked."""
+        """The seq up to which jobs were too old at the last check."""
         self.when_applied: Callable[[QueueFold], None] | None = None
-        self._begun = (0, 0)
+        self._survey_start = (0, 0)
         self._wall_us = 0
         self._space = 0
         self._share = world.share
@@ -145,7 +145,7 @@ class QueueFold:
         self._share.release(self._charged)
 
     def apply(self, source: int, rows: Rows) -> None:
-        """Fold records in. They come once and in order."""
+        """Fold records in. Each comes once and in order."""
         if source == JOBS:
             self._put(rows)
         else:
@@ -153,7 +153,7 @@ class QueueFold:
                 self.spoken += len(data)
                 word = codec.decode_word(data)
                 if word is not None:
-                    self._hear(seq, word)
+                    self._apply_lease_record(seq, word)
                     self.jobs.board.tidy()
         self.heads[source] = rows.seqs[-1]
         self._count_memory()
@@ -161,7 +161,7 @@ class QueueFold:
             self.when_applied(self)
 
     def look(self, now: float, wall_us: int) -> None:
-        """Let time pass: leases run out by the one clock, delays by the other."""
+        """Expire leases by the monotonic time and delays by the wall clock."""
         self.jobs.look(now)
         board = self.jobs.board
         if wall_us < self._wall_us:
@@ -170,21 +170,21 @@ class QueueFold:
         self._wall_us = wall_us
 
     def measure(self, fetch: Callable[[int, Sequence[int]], list[Record]]) -> None:
-        """Know how many bytes each job has, from now on: reads the jobs that there are once."""
+        """Determine the size of each job, from now on: reads the existing jobs once."""
         if self.measured:
             return
         for chunk in list(self.jobs.board.chunks.values()):
             seqs = chunk.seqs((chunk.state >= BLOCKED).nonzero()[0])
             for first in range(0, len(seqs), _MEASURED_AT_ONCE):
-                found = fetch(JOBS, seqs[first : first + _MEASURED_AT_ONCE].tolist())
-                known = np.array([record.seq for record in found], dtype=np.int64)
-                sizes = [_size(r.key, r.tag, r.meta, r.data) for r in found]
-                self.jobs.measure(known, np.array(sizes, dtype=np.int64))
+                records = fetch(JOBS, seqs[first : first + _MEASURED_AT_ONCE].tolist())
+                present = np.array([record.seq for record in records], dtype=np.int64)
+                sizes = [_size(r.key, r.tag, r.meta, r.data) for r in records]
+                self.jobs.measure(present, np.array(sizes, dtype=np.int64))
         self.measured = True
         self._count_memory()
 
     def wait_s(self, now: float, wall_us: int) -> float | None:
-        """How long until time alone makes a job ready; None when it never does."""
+        """Seconds until time alone makes a job ready; None if it never does."""
         lapses, due = self.jobs.leases.next(), self.jobs.board.dues.next()
         waits = [] if lapses is None else [lapses - now]
         if due is not None:
@@ -192,27 +192,27 @@ class QueueFold:
         return min(waits, default=None)
 
     def load(self, session: Session, space: int, state: bytes) -> None:
-        """Begin with what was saved; with nothing when the state is empty."""
+        """Start from a saved state, or from nothing when ``state`` is empty."""
         self._space = space
         if not state:
             return
         page = session.read(self._rest_page)
         if state != _FORM or page is None:
-            raise Corrupt("the state of a queue is not what was saved", path="a page")
+            raise Corrupt("the state of a queue is not the one that was saved", path="a page")
         try:
             rest = msgspec.msgpack.decode(page, type=_Rest)
         except msgspec.DecodeError as error:
             raise Corrupt(f"a queue's page cannot be read ({error})", path="a page") from error
         for number in BitMap64.deserialize(rest.chunks):
-            found = session.read(self._chunk_page(number))
-            if found is None:
+            chunk_page = session.read(self._chunk_page(number))
+            if chunk_page is None:
                 raise Corrupt(f"chunk {number} of a queue is missing", path="a page")
-            self.jobs.board.adopt(chunk_codec.decode(number, found))
+            self.jobs.board.adopt(chunk_codec.decode(number, chunk_page))
         self._load_rest(rest)
         self._count_memory()
 
     def save(self, session: Session) -> bytes:
-        """Hand over the pages that have changed; what else must be known to load them."""
+        """Write the changed pages; return what else is needed to load them."""
         board = self.jobs.board
         for number in sorted(board.changed):
             board.trim(number)
@@ -228,34 +228,34 @@ class QueueFold:
         return _FORM
 
     def forget(self, released: Released) -> None:
-        """What was released is in the log no longer."""
+        """Forget ended jobs whose records were deleted from the log."""
         self.jobs.ended.difference_update(released.seqs)
 
     def digest(self) -> bytes:
-        """A checksum of all that a user can see, however it came about."""
-        found = xxhash.xxh3_128()
+        """A checksum of everything that a user can see, independent of how it came about."""
+        checksum = xxhash.xxh3_128()
         for _, chunk in sorted(self.jobs.board.chunks.items()):
             for column in _visible(chunk):
-                found.update(column)
-        found.update(b"paused" if self.paused else b"")
-        return found.digest()
+                checksum.update(column)
+        checksum.update(b"paused" if self.paused else b"")
+        return checksum.digest()
 
     def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
-        """Jobs by seq, eight bytes with the highest first; before them whether it is paused."""
+        """Jobs by seq as eight bytes, big-endian; before them whether the queue is paused."""
         if not first and (next is None or next > b""):
             yield Seen(b"", b"paused" if self.paused else b"")
         low = int.from_bytes((first or b"").ljust(8, b"\0")[:8], "big")
         for _, chunk in sorted(self.jobs.board.chunks.items()):
             seqs, *columns = _visible(chunk)
-            rows = [np.frombuffer(column, "u1") for column in columns]
+            cells = [np.frombuffer(column, "u1") for column in columns]
             numbers = np.frombuffer(seqs, "<i8")
             count = max(1, len(numbers))
-            wide = np.hstack([row.reshape(count, -1) for row in rows if len(row)] or [numbers])
-            for place in range(int(numbers.searchsorted(low)), len(numbers)):
-                name = int(numbers[place]).to_bytes(8, "big")
+            wide = np.hstack([part.reshape(count, -1) for part in cells if len(part)] or [numbers])
+            for row in range(int(numbers.searchsorted(low)), len(numbers)):
+                name = int(numbers[row]).to_bytes(8, "big")
                 if next is not None and name >= next:
                     return
-                yield Seen(name, wide[place].tobytes())
+                yield Seen(name, wide[row].tobytes())
 
     def _put(self, rows: Rows) -> None:
         seqs = np.asarray(rows.seqs, dtype=np.int64)
@@ -276,8 +276,8 @@ class QueueFold:
             self.jobs.measure(seqs, np.array(sizes, dtype=np.int64))
         self.jobs.board.tidy()
 
-    def _hear(self, seq: int, word: Word) -> None:
-        """A record of leases."""
+    def _apply_lease_record(self, seq: int, word: Word) -> None:
+        """Apply a record of leases."""
         jobs = self.jobs
         if word.kind == CLAIM:
             jobs.claim(seq, word.seqs, Terms(word.text, word.number))
@@ -290,28 +290,28 @@ class QueueFold:
             if word.number == DEAD:
                 self.burial = None
         elif word.kind == BURY:
-            buried = jobs.bury(word.seqs)  # none when a power loss took them from their own topic
+            buried = jobs.bury(word.seqs)  # empty if a power loss removed them from their topic
             self.burial = Burial(word.number, buried) if len(buried) else None
         elif word.kind == PAUSE:
             self.paused = word.number != 0
         elif word.kind == SURVEY:
             statement = lease_snapshot.decode(word.text)
             if statement is not None:
-                self._take(seq, statement)
+                self._apply_survey(seq, statement)
 
-    def _take(self, seq: int, statement: Statement) -> None:
-        """A record of a survey: true where it stands, whatever was known before."""
+    def _apply_survey(self, seq: int, statement: Statement) -> None:
+        """Apply a record of a survey: it holds at its position, whatever the state was before."""
         if not statement.begin:
             self.paused = statement.paused
             buried = np.frombuffer(statement.buried, dtype="<i8")
             self.burial = Burial(statement.burial, buried) if len(buried) else None
-            self._begun = (seq, self.spoken)
+            self._survey_start = (seq, self.spoken)
         live = lease_snapshot.live_of(statement)
         self.jobs.keep_only(live, statement.first, statement.following)
         self.jobs.restore(lease_snapshot.claimed(statement), lease_snapshot.terms_of(statement))
-        if statement.last and self._begun[0] == (statement.begin or seq):
-            self.survey_begin, self.survey_end = self._begun[0], seq
-            self.survey_bytes = self.spoken = self.spoken - self._begun[1]
+        if statement.last and self._survey_start[0] == (statement.begin or seq):
+            self.survey_begin, self.survey_end = self._survey_start[0], seq
+            self.survey_bytes = self.spoken = self.spoken - self._survey_start[1]
 
     def _load_rest(self, rest: _Rest) -> None:
         self.heads = list(rest.heads)
@@ -361,9 +361,9 @@ class QueueFold:
 
 
 def _size(key: bytes | None, tag: str | None, meta: bytes | None, data: bytes) -> int:
-    """The bytes of a job, as a cap counts them."""
-    named = len(key or b"") + len(meta or b"")
-    return named + len(data) + (0 if tag is None else len(tag.encode()))
+    """The size of a job as a cap in bytes counts it."""
+    key_and_meta = len(key or b"") + len(meta or b"")
+    return key_and_meta + len(data) + (0 if tag is None else len(tag.encode()))
 
 
 def _visible(chunk: Chunk) -> list[bytes]:

@@ -1,8 +1,9 @@
-"""What users of a queue get and give: jobs, what was done with them, numbers.
+"""Values of a queue: jobs, tickets, results of operations, statistics.
 
-A lease is one number to its holder: which life of the queue's topics it is of, above the lowest 64
-bits, and there the lease as the fold knows it. Seqs begin anew in a queue that is deleted and made
-again, and so do those; a ticket of the one before is never a ticket of the next.
+A lease is one number for its holder: the lowest 64 bits are the number of the lease in the fold,
+the bits above identify the epoch of the queue's topics. In a queue that was deleted and created
+again, seqs and lease numbers restart; with the epoch, a ticket of the earlier queue never matches a
+lease of the new one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _TOPIC_BITS = 32
 
 
 class Held(Protocol):
-    """What names a claimed job: a job, or a ticket."""
+    """Identifies a claimed job: a job, or a ticket."""
 
     @property
     def seq(self) -> int: ...
@@ -32,41 +33,41 @@ class Held(Protocol):
 
 
 class Ticket(NamedTuple):
-    """Names a claimed job where the job itself is not at hand, as in another process."""
+    """Identifies a claimed job without the job itself, such as in another process."""
 
     seq: int
     lease: int
 
 
 def life_of(leases: Topic) -> int:
-    """What is above the lowest bits of all leases that are told in this topic."""
+    """The epoch of a topic of leases, as the upper bits of all its leases."""
     topic_id, began_us = leases.identity
     return (began_us << _TOPIC_BITS | topic_id) << _FOLD_BITS
 
 
-def of_this_life(lease: int, life: int) -> int:
-    """The lease as the fold knows it; of another life, one that nobody ever has."""
-    return lease - life if lease >> _FOLD_BITS == life >> _FOLD_BITS else NOBODYS
+def of_this_life(lease: int, epoch: int) -> int:
+    """The number of a lease in the fold; a number that no lease has if the epoch differs."""
+    return lease - epoch if lease >> _FOLD_BITS == epoch >> _FOLD_BITS else NOBODYS
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
-    """Where a job is. ``existed`` says that another with the same unique key is there already."""
+    """The result of a put. ``existed``: ``seq`` is an earlier job with the same unique key."""
 
     seq: int
     existed: bool = False
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What was done with claimed jobs."""
+    """The result of an operation on claimed jobs."""
 
     done: int
-    """How many."""
+    """How many jobs it was applied to."""
     skipped: tuple[int, ...] = ()
-    """Seqs of those that are no longer under the lease they were named with."""
+    """Seqs of jobs that are no longer under the given lease."""
 
 
 class Settles(Protocol):
-    """What the holder of a lease may do."""
+    """The operations of the holder of a lease."""
 
     def ack(self, held: Sequence[Held]) -> Settled: ...
 
@@ -76,10 +77,10 @@ class Settles(Protocol):
 
 
 class Job:
-    """A claimed job: yours until its lease runs out, or you say what became of it."""
+    """A claimed job. It belongs to its worker until the lease expires, or an ack or nack."""
 
     __slots__ = (
-        "_settles",
+        "_acks",
         "data",
         "deadline",
         "deliveries",
@@ -93,46 +94,46 @@ class Job:
 
     def __init__(
         self,
-        settles: Settles,
+        acks: Settles,
         record: Record,
         lease: int,
         deliveries: int,
         deadline: int,
     ) -> None:
-        self._settles = settles
+        self._acks = acks
         self.seq = record.seq
         self.lease = lease
-        """Never given twice, nor by another queue that has this name later."""
+        """Never used twice, not even by a later queue with this name."""
         self.deliveries = deliveries
-        """How often it was given out, this time included."""
+        """How often it was delivered, this time included."""
         self.deadline = deadline
-        """When the lease as claimed runs out: microseconds, by the clock at the claim. What counts
-        is the time that passes: setting the clock changes nothing."""
+        """When the claimed lease expires: microseconds, by the clock at the claim. The lease is
+        measured by elapsed time: setting the clock has no effect on it."""
         self.ts = record.ts
         self.data = record.data
         self.key = record.key
         self.tag = record.tag
         self.meta = foreign(record.meta)
-        """What was appended with it as a plain record."""
+        """The meta of a plain append."""
 
     def __repr__(self) -> str:
         return f"Job(seq={self.seq}, lease={self.lease}, deliveries={self.deliveries})"
 
     def ack(self) -> bool:
-        """It is done; False when it is no longer yours."""
-        return self._settles.ack((self,)).done == 1
+        """End the job, which is done. False if it is no longer under this lease."""
+        return self._acks.ack((self,)).done == 1
 
     def nack(self, delay: float = 0.0) -> bool:
-        """Give it back, to be claimed again in so many seconds; False when it is not yours."""
-        return self._settles.nack((self,), delay).done == 1
+        """Return it, to be claimed again after ``delay`` seconds. False as in ``ack``."""
+        return self._acks.nack((self,), delay).done == 1
 
     def extend(self, lease: float | None = None) -> bool:
-        """Keep it for so many seconds from now; False when it is no longer yours."""
-        return self._settles.extend((self,), lease).done == 1
+        """Extend the lease to ``lease`` seconds from now. False as in ``ack``."""
+        return self._acks.extend((self,), lease).done == 1
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A job that waits, as ``peek`` shows it."""
+    """A waiting job, as ``peek`` returns it."""
 
     seq: int
     ts: int
@@ -144,23 +145,23 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class QueueStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs a queue has at this moment."""
+    """The current numbers of jobs of a queue."""
 
     ready: int
-    """May be claimed now."""
+    """Jobs that may be claimed now."""
     delayed: int
-    """Wait for their time."""
+    """Jobs that wait for their time."""
     blocked: int
-    """Wait for an older job of their group."""
+    """Jobs that wait for an older job of their group."""
     in_flight: int
-    """Are with a worker."""
+    """Jobs that a worker holds."""
     dying: int
-    """Are on their way to the dead letters."""
+    """Jobs that are being moved to the dead letters."""
     dead: int
     """Dead letters."""
     paused: bool
 
     @property
     def waiting(self) -> int:
-        """All that nobody is working on."""
+        """Jobs that are not in flight."""
         return self.ready + self.delayed + self.blocked

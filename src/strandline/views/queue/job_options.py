@@ -1,4 +1,4 @@
-"""What users say of jobs they put: checked, and made into what records have. Pure."""
+"""Checks the options of a put and converts them to metas of records. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def job_of(
     at: int | None,
     ttl: float | None,
 ) -> Job:
-    """What was said of all jobs of a call."""
+    """The options of all jobs of one call."""
     return Job(
         priority=checked_priority(priority),
         not_before=_not_before(now_us, delay, at),
@@ -44,20 +44,20 @@ def metas_of(
     groups: Sequence[Key | None] | None,
     priorities: Sequence[int] | None,
 ) -> list[bytes | None] | None:
-    """The metas of so many jobs, None when none of them needs one."""
+    """The metas of ``count`` jobs, None if none of them needs one."""
     _check_count(count, groups=groups, priorities=priorities)
     if keys is None and groups is None and priorities is None:
         return None if job == PLAIN else [encode_job(job)] * count
-    alike = (job.priority,) * count
+    default = (job.priority,) * count
     return [
         encode_job(
             job._replace(
-                unique=keys is not None and keys[place] is not None,
-                group=b"" if groups is None else plain_group(groups[place]),
-                priority=checked_priority((priorities or alike)[place]),
+                unique=keys is not None and keys[index] is not None,
+                group=b"" if groups is None else plain_group(groups[index]),
+                priority=checked_priority((priorities or default)[index]),
             )
         )
-        for place in range(count)
+        for index in range(count)
     ]
 
 
@@ -73,7 +73,7 @@ def plain_key(key: Key) -> bytes:
     """A unique key as bytes."""
     plain = _plain(key, "a key")
     if not plain:
-        raise Invalid("a unique key cannot be empty: leave it out for a job without one")
+        raise Invalid("a unique key cannot be empty: omit it for a job without a key")
     return plain
 
 
@@ -118,17 +118,17 @@ def _not_before(now_us: int, delay: float, at: int | None) -> int:
 def _expires(now_us: int, ttl: float) -> int:
     expires = moment_after(now_us, ttl, "ttl")
     if not expires:
-        raise Invalid("a ttl is more than 0 seconds: leave it out for a job that never expires")
+        raise Invalid("a ttl is more than 0 seconds: omit it for a job that never expires")
     return expires
 
 
-def _plain(given: Key, name: str) -> bytes:
-    if isinstance(given, bytes):
-        return given
-    if not isinstance(given, str):
-        raise Invalid(f"{name} is bytes or text, not {type(given).__name__}")
+def _plain(value: Key, name: str) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise Invalid(f"{name} is bytes or text, not {type(value).__name__}")
     try:
-        return given.encode()
+        return value.encode()
     except UnicodeEncodeError as error:
         raise Invalid(f"{name} is not valid Unicode: {error}") from error
 

@@ -1,11 +1,11 @@
-"""Lets go of what the log no longer needs: records of ended jobs, and old records of leases.
+"""Trims the log of a queue: records of ended jobs, and old records of leases.
 
-Runs after every save of the views (``Shelf.save_and_maintain``), so that nobody waits for it.
+Runs after every save of the views (``Shelf.save_and_maintain``), so that no caller waits for it.
 
-- Jobs that the saved state knows to have ended leave the topic of jobs.
-- When the topic of leases has become much larger than what it says, a survey is appended that says
-  it once more (views/queue/state/lease_snapshot.py). When the survey is part of the saved state,
-  all before it goes.
+- Jobs that have ended in the saved state are deleted from the topic of jobs.
+- When the topic of leases has become much larger than the state of the leases, a survey is appended
+  that contains this state (`views/queue/state/lease_snapshot.py`). When the survey is part of the
+  saved state, all records before it are deleted.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from strandline.views.view import Draft
 from strandline.views.view_runner import Host
 
 SURVEY_BYTES_MIN = 1 << 20
-"""Less than this in the topic of leases is not worth a survey."""
+"""The topic of leases is not surveyed before it has this many bytes."""
 SURVEY_SHARE = 4
-"""Nor is less than this many times what the survey before it took."""
+"""Nor before it has this many times the bytes of the survey before."""
 _ROWS_MIN = 16
 
 
 class Upkeep:
-    """Safe from many threads."""
+    """Trims one queue. Safe to use from many threads."""
 
     def __init__(self, host: Host[QueueFold]) -> None:
         self._host = host
@@ -40,7 +40,7 @@ class Upkeep:
         self._released_before = 0
 
     def run_once(self) -> None:
-        """Let go what may go."""
+        """Delete what is not needed any more, and write a survey if one is due."""
         with self._working:
             expiry.sweep(self._host)
             self._release_jobs()
@@ -50,7 +50,7 @@ class Upkeep:
                 self._survey()
 
     def survey(self) -> None:
-        """Say the state of leases once more, however small the topic is."""
+        """Write a survey, whatever the size of the topic."""
         with self._working:
             self._survey()
 
@@ -80,29 +80,29 @@ class Upkeep:
         begin, first, rows_max = 0, 1, lease_snapshot.ROWS_MAX
         while first < end or not begin:
             try:
-                appended, following = self._state(Span(begin, first, end), rows_max)
+                appended, following = self._append_statement(Span(begin, first, end), rows_max)
             except TooLarge:
                 if rows_max <= _ROWS_MIN:
                     raise
-                rows_max //= 4  # records are limited to less than usual
+                rows_max //= 4  # the topic limits records to less than usual
                 continue
             begin, first = begin or appended.first_seq, following
 
-    def _state(self, span: Span, rows_max: int) -> tuple[Appended, int]:
-        """Append one record of a survey; where the next one begins."""
+    def _append_statement(self, span: Span, rows_max: int) -> tuple[Appended, int]:
+        """Append one record of a survey; return it and the first seq of the next one."""
         following = span.first
 
         def decision(fold: QueueFold) -> Draft:
             nonlocal following
-            said = lease_snapshot.state(fold.jobs.board, fold.jobs.leases, span, rows_max)
+            part = lease_snapshot.state(fold.jobs.board, fold.jobs.leases, span, rows_max)
             if not span.begin:
                 number, seqs = fold.burial or (0, NO_SEQS)
-                said = lease_snapshot.opening(said, paused=fold.paused, burial=number, buried=seqs)
-            following = said.following
+                part = lease_snapshot.opening(part, paused=fold.paused, burial=number, buried=seqs)
+            following = part.following
             return Draft(
-                LEASES, [encode_word(Word(SURVEY, NO_SEQS, 0, lease_snapshot.encode(said)))]
+                LEASES, [encode_word(Word(SURVEY, NO_SEQS, 0, lease_snapshot.encode(part)))]
             )
 
         appended = self._host.decide(decision)
-        assert appended is not None, "a survey always says something"
+        assert appended is not None, "the decision always returns a record"
         return appended, following

@@ -1,6 +1,7 @@
-"""Wakes those who wait for a job when something has changed.
+"""Notifies waiting claims of changes of a queue.
 
-Who wants to wait listens first, then looks, then waits: what happens in between has rung the bell.
+A caller subscribes first, then checks the queue, then waits: a change after the check has set its
+event.
 """
 
 from __future__ import annotations
@@ -11,33 +12,35 @@ from collections.abc import Callable, Iterator
 
 
 class Bell:
-    """Safe from many threads."""
+    """Callbacks for changes of a queue. Safe to use from many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listening: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[threading.Event]:
-        """Set at every ring; clear it before looking again."""
+        """An event that every change sets. Clear it before checking the queue again."""
         event = threading.Event()
         with self.calling(event.set):
             yield event
 
     @contextlib.contextmanager
     def calling(self, callback: Callable[[], None]) -> Iterator[None]:
-        """Called at every ring, by whoever rings: it must be quick, and never raise."""
+        """Call a function at every change. It runs in the thread that made the change: it must be
+        fast and must not raise."""
         with self._lock:
-            self._listening.append(callback)
+            self._callbacks.append(callback)
         try:
             yield
         finally:
             with self._lock:
-                self._listening.remove(callback)
+                self._callbacks.remove(callback)
 
     def ring(self) -> None:
-        """Something has changed."""
-        if self._listening:
+        """Notify all callbacks of a change."""
+        # Read without the lock: a caller that subscribes now checks the queue after this change.
+        if self._callbacks:
             with self._lock:
-                for callback in self._listening:
+                for callback in self._callbacks:
                     callback()

@@ -1,6 +1,6 @@
-"""Throws waiting jobs away: all, those of a range of seqs, those with a tag.
+"""Purges waiting jobs: all, those of a range of seqs, those with a tag.
 
-A job that is in flight is left to its worker, also when its lease has run out.
+A job in flight stays with its worker, even if its lease has expired.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _SEQ_MAX = (1 << 62) - 1
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which waiting jobs: those that fit all of this; without any, all."""
+    """Matches waiting jobs that fulfil all conditions; all jobs without a condition."""
 
     tag: str | None = None
-    """With a ``*`` at its end every tag that begins so."""
+    """A tag; with a ``*`` at its end, a prefix of tags."""
     from_seq: int | None = None
     to_seq: int | None = None
     """The last seq, included."""
 
     def checked(self) -> JobFilter:
-        """The filter itself, or an error that says what to give."""
+        """The filter itself. Raises Invalid if it is malformed."""
         if self.tag is not None and (not isinstance(self.tag, str) or "*" in self.tag[:-1]):
             raise Invalid(
                 f"cannot match {self.tag!r}: give a tag, or its beginning with one * at the end"
             )
-        given = {"from_seq": self.from_seq, "to_seq": self.to_seq}
-        for name, seq in given.items():
+        seqs = {"from_seq": self.from_seq, "to_seq": self.to_seq}
+        for name, seq in seqs.items():
             if seq is not None:
                 check_whole(**{name: seq})
                 if not 1 <= seq <= _SEQ_MAX:
@@ -44,7 +44,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
     def has(self, tag: str | None) -> bool:
-        """Whether a job with this tag fits."""
+        """Whether a job with this tag matches."""
         if self.tag is None:
             return True
         if self.tag.endswith("*"):
@@ -52,18 +52,18 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         return tag == self.tag
 
 
-def purge(host: Host[QueueFold], chosen: JobFilter, *, dry_run: bool) -> int:
-    """Throw the waiting jobs of a filter away, of those that are there now; how many."""
-    first, following = chosen.from_seq or 1, (chosen.to_seq or _SEQ_MAX) + 1
+def purge(host: Host[QueueFold], filter: JobFilter, *, dry_run: bool) -> int:
+    """End the current waiting jobs that a filter matches; return how many."""
+    first, following = filter.from_seq or 1, (filter.to_seq or _SEQ_MAX) + 1
     with host.reading() as fold:
         seqs = _waiting(fold, first, min(following, fold.heads[JOBS] + 1))
     purged = 0
     for at in range(0, len(seqs), _JOBS_AT_ONCE):
         some = seqs[at : at + _JOBS_AT_ONCE]
-        if chosen.tag is not None:
+        if filter.tag is not None:
             records = host.records(JOBS, some.tolist())
-            fitting = [record.seq for record in records if chosen.has(record.tag)]
-            some = np.array(fitting, dtype=np.int64)
+            matching = [record.seq for record in records if filter.has(record.tag)]
+            some = np.array(matching, dtype=np.int64)
         purged += len(some) if dry_run else _end(host, some)
     return purged
 
@@ -73,11 +73,11 @@ def _end(host: Host[QueueFold], seqs: Seqs) -> int:
 
     def decision(fold: QueueFold) -> Draft | None:
         nonlocal ended
-        still = NO_SEQS
+        waiting = NO_SEQS
         if len(seqs):
-            still = np.intersect1d(seqs, _waiting(fold, int(seqs[0]), int(seqs[-1]) + 1))
-        ended = len(still)
-        return said([Word(END, still, PURGED)]) if ended else None
+            waiting = np.intersect1d(seqs, _waiting(fold, int(seqs[0]), int(seqs[-1]) + 1))
+        ended = len(waiting)
+        return said([Word(END, waiting, PURGED)]) if ended else None
 
     host.decide(decision)
     return ended

@@ -1,7 +1,7 @@
-"""Puts jobs: one batch each, and with unique keys at most one job of a key.
+"""Puts jobs: one batch for each call, and with unique keys at most one job of a key.
 
-A key is taken from the moment at which its job is put until that job has ended. Whoever puts
-another with it gets the one that is there.
+A key is in use from the put of its job until that job has ended. A put with a key in use returns
+the existing job.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ class Batch:
         self.metas = metas
         self.tags = None if tag is None else [tag] * len(data)
 
-    def draft(self, places: Sequence[int] | None = None) -> Draft:
-        """All jobs, or those at some places."""
-        if places is None:
+    def draft(self, indexes: Sequence[int] | None = None) -> Draft:
+        """The append of all jobs, or of those at some indexes."""
+        if indexes is None:
             return Draft(JOBS, self.data, self.keys, self.metas, self.tags)
         return Draft(
             JOBS,
-            [self.data[place] for place in places],
-            _chosen(self.keys, places),
-            _chosen(self.metas, places),
-            _chosen(self.tags, places),
+            [self.data[index] for index in indexes],
+            _select(self.keys, indexes),
+            _select(self.metas, indexes),
+            _select(self.tags, indexes),
         )
 
 
 def put(host: Host[QueueFold], batch: Batch) -> list[Put]:
-    """Put jobs; where they are."""
+    """Put jobs; return their seqs."""
     if not batch.data:
         return []
     if batch.keys is None:
@@ -58,37 +58,37 @@ def put(host: Host[QueueFold], batch: Batch) -> list[Put]:
 
 
 def _put_unique(host: Host[QueueFold], batch: Batch, keys: Sequence[bytes | None]) -> list[Put]:
-    expiry.sweep(host)  # a job that has expired must not keep its key
-    known: dict[int, int] = {}
-    twice: dict[int, int] = {}
+    expiry.sweep(host)  # an expired job must not keep its key
+    existing: dict[int, int] = {}
+    duplicates: dict[int, int] = {}
     new: list[int] = []
 
     def decision(fold: QueueFold) -> Draft | None:
-        known.clear()
-        twice.clear()
+        existing.clear()
+        duplicates.clear()
         new.clear()
         first: dict[bytes, int] = {}
-        for place, key in enumerate(keys):
+        for index, key in enumerate(keys):
             if key is not None and key in first:
-                twice[place] = first[key]
+                duplicates[index] = first[key]
                 continue
             seq = 0 if key is None else taken(host, fold, key)
             if seq:
-                known[place] = seq
+                existing[index] = seq
             else:
-                new.append(place)
+                new.append(index)
                 if key is not None:
-                    first[key] = place
+                    first[key] = index
         return batch.draft(new) if new else None
 
     appended = host.decide(decision)
-    seqs = dict(known)
+    seqs = dict(existing)
     if appended is not None:
         seqs |= zip(new, range(appended.first_seq, appended.last_seq + 1), strict=True)
-    seqs |= {place: seqs[other] for place, other in twice.items()}
+    seqs |= {index: seqs[other] for index, other in duplicates.items()}
     fresh = set(new)
-    return [Put(seqs[place], place not in fresh) for place in range(len(keys))]
+    return [Put(seqs[index], index not in fresh) for index in range(len(keys))]
 
 
-def _chosen(column: Sequence[T] | None, places: Sequence[int]) -> list[T] | None:
-    return None if column is None else [column[place] for place in places]
+def _select(column: Sequence[T] | None, indexes: Sequence[int]) -> list[T] | None:
+    return None if column is None else [column[index] for index in indexes]

@@ -1,13 +1,13 @@
-"""The public face of a queue.
+"""The public interface of a queue.
 
     queue = store.queue("mails")
     queue.put(b"...", priority=10, key="invoice-7")
     for job in queue.claim(10, worker="w1", wait_s=5):
         job.ack()
 
-A job is a record of the topic of the queue's name; a plain append to it is a job, too. What becomes
-of jobs is told in a second topic, ``:leases``. Jobs that were given out too often are in a third,
-``:dead``. Seconds are given as numbers, moments (``at``) as microseconds since 1970.
+A job is a record of the topic with the queue's name; a plain append to it is a job, too. A second
+topic, ``:leases``, records claims, acks and nacks. Jobs that were delivered too often are in a
+third, ``:dead``. Durations are numbers of seconds, times (``at``) are microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ CLAIM_MAX = 10_000
 
 
 class Queue:
-    """A work queue. Safe from many threads."""
+    """A work queue. Safe to use from many threads."""
 
     def __init__(self, host: Host[QueueFold], *, dead: Callable[[], Topic]) -> None:
         self._host = host
         self._clock = host.world.clock
-        self._bell = Bell()
-        self._settling = Settling(host, self._bell)
-        self.dead = DeadLetters(host, dead, self._bell)
-        """Jobs that were given up."""
-        self._claiming = Claiming(host, self._bell, self._settling, self.dead)
-        self._upkeep = Upkeep(host)
+        self._notifier = Bell()
+        self._acks = Settling(host, self._notifier)
+        self.dead = DeadLetters(host, dead, self._notifier)
+        """The dead letters of the queue."""
+        self._claims = Claiming(host, self._notifier, self._acks, self.dead)
+        self._log_trim = Upkeep(host)
         self._bounds = Bounds(host)
 
     @property
@@ -63,7 +63,7 @@ class Queue:
 
     @property
     def lease_ms(self) -> int:
-        """How long a lease is, unless a claim says otherwise."""
+        """The length of a lease, unless a claim sets another."""
         return self._host.fold.config.lease_ms
 
     def put(
@@ -78,14 +78,14 @@ class Queue:
         group: Key | None = None,
         tag: str | None = None,
     ) -> Put:
-        """Put a job: not before a delay or a time, and no later than its ttl.
+        """Put a job. It can be claimed after ``delay`` or the time ``at``, until its ``ttl`` ends.
 
-        With a ``key`` that a job which waits or is in flight has, that one is answered and nothing
-        is put. Jobs of a ``group`` go out one after the other, in the order in which they were put.
+        If a job with the same ``key`` is waiting or in flight, that job is returned and nothing is
+        put. Jobs of a ``group`` are claimed one after the other, in the order of their puts.
         """
         keys = None if key is None else (key,)
         groups = None if group is None else (group,)
-        (found,) = self.put_many(
+        (result,) = self.put_many(
             (data,),
             priority=priority,
             delay=delay,
@@ -95,7 +95,7 @@ class Queue:
             groups=groups,
             tag=tag,
         )
-        return found
+        return result
 
     def put_many(
         self,
@@ -110,7 +110,7 @@ class Queue:
         priorities: Sequence[int] | None = None,
         tag: str | None = None,
     ) -> list[Put]:
-        """Put jobs, all or none; those whose key is taken are answered with the job that has it."""
+        """Put jobs, all or none. For a key that is in use, the result is the job that has it."""
         job = job_options.job_of(
             self._clock.now_us(), priority=priority, delay=delay, at=at, ttl=ttl
         )
@@ -119,10 +119,10 @@ class Queue:
             job, len(data), keys=plain, groups=groups, priorities=priorities
         )
         self._bounds.admit(len(data))
-        found = queue_put.put(self._host, queue_put.Batch(data, plain, metas, tag))
+        results = queue_put.put(self._host, queue_put.Batch(data, plain, metas, tag))
         self._bounds.enforce_caps()
-        self._bell.ring()
-        return found
+        self._notifier.ring()
+        return results
 
     def purge(
         self,
@@ -132,84 +132,85 @@ class Queue:
         to_seq: int | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Throw waiting jobs away: all, or those with a tag (``"eu*"`` for a beginning), of a range
-        of seqs (both ends included), or both; how many. Jobs in flight are left to their workers.
+        """Delete waiting jobs; return how many. By default all; ``tag`` selects a tag (``"eu*"``
+        matches a prefix), the seqs a range with both ends. Jobs in flight stay with their workers.
         """
-        chosen = JobFilter(tag=tag, from_seq=from_seq, to_seq=to_seq).checked()
-        purged = queue_purge.purge(self._host, chosen, dry_run=dry_run)
-        self._bell.ring()
+        filter = JobFilter(tag=tag, from_seq=from_seq, to_seq=to_seq).checked()
+        purged = queue_purge.purge(self._host, filter, dry_run=dry_run)
+        self._notifier.ring()
         return purged
 
     def claim(
         self, max: int = 1, *, worker: str = "", lease: float | None = None, wait_s: float = 0.0
     ) -> list[Job]:
-        """Take the next jobs, at most so many: yours for ``lease`` seconds.
+        """Claim the next jobs, at most ``max``, for ``lease`` seconds.
 
-        When there is none, waits for one at most ``wait_s`` seconds.
+        If there is none, this waits for one, at most ``wait_s`` seconds.
         """
         check_whole(max=max)
         if not 1 <= max <= CLAIM_MAX:
             raise Invalid(f"claim 1 to {CLAIM_MAX} jobs, not {max}")
         lease_ms = None if lease is None else lease_ms_of(lease)
-        asker = Asker(job_options.plain_worker(worker), max, lease_ms)
-        return self._claiming.claim(asker, checked_wait(wait_s))
+        request = Asker(job_options.plain_worker(worker), max, lease_ms)
+        return self._claims.claim(request, checked_wait(wait_s))
 
     def ack(self, job: Held) -> bool:
-        """A job is done: it leaves the queue. False when it is no longer under this lease."""
-        return self._settling.ack((job,)).done == 1
+        """End a job that is done. False if it is no longer under this lease."""
+        return self._acks.ack((job,)).done == 1
 
     def ack_many(self, jobs: Sequence[Held]) -> Settled:
-        """Jobs are done."""
-        return self._settling.ack(jobs)
+        """End jobs that are done."""
+        return self._acks.ack(jobs)
 
     def nack(self, job: Held, *, delay: float = 0.0) -> bool:
-        """Give a job back, to be claimed again in so many seconds; False when it is not held."""
-        return self._settling.nack((job,), delay).done == 1
+        """Return a job, to be claimed again after ``delay`` seconds. False if it is not under this
+        lease."""
+        return self._acks.nack((job,), delay).done == 1
 
     def nack_many(self, jobs: Sequence[Held], *, delay: float = 0.0) -> Settled:
-        """Give jobs back."""
-        return self._settling.nack(jobs, delay)
+        """Return jobs."""
+        return self._acks.nack(jobs, delay)
 
     def extend(self, job: Held, *, lease: float | None = None) -> bool:
-        """Keep a job for so many seconds from now; False when it is no longer under this lease."""
-        return self._settling.extend((job,), lease).done == 1
+        """Extend a lease to ``lease`` seconds from now. False if the job is no longer under it."""
+        return self._acks.extend((job,), lease).done == 1
 
     def extend_many(self, jobs: Sequence[Held], *, lease: float | None = None) -> Settled:
-        """Keep jobs."""
-        return self._settling.extend(jobs, lease)
+        """Extend leases."""
+        return self._acks.extend(jobs, lease)
 
     def held(self, worker: str, seqs: Sequence[int]) -> list[Ticket]:
-        """Those of these jobs that a worker holds: for whoever knows no more than their seqs."""
-        return self._settling.tickets(job_options.plain_worker(worker), seqs)
+        """Tickets for those of these jobs that a worker holds, for callers that have only seqs."""
+        return self._acks.tickets(job_options.plain_worker(worker), seqs)
 
     def in_hand(self, jobs: Sequence[Held]) -> list[bool]:
-        """Which of these are still under their lease, and it has not run out."""
-        return self._settling.in_hand(jobs) if jobs else []
+        """Which of these are still under their lease, which has not expired."""
+        return self._acks.in_hand(jobs) if jobs else []
 
     def release(self, worker: str) -> int:
-        """Give back all that a worker holds, as when its connection is lost; how many jobs."""
+        """Return all jobs that a worker holds, such as after a lost connection; return how many."""
         plain = job_options.plain_worker(worker)
         if not plain:
-            raise Invalid("name the worker whose jobs are to be given back")
-        return self._settling.release(plain)
+            raise Invalid("name the worker whose jobs are to be returned")
+        return self._acks.release(plain)
 
     def calling(self, callback: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
-        """``with queue.calling(tell):`` it is called whenever a job may be there to be claimed.
+        """Call a function whenever there may be a job to claim: ``with queue.calling(wake):``.
 
-        By whoever did it, so it must be quick; a plain append to the topic is not told, nor that
-        time has passed: ``due_s``.
+        The thread that made the change calls it, so it must be fast. There is no call for a plain
+        append to the topic, nor for the passing of time: see ``due_s``.
         """
-        return self._bell.calling(callback)
+        return self._notifier.calling(callback)
 
     def due_s(self) -> float | None:
-        """How long until time alone makes a job ready; None when it never does."""
+        """Seconds until time alone makes a job ready; None if it never does."""
         with self._host.reading() as fold:
             now, wall_us = self._clock.monotonic(), self._clock.now_us()
             fold.look(now, wall_us)
             return None if fold.paused else fold.wait_s(now, wall_us)
 
     def peek(self, max: int = 1) -> list[Waiting]:
-        """The jobs that would be claimed next, at most so many; they stay where they are."""
+        """The jobs that would be claimed next, at most ``max``. They are not claimed."""
         check_whole(max=max)
         if not 1 <= max <= CLAIM_MAX:
             raise Invalid(f"peek at 1 to {CLAIM_MAX} jobs, not {max}")
@@ -222,7 +223,7 @@ class Queue:
             seqs = seqs[~np.isin(seqs, expiry.too_old(self._host, fold, now_us))]
             priorities = fold.jobs.column("priority", seqs).tolist()
             deliveries = fold.jobs.column("deliveries", seqs).tolist()
-        said = dict(zip(seqs.tolist(), zip(priorities, deliveries, strict=True), strict=True))
+        columns = dict(zip(seqs.tolist(), zip(priorities, deliveries, strict=True), strict=True))
         return [
             Waiting(
                 seq=record.seq,
@@ -230,18 +231,18 @@ class Queue:
                 data=record.data,
                 key=record.key,
                 tag=record.tag,
-                priority=said[record.seq][0],
-                deliveries=said[record.seq][1],
+                priority=columns[record.seq][0],
+                deliveries=columns[record.seq][1],
             )
             for record in self._host.records(JOBS, seqs.tolist())
         ]
 
     def pause(self) -> None:
-        """Give out no jobs until ``resume``, also after a restart. Putting goes on."""
+        """Deliver no jobs until ``resume``, also after a restart. Puts are accepted."""
         self._pause(paused=True)
 
     def resume(self) -> None:
-        """Give out jobs again."""
+        """Deliver jobs again."""
         self._pause(paused=False)
 
     @property
@@ -250,7 +251,7 @@ class Queue:
             return fold.paused
 
     def statistics(self) -> QueueStatistics:
-        """The queue in numbers, at this moment."""
+        """The current numbers of jobs."""
         with self._host.reading() as fold:
             fold.look(self._clock.monotonic(), self._clock.now_us())
             tally = fold.jobs.board.tally.tolist()
@@ -266,12 +267,12 @@ class Queue:
         )
 
     def compact(self) -> None:
-        """Say the state of all leases once more, so that older records can leave the log."""
-        self._upkeep.survey()
+        """Append a snapshot of the state of all leases, so that older records can be deleted."""
+        self._log_trim.survey()
 
     def maintain(self) -> None:
-        """Let go of what the log no longer needs; after every save of the views."""
-        self._upkeep.run_once()
+        """Delete records that are not needed any more. Runs after every save of the views."""
+        self._log_trim.run_once()
 
     def _pause(self, *, paused: bool) -> None:
         def decision(fold: QueueFold) -> Draft | None:
@@ -280,4 +281,4 @@ class Queue:
             return Draft(LEASES, [encode_word(Word(PAUSE, NO_SEQS, int(paused)))])
 
         self._host.decide(decision)
-        self._bell.ring()
+        self._notifier.ring()

@@ -1,8 +1,8 @@
-"""What may be appended to the topic of a queue, and what is published of it for that.
+"""Limits of a queue: admits jobs by memory, and publishes the numbers for the caps of its topic.
 
 Every append to the topic is a job, also a plain one: it is admitted by the memory that jobs take,
-and by a cap that rejects (``log/topic/admission.py``). A cap that discards takes jobs later
-(expiry.py).
+and by a cap that rejects (`log/topic/admission.py`). A cap that discards ends jobs later
+(`views/queue/expiry.py`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from strandline.views.queue.fold import JOB_BYTES, JOBS, QueueFold
 from strandline.views.view_runner import Host
 
 PLAIN_BYTES = 4
-"""What a job takes about which nothing was said."""
-_BEHIND_MAX = 10_000
-"""Records that are counted before they are folded in; with more the queue catches up first."""
+"""Bytes that a job with default options takes."""
+_UNFOLDED_MAX = 10_000
+"""Records that are estimated before they are folded in; with more the queue catches up first."""
 
 
 class Bounds:
-    """The rules of one queue. Safe from many threads."""
+    """The limits of one queue. Safe to use from many threads."""
 
     def __init__(self, host: Host[QueueFold]) -> None:
         self._host = host
@@ -30,19 +30,19 @@ class Bounds:
         self._follow(host.fold)
 
     def admit(self, count: int) -> None:
-        """Raise MemoryPressure when there is no memory for so many more jobs."""
+        """Raise MemoryPressure if there is no memory for ``count`` more jobs."""
         host = self._host
-        behind = max(0, self._topic.head_seq - host.applied[JOBS])
-        if behind > _BEHIND_MAX and host.lock.acquire(blocking=False):
+        unfolded = max(0, self._topic.head_seq - host.applied[JOBS])
+        if unfolded > _UNFOLDED_MAX and host.lock.acquire(blocking=False):
             try:
                 host.catch_up()
-                behind = 0
+                unfolded = 0
             finally:
                 host.lock.release()
-        host.world.share.admit(JOB_BYTES * count + PLAIN_BYTES * behind)
+        host.world.share.admit(JOB_BYTES * count + PLAIN_BYTES * unfolded)
 
     def make_room(self) -> None:
-        """End jobs that are over, and publish what waits: the topic looks full."""
+        """End expired jobs and publish the waiting ones, because the topic looks full."""
         expiry.sweep(self._host)
         with self._host.reading() as fold:
             if self._topic.config.cap_bytes:
@@ -56,13 +56,13 @@ class Bounds:
             expiry.sweep(self._host)
 
     def enforce_caps(self) -> None:
-        """The same for those that are too many: after a put."""
+        """End jobs that are too many. Runs after a put."""
         config = self._topic.config
         if config.discard == "old" and (config.cap_records or config.cap_bytes):
             expiry.sweep(self._host)
 
     def _follow(self, fold: QueueFold) -> None:
-        """A fold takes the place of another: its jobs count now."""
+        """Publish the jobs of a fold that replaces another."""
         self._waiting = None
         self._topic.ruled_by(self, fold.jobs.ended, None)
         fold.when_applied = self._publish
@@ -75,8 +75,8 @@ class Bounds:
                 self._follow(fold)
             return
         count, size = fold.jobs.board.waiting
-        begins = self._waiting is None
+        is_first = self._waiting is None
         waiting = self._waiting = self._waiting or WaitingJobs()
         waiting.publish(max(head_seq, fold.heads[JOBS]), count, size)
-        if begins:
+        if is_first:
             self._topic.ruled_by(self, fold.jobs.ended, waiting)

@@ -1,15 +1,15 @@
-"""Seconds that users give, as moments that records have. Pure."""
+"""Checks durations in seconds and converts them to times in microseconds. Pure."""
 
 from __future__ import annotations
 
 from strandline.errors import Invalid
 
 SECONDS_MAX = 10 * 365 * 86_400
-"""Nobody waits longer than ten years."""
+"""The longest duration: ten years."""
 
 
 def moment_after(now_us: int, seconds: float, name: str) -> int:
-    """So many seconds from now, in microseconds; 0 when it is now."""
+    """The time ``seconds`` from now, in microseconds; 0 for now."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise Invalid(f"{name} is a number of seconds, not {type(seconds).__name__}")
     if not 0 <= seconds <= SECONDS_MAX:
@@ -18,7 +18,7 @@ def moment_after(now_us: int, seconds: float, name: str) -> int:
 
 
 def checked_wait(seconds: float) -> float:
-    """How long somebody is ready to wait."""
+    """A checked waiting time, at most ``SECONDS_MAX``."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
         raise Invalid(f"wait_s is a number of seconds from 0 on, not {seconds!r}")
     return min(float(seconds), float(SECONDS_MAX))

@@ -7,7 +7,7 @@ from strandline.views.view_runner import Host
 
 
 def taken(host: Host[QueueFold], fold: QueueFold, key: bytes) -> int:
-    """The job that has this key, 0 for none. The fold knows a hash; the record, the key."""
+    """The job that has this key, 0 for none. The fold has only the hash, the record has the key."""
     seq = fold.jobs.by_key(key)
     if not seq:
         return 0

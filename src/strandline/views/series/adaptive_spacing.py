@@ -1,13 +1,13 @@
-"""How many points an index entry stands for, and how many entries are written together. Pure.
+"""Adapts the number of points per index entry, and of entries per batch, to the load. Pure.
 
     level     0   1   2    3    4    5     6     7     8
-    spacing  16  32  64  128  256  512  1024  2048  4096     points of one block, at most
-    batch     8  16  32   64  128  256   512  1024  2048     blocks that go into the map together
+    spacing  16  32  64  128  256  512  1024  2048  4096     maximal points of one block
+    batch     8  16  32   64  128  256   512  1024  2048     blocks that are written together
 
-Blocks wait in a queue. When it is longer than ``HIGH`` after a batch, points come faster than
-blocks are written: the level goes up, and there are fewer and larger ones. Below ``LOW`` there is
-time, and the level goes down: a reader then unpacks less that it does not want. Between two changes
-lie ``PATIENCE`` batches, so that it does not swing.
+Blocks wait in a queue. If it is longer than ``HIGH`` after a batch, points are appended faster than
+blocks are written: the level rises, and there are fewer and larger blocks. If it is shorter than
+``LOW``, the level falls: a reader then unpacks fewer points that it does not need. Between two
+changes are at least ``PATIENCE`` batches, so that the level does not oscillate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PATIENCE = 5
 
 
 class Tuning:
-    """The present level. Owned by one thread."""
+    """The current level. Owned by one thread."""
 
     def __init__(self, level: int = LEVEL_FIRST) -> None:
         self.level = level
@@ -38,7 +38,7 @@ class Tuning:
         return 8 << self.level
 
     def after_batch(self, waiting: int) -> None:
-        """Adapt to how many blocks still wait after one batch was written."""
+        """Adapt the level to the number of blocks that still wait after a batch was written."""
         self._batches += 1
         if self._batches < PATIENCE:
             return

@@ -1,10 +1,10 @@
-"""Which points a series takes: none before its floor, and none too far in the future. Pure.
+"""Decides which points a series refuses: those before its floor or too far in the future. Pure.
 
-    floor     retention has forgotten that time
+    floor     at is before the floor that retention has raised
     future    at is more than ``future_max`` after the clock
 
-``future_max`` and retention by the clock need to know what the clock says in the unit of ``at``, so
-they are options of series that count in a unit of time (``config/view_config.py``).
+``future_max`` and retention by the clock need the time of the clock in the unit of ``at``, so they
+are options of series whose unit is a unit of time (``config/view_config.py``).
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from strandline.views.series.values import RefusedPoint
 
 
 def ceiling_of(config: SeriesConfig, now_us: int) -> int:
-    """The greatest at that is taken."""
+    """The greatest at that is accepted."""
     if not config.future_max:
         return AT_MAX
     return min(AT_MAX, config.time_of(now_us) + config.future_max)
 
 
 def due_floor(config: SeriesConfig, newest: int, now_us: int) -> int:
-    """Where retention wants the floor; ``AT_MIN`` when everything is kept or nothing is there."""
-    kept = config.kept
-    if not kept:
+    """The floor that retention implies; ``AT_MIN`` without retention or without points."""
+    retention = config.kept
+    if not retention:
         return AT_MIN
     if config.retention_by == "clock":
-        return config.time_of(now_us) - kept
-    # A point that came by a way without a check must not take all others with it.
-    return max(AT_MIN, min(newest, ceiling_of(config, now_us)) - kept)
+        return config.time_of(now_us) - retention
+    # A point far in the future that was appended without a check must not expire all others.
+    return max(AT_MIN, min(newest, ceiling_of(config, now_us)) - retention)
 
 
 def refusals(ats: Sequence[int], floor: int, ceiling: int) -> list[RefusedPoint]:
-    """The points that are not taken."""
+    """The points that are refused."""
     if min(ats) >= floor and max(ats) <= ceiling:
         return []
     return [
-        RefusedPoint(place, at, "floor" if at < floor else "future")
-        for place, at in enumerate(ats)
+        RefusedPoint(index, at, "floor" if at < floor else "future")
+        for index, at in enumerate(ats)
         if not floor <= at <= ceiling
     ]
 
@@ -54,22 +54,22 @@ def refusal(
     *,
     too_late: bool = False,
 ) -> PointsRefused:
-    """The error for points that are not taken, which describes the first of them.
+    """The error for refused points, which describes the first of them.
 
     ``too_late``: the floor rose while they were appended, and the others of the batch are stored.
     """
-    place, at, reason = refused[0]
+    index, at, reason = refused[0]
     if reason == "floor":
-        why = (
-            f"is before the floor {floor}: retention has forgotten that time, so the point is too "
-            "late to be kept"
+        cause = (
+            f"is before the floor {floor}: retention has removed older points, so the point is "
+            "too late"
         )
     else:
-        why = (
-            f"is in the future: the latest at that is taken now is {ceiling}; check the clock of "
+        cause = (
+            f"is in the future: the greatest accepted at is now {ceiling}; check the clock of "
             "the source, or raise future_max"
         )
-    text = f"a point of source {names[place]!r} at {at} {why}"
+    text = f"a point of source {names[index]!r} at {at} {cause}"
     if len(names) > 1:
         text += f" ({len(refused)} of {len(names)} points are refused, "
         if too_late:

@@ -1,8 +1,8 @@
-"""Blocks that wait to be written into the map. At most ``tuning.CAPACITY``, then nobody may add.
+"""Queue of blocks that wait to be written to the map: at most ``adaptive_spacing.CAPACITY``.
 
-Readers find them here by the number of their source, so it does not matter when they are written.
-Nothing is ever dropped: whoever finds the queue full writes a batch first. A batch leaves the queue
-when it is in the map, so a write that fails has lost nothing.
+Readers find waiting blocks by the number of their source, so it does not matter when they are
+written. No block is dropped: if the queue is full, a batch is written before the next block is
+added. A batch is removed after it was written to the map, so a failed write loses nothing.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Pending:
         self.size += _ENTRY_BYTES + len(key) + len(block)
 
     def of(self, number: int) -> list[Entry]:
-        """The blocks of one source, oldest first."""
+        """The waiting blocks of one source, oldest first."""
         return self._blocks.get(number, [])
 
     def oldest(self, count: int) -> list[Portion]:
-        """So many blocks: of the sources that wait longest, of each its oldest."""
+        """``count`` blocks: the oldest of the sources that have waited longest."""
         portions = []
         for number, entries in islice(self._blocks.items(), count):
             portions.append(Portion(number, entries[:count]))
@@ -56,11 +56,11 @@ class Pending:
         return portions
 
     def drop(self, portion: Portion) -> None:
-        """Forget blocks that are in the map."""
+        """Remove blocks that were written to the map."""
         number, written = portion
-        left = self._blocks[number][len(written) :]
-        if left:
-            self._blocks[number] = left
+        remaining = self._blocks[number][len(written) :]
+        if remaining:
+            self._blocks[number] = remaining
         else:
             del self._blocks[number]
         self._length -= len(written)

@@ -1,7 +1,8 @@
-"""Drops what is below the floor from the index, a step at a time, so that nobody waits long.
+"""Removes points below the floor from the index in short steps, so that other threads do not wait.
 
-Raising the floor made these points invisible already; dropping them frees pages, and names the
-records that the log may let go. After a crash the next sweep drops what is left.
+These points are invisible since the floor was raised. Removing them frees pages, and yields the
+seqs of records that may be removed from the log. After a crash the next run removes the remaining
+ones.
 """
 
 from __future__ import annotations
@@ -11,34 +12,34 @@ from collections.abc import Iterator
 from strandline.views.series.fold import SeriesFold
 
 STEP = 256
-"""Blocks, late arrivals or sources that are looked at in one step."""
+"""Blocks, late arrivals or sources that are processed in one step."""
 
 
 def sweep(fold: SeriesFold) -> Iterator[None]:
-    """Each step drops a little; the fold may change between them. At the end nothing is below."""
+    """Remove a few entries per step, until none is below. The fold may change between steps."""
     floor = fold.floor
     if fold.swept == floor:
         return
-    for looked, (name, head) in enumerate(fold.sources.heads(), start=1):
+    for count, (name, head) in enumerate(fold.sources.heads(), start=1):
         if head.oldest < floor:
-            while not _drop(fold, name, floor):
+            while not _drop_points(fold, name, floor):
                 yield
-        if looked % STEP == 0:
+        if count % STEP == 0:
             yield
     fold.swept = floor
 
 
-def _drop(fold: SeriesFold, name: bytes, floor: int) -> bool:
-    """Whether nothing of this source is below any more."""
+def _drop_points(fold: SeriesFold, name: bytes, floor: int) -> bool:
+    """Remove points of a source in one step; True if none is below the floor any more."""
     source = fold.sources.find(name)
     if source is None or source.oldest >= floor:
         return True
-    gone = len(fold.gone)
+    gone_before = len(fold.gone)
     try:
         with fold.sources.counted(source):
             done = fold.index.drop_below(source, floor, STEP, fold.gone)
     finally:
-        fold.points -= len(fold.gone) - gone
+        fold.points -= len(fold.gone) - gone_before
     if done and source.max_at < floor:
         fold.sources.forget(name)
     return done

@@ -1,4 +1,4 @@
-"""What a series writes into the meta of its records <-> route, version, at. Pure.
+"""Meta of the records of a series <-> route, version, at. Pure.
 
     offset  size  field
     0       4     mark: 00 73 72 01
@@ -7,10 +7,10 @@
     7       8     at, signed: of the point, or the new floor
 
 Little-endian. A record with a key and without the mark is plain: a point at its ts, of version 0. A
-plain one behind the newest of its source counts as late, for it does not tell of a jitter window.
-A record without key and mark is nothing to a series.
+plain point before the newest of its source counts as late, since its record has no jitter window.
+A record without key and mark is ignored.
 
-Version and route of a point are one number where they are kept: its kind.
+Version and route of a point are stored as one number, its kind.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _MARK = 0x01727300
 _META = struct.Struct("<IBHq")
 META_BYTES = _META.size
 _COLUMNS = np.dtype([("mark", "<u4"), ("route", "u1"), ("version", "<u2"), ("at", "<i8")])
-_MANY = 16
-"""From so many records on, columns are quicker than one by one."""
+_COLUMNS_MIN = 16
+"""From so many records on, columns are faster than single records."""
 
 
 class Meta(NamedTuple):
-    """What one record says of itself."""
+    """The decoded meta of a record."""
 
     route: int
     version: int
@@ -50,7 +50,7 @@ def encode(route: int, version: int, at: int) -> bytes:
 
 
 def encode_many(routes: list[int], version: int, ats: list[int]) -> list[bytes]:
-    """The same for points of one version."""
+    """The metas of many points of one version."""
     columns = np.empty(len(ats), _COLUMNS)
     columns["mark"], columns["version"] = _MARK, version
     columns["route"], columns["at"] = routes, ats
@@ -59,7 +59,7 @@ def encode_many(routes: list[int], version: int, ats: list[int]) -> list[bytes]:
 
 
 def decode(meta: bytes | None) -> Meta | None:
-    """None when the mark is missing: the record is plain."""
+    """The decoded meta; None without the mark: the record is plain."""
     if meta is None or len(meta) != _META.size:
         return None
     mark, route, version, at = _META.unpack(meta)
@@ -82,11 +82,11 @@ class Floor(NamedTuple):
 
 
 PLAIN = -1
-"""The kind of a plain point before anybody has looked how it compares with its source's newest."""
+"""The kind of a plain point before it was compared with the newest of its source."""
 
 
 class Found(NamedTuple):
-    """The points among some records, as columns, and the records that raise the floor."""
+    """The points of some records, as columns, and the records that raise the floor."""
 
     seqs: Sequence[int]
     names: Sequence[bytes]
@@ -97,7 +97,7 @@ class Found(NamedTuple):
 
 
 def only_point(rows: Rows) -> tuple[int, bytes, int, int, bytes] | None:
-    """Seq, name, at, kind and data of a single record; None when it is no point of ours."""
+    """Seq, name, at, kind and data of a single record; None if it is not a marked point."""
     name, meta = rows.keys[0], rows.metas[0]
     if name is None or meta is None or len(meta) != _META.size:
         return None
@@ -108,34 +108,34 @@ def only_point(rows: Rows) -> tuple[int, bytes, int, int, bytes] | None:
 
 
 def points_of(rows: Rows) -> Found:
-    if len(rows.seqs) >= _MANY:
+    if len(rows.seqs) >= _COLUMNS_MIN:
         columns = _columns(rows)
         if columns is not None:
-            names = cast("Sequence[bytes]", rows.keys)  # every one of our points has a key
+            names = cast("Sequence[bytes]", rows.keys)  # every marked point has a key
             return Found(rows.seqs, names, *columns, rows.data, [])
     return _one_by_one(rows)
 
 
 def _columns(rows: Rows) -> tuple[list[int], list[int]] | None:
-    """Ats and kinds when all records are points of ours, the common case."""
+    """Ats and kinds if all records are marked points, the common case."""
     metas = rows.metas
     if None in metas or None in rows.keys:
         return None
     marked = cast("Sequence[bytes]", metas)
     if set(map(len, marked)) != {_META.size}:
         return None
-    found = np.frombuffer(b"".join(marked), _COLUMNS)
-    if (found["mark"] != _MARK).any() or found["route"].max() >= FLOOR:
+    columns = np.frombuffer(b"".join(marked), _COLUMNS)
+    if (columns["mark"] != _MARK).any() or columns["route"].max() >= FLOOR:
         return None
-    kinds = found["version"].astype(np.int64) << ROUTE_BITS | found["route"]
-    return found["at"].tolist(), kinds.tolist()
+    kinds = columns["version"].astype(np.int64) << ROUTE_BITS | columns["route"]
+    return columns["at"].tolist(), kinds.tolist()
 
 
 def _one_by_one(rows: Rows) -> Found:
     points: list[tuple[int, bytes, int, int, bytes]] = []
     floors = []
-    for seq, ts, key, _, given, data in zip(*rows, strict=True):
-        meta = decode(given)
+    for seq, ts, key, _, encoded, data in zip(*rows, strict=True):
+        meta = decode(encoded)
         if meta is not None and meta.route == FLOOR:
             floors.append(Floor(seq, meta.at))
         elif key is None:

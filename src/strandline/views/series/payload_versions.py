@@ -1,4 +1,4 @@
-"""How payloads are read, by the version number that was stored with them.
+"""Readers of payloads, by the version number that is stored with a payload.
 
 versions = PayloadVersions()
 versions.register(1, json.loads)
@@ -18,16 +18,16 @@ Reader = Callable[[bytes], Any]
 
 
 class PayloadVersions:
-    """Readers of payloads by version. Safe from many threads."""
+    """Readers of payloads by version. Safe to call from many threads."""
 
     def __init__(self) -> None:
         self._readers: dict[int, Reader] = {}
-        self._changing = threading.Lock()
+        self._register_lock = threading.Lock()
 
     def register(self, version: int, reader: Reader) -> None:
-        """Read payloads of this version so. A version has one reader for good."""
+        """Register the reader of a version. It cannot be replaced."""
         check_version(version)
-        with self._changing:
+        with self._register_lock:
             if self._readers.setdefault(version, reader) is not reader:
                 raise Conflict(f"payload version {version} has another reader: use a new number")
 
@@ -36,14 +36,14 @@ class PayloadVersions:
         return version in self._readers
 
     def deserialize(self, version: int, payload: bytes) -> Any:
-        """What the payload says."""
+        """The payload as its reader returns it."""
         reader = self._readers.get(version)
         if reader is None:
-            raise Invalid(f"payload version {version} is not known: register how to read it")
+            raise Invalid(f"payload version {version} has no reader: register one")
         return reader(payload)
 
 
 def check_version(version: int) -> None:
-    """Raise when this cannot be a version number."""
+    """Raise Invalid unless this is a version number."""
     if type(version) is not int or not 0 <= version <= VERSION_MAX:
-        raise Invalid(f"version {version!r} is no whole number from 0 to {VERSION_MAX}")
+        raise Invalid(f"version {version!r} is not an integer from 0 to {VERSION_MAX}")

@@ -1,12 +1,12 @@
-"""Retention: raise the floor, forget what is below, let the log forget it.
+"""Retention: raises the floor, then removes points below it from the index and from the log.
 
-    1  a record raises the floor: from here on nothing below is seen, now or in any replay
-    2  the index drops what is below, a step at a time (index_trim.py), and remembers its seqs
-    3  the log lets those records go, as far as views are saved; the rest waits for the next turn,
-       and all of them as long as the topic has other views
+    1  a record raises the floor: no point below it is visible any more, also after a replay
+    2  points below are removed from the index, step by step (index_trim.py); their seqs are kept
+    3  the log is trimmed by these seqs, up to the saved state of views; the others wait for the
+       next run, and all of them wait if the topic has other views
 
-A crash after any of them leaves less to do, or the same. Only points that the sweep found below the
-floor are let go, so a live record never is.
+A crash after any step leaves less work, or the same. Only the records of points that step 2 found
+below the floor are removed, so a live record never is.
 """
 
 from __future__ import annotations
@@ -26,58 +26,58 @@ from strandline.views.series.values import Retained
 from strandline.views.view import Draft
 
 _AT_ONCE = 100_000
-"""Records that are let go with one message on the log."""
+"""Records that are removed with one message in the log."""
 
 
 def raise_floor(host: SeriesHost, floor: int | None, step: int = 1) -> None:
-    """Put a higher floor on the log, the given or the due one, if it is so much higher."""
+    """Append a record with ``floor``, or the due one, if it is higher by at least ``step``."""
 
-    def decision(fold: SeriesFold) -> Draft | None:
-        wanted = floor
-        if wanted is None:
-            wanted = due_floor(fold.config, fold.newest, host.world.clock.now_us())
-        if wanted < fold.floor + step:
+    def decide(fold: SeriesFold) -> Draft | None:
+        new_floor = floor
+        if new_floor is None:
+            new_floor = due_floor(fold.config, fold.newest, host.world.clock.now_us())
+        if new_floor < fold.floor + step:
             return None
-        return Draft(0, (b"",), None, (meta.encode(FLOOR, 0, wanted),))
+        return Draft(0, (b"",), None, (meta.encode(FLOOR, 0, new_floor),))
 
-    host.decide(decision)
+    host.decide(decide)
 
 
 def forget(host: SeriesHost) -> Retained:
-    """Drop what is below the floor, from the index and from the log."""
-    _sweep(host)
-    released = 0 if _is_shared(host) else _let_go(host)
+    """Remove points below the floor from the index and from the log."""
+    _trim_index(host)
+    released = 0 if _is_shared(host) else _trim_log(host)
     with host.reading() as fold:
         floor = None if fold.floor == AT_MIN else fold.floor
         return Retained(floor=floor, released=released, waiting=len(fold.gone))
 
 
-def _let_go(host: SeriesHost) -> int:
-    """Release what the saved state has seen, then raise the topic's own floor to what is left."""
+def _trim_log(host: SeriesHost) -> int:
+    """Remove records up to the saved state, then raise the floor of the topic."""
     released = 0
     secured = host.secured[0]
     while True:
         with host.reading() as fold:
-            going = BitMap64(takewhile(secured.__ge__, islice(fold.gone, _AT_ONCE)))
-        if not going:
+            removable = BitMap64(takewhile(secured.__ge__, islice(fold.gone, _AT_ONCE)))
+        if not removable:
             break
-        released += host.release(0, going)
+        released += host.release(0, removable)
         with host.reading() as fold:
-            fold.gone -= going
+            fold.gone -= removable
     if released:
-        # Below that nothing is left, and what is below a floor goes by whole files.
+        # No record remains below that, and files below the floor of a topic are deleted whole.
         host.release(0, before=host.topics[0].estimate().earliest_seq)
     return released
 
 
 def _is_shared(host: SeriesHost) -> bool:
-    """Whether another view may need the records: then all of them stay."""
+    """Whether another view may need the records: then none is removed."""
     views = host.topics[0].config.views
     return any(getattr(views, kind) is not None for kind in KINDS if kind != host.kind)
 
 
-def _sweep(host: SeriesHost) -> None:
-    """Between the steps others have their turn; a fold that was replaced is swept anew."""
+def _trim_index(host: SeriesHost) -> None:
+    """The lock is released between steps; a fold that was replaced is swept from the start."""
     swept: SeriesFold | None = None
     while True:
         with host.reading() as fold:

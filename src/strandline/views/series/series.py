@@ -1,24 +1,24 @@
-"""The public face of a series: append, range, latest, retention.
+"""A series: append points, read ranges and the newest points, apply retention.
 
     gps = store.series("gps", jitter=2_000_000, retention=60 * 86_400_000_000)
     gps.append("bus-17", at=now_us, payload=b"...", version=1)
     gps.range("bus-17", start, end)                     a list of points
     gps.range(["bus-17", "tram-3"], start, end)         lists by source
-    gps.range_all(start, end, limit=100)                lists by source, of all
+    gps.range_all(start, end, limit=100)                lists by source, of all sources
 
-``at`` is any whole number of 64 bits, in a unit that is yours; start and end are both included.
-Points come in order of (at, seq): those of equal ats as they came, each as often as it came.
+``at`` is any integer of 64 bits, in a unit that the application chooses; start and end are both
+included. Points are returned in order of (at, seq). Duplicates are not removed.
 
-Where a point goes is decided when it is appended, and told on the log with it:
+The route of a point is decided when it is appended, and stored in its record:
 
-    normal    at or behind the newest of its source
+    normal    not before the newest point of its source
     jitter    before it, within the jitter window
-    late      longer before it
+    late      earlier than that
     refused   before the floor, or too far in the future (admission.py): an error, or dropped;
               counted, nothing is appended
 
-Retention raises the floor with a record of its own, then forgets what is below, then lets the log
-forget it. Blocking, and safe from many threads.
+Retention raises the floor with a record, then removes points below it from the index, then from the
+log. Calls block, and are safe from many threads.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from strandline.views.series.values import (
 from strandline.views.view import Draft
 
 _FLOOR_STEPS = 100
-"""By itself the floor rises when it is due by this part of the retention, not at every save."""
+"""Maintenance raises the floor in steps of this fraction of the retention, not at every save."""
 
 
 class Series:
-    """Records by source and time. Safe from many threads. Get one from ``Store.series``."""
+    """Records by source and time. Safe to call from many threads. Opened by ``Store.series``."""
 
     def __init__(self, host: SeriesHost) -> None:
         self._host = host
@@ -65,7 +65,7 @@ class Series:
         self._share = host.world.share
         self._refused = 0
         self.versions = PayloadVersions()
-        """How payloads are read, by their version."""
+        """The readers of payloads, by version."""
         self._share.evicts(_evictor(weakref.ref(host)))
 
     def __repr__(self) -> str:
@@ -80,16 +80,16 @@ class Series:
         name = name_of(source)
         check_at("at", at)
         check_version(version)
-        self._share.admit(SOURCE_BYTES + POINT_BYTES + self._kept(payload))
+        self._share.admit(SOURCE_BYTES + POINT_BYTES + self._inline_size(payload))
 
-        def decision(fold: SeriesFold) -> Draft:
+        def decide(fold: SeriesFold) -> Draft:
             self._check([name], [at], fold)
             return Draft(0, (payload,), (name,), (meta.encode(fold.route(name, at), version, at),))
 
-        appended, floor = self._append(decision)
+        appended, floor = self._append(decide)
         assert appended is not None, "a point is always appended"
         if at < floor:
-            raise self._refuse([name], [RefusedPoint(0, at, "floor")], floor, too_late=True)
+            raise self._refused_error([name], [RefusedPoint(0, at, "floor")], floor, too_late=True)
         return appended
 
     @overload
@@ -117,33 +117,33 @@ class Series:
         version: int = 0,
         drop_refused: bool = False,
     ) -> Appended:
-        """Append points, each (source, at, payload), as one batch: all of them, or none.
+        """Append points, each (source, at, payload), as one batch: all of them or none.
 
-        With ``drop_refused`` points that are refused are left out, and listed in the result.
+        With ``drop_refused``, refused points are left out and listed in the result.
         """
         check_version(version)
         batch = Batch(*_columns(points))
-        self._admit(len(set(batch.names)), batch.payloads)
-        taken, refused = batch, list[RefusedPoint]()
+        self._reserve(len(set(batch.names)), batch.payloads)
+        accepted, refused = batch, list[RefusedPoint]()
 
-        def decision(fold: SeriesFold) -> Draft | None:
-            nonlocal taken, refused
+        def decide(fold: SeriesFold) -> Draft | None:
+            nonlocal accepted, refused
             if drop_refused:
                 refused = refusals(batch.ats, fold.floor, self._ceiling())
-                taken = batch.without({point.place for point in refused})
+                accepted = batch.without({point.place for point in refused})
             else:
                 self._check(batch.names, batch.ats, fold)
-            names, ats, payloads = taken
+            names, ats, payloads = accepted
             if not names:
                 return None
             metas = meta.encode_many(_routes(fold, names, ats), version, ats)
             return Draft(0, payloads, names, metas)
 
-        appended, floor = self._append(decision)
-        known = {point.place for point in refused}
-        late = [each for each in refusals(batch.ats, floor, AT_MAX) if each.place not in known]
+        appended, floor = self._append(decide)
+        dropped = {point.place for point in refused}
+        late = [each for each in refusals(batch.ats, floor, AT_MAX) if each.place not in dropped]
         if late and not drop_refused:
-            raise self._refuse(batch.names, late, floor, too_late=True)
+            raise self._refused_error(batch.names, late, floor, too_late=True)
         if appended is None:
             head = self._topic.head_seq
             appended = Appended(head + 1, head, head)
@@ -159,7 +159,7 @@ class Series:
         )
 
     @overload
-    def range(  # type: ignore[overload-overlap]  # text is iterable too, and one source all the same
+    def range(  # type: ignore[overload-overlap]  # text is iterable, too, but is one source
         self, source: SourceName, start: int = ..., end: int = ..., *, limit: int = ...
     ) -> list[Point]: ...
 
@@ -176,40 +176,40 @@ class Series:
         *,
         limit: int = 0,
     ) -> list[Point] | dict[SourceName, list[Point]]:
-        """Points of one source from start to end, both included; of several, by source.
+        """Points of one source from start to end, both included; of several sources, by source.
 
-        ``limit`` is how many of each source, the earliest; 0 is all.
+        ``limit`` is the maximal number of points per source, the earliest ones; 0 is all.
         """
         bounds = _bounds(start, end, limit)
         if isinstance(source, int | str | bytes):
             return self._range([name_of(source)], bounds, limit)[0]
-        given = list(dict.fromkeys(source))
-        found = self._range([name_of(each) for each in given], bounds, limit)
-        return dict(zip(given, found, strict=True))
+        sources = list(dict.fromkeys(source))
+        lists = self._range([name_of(each) for each in sources], bounds, limit)
+        return dict(zip(sources, lists, strict=True))
 
     def range_all(
         self, start: int = AT_MIN, end: int = AT_MAX, *, limit: int = 0
     ) -> dict[bytes, list[Point]]:
-        """The same of all sources that have such points, in order of their names."""
+        """Points of all sources that have points from start to end, in order of source names."""
         bounds = _bounds(start, end, limit)
-        found = point_reader.select_all(self._host, bounds, limit)
-        lists = point_reader.fetch(self._host, list(found), list(found.values()))
-        return dict(zip(found, lists, strict=True))
+        selected = point_reader.select_all(self._host, bounds, limit)
+        lists = point_reader.fetch(self._host, list(selected), list(selected.values()))
+        return dict(zip(selected, lists, strict=True))
 
     def range_from_available(
         self, sources: Iterable[SourceName], start: int, window: int, *, limit: int = 0
     ) -> Available:
-        """The points within a window that begins with the earliest there is from start on.
+        """The points within a window that starts at the earliest point from start on.
 
-        ``end`` of the answer is where the window ends; go on behind it. None: there is nothing.
+        ``end`` of the result is the end of the window: continue after it. None: no points.
         """
         check_at("window", window)
-        given = list(dict.fromkeys(sources))
-        first = self.earliest(given, start)
+        distinct = list(dict.fromkeys(sources))
+        first = self.earliest(distinct, start)
         if first is None or window < 0:
             return Available(None, {})
         end = min(first + window, AT_MAX)
-        return Available(end, self.range(given, first, end, limit=limit))
+        return Available(end, self.range(distinct, first, end, limit=limit))
 
     def visit(
         self,
@@ -220,10 +220,10 @@ class Series:
         *,
         limit: int = 0,
     ) -> int:
-        """Call back with every point, source after source, until it says False; how many it were.
+        """Call back with every point, by source, until it returns False; return their number.
 
-        Only a few points are in memory at a time, and nobody waits for the callback. Each source is
-        seen as it is when its turn comes; without sources it is all that there are now.
+        Only a few points are in memory at a time, and no lock is held during a callback. Each
+        source is read at its own moment; without ``sources``, all current sources are read.
         """
         visited = 0
         for point in self.points(sources, start, end, limit=limit):
@@ -240,7 +240,7 @@ class Series:
         *,
         limit: int = 0,
     ) -> Iterator[Point]:
-        """The same points as ``visit``, one after the other."""
+        """Iterate over the same points as ``visit``."""
         bounds = _bounds(start, end, limit)
         if sources is None:
             with self._host.reading() as fold:
@@ -251,18 +251,18 @@ class Series:
         return itertools.chain.from_iterable(each)
 
     def latest(self, source: SourceName) -> Point | None:
-        """The point of a source with the greatest at, of equal ones the last to come."""
+        """The point of a source with the greatest at; of equal ats the last appended."""
         name = name_of(source)
         return point_reader.newest(self._host, name)
 
     def read_latest(self) -> dict[bytes, Point]:
-        """The same of every source that has points, in order of their names."""
+        """The newest point of every source that has points, in order of source names."""
         return point_reader.newest_of_all(self._host)
 
     def earliest(
         self, sources: Iterable[SourceName] | None = None, start: int = AT_MIN
     ) -> int | None:
-        """The smallest at from start on, of these sources or of all; None when there is none."""
+        """The smallest at from start on, of these sources or of all; None without points."""
         bounds = _bounds(start, AT_MAX, 0)
         names = None if sources is None else [name_of(each) for each in sources]
         with self._host.reading() as fold:
@@ -272,10 +272,10 @@ class Series:
         return min((ats[0] for ats in firsts if ats), default=None)
 
     def run_retention(self, floor: int | None = None) -> Retained:
-        """Forget all points before the floor, or before what ``retention`` keeps.
+        """Remove all points before the floor, or before the floor that ``retention`` implies.
 
-        The floor never falls: a lower one changes nothing. Records leave the log as far as views
-        are saved, the rest after the next save.
+        The floor never falls: a lower one changes nothing. Records are removed from the log up to
+        the saved state of views, the remaining ones after the next save.
         """
         if floor is not None:
             check_at("floor", floor)
@@ -283,7 +283,7 @@ class Series:
         return retention.forget(self._host)
 
     def maintain(self) -> None:
-        """What the store does after every save of views: retention, when it is due."""
+        """Apply retention if it is due. The store calls it after every save of views."""
         config = self._host.fold.config
         if config.kept:
             step = max(1, config.kept // _FLOOR_STEPS)
@@ -291,39 +291,37 @@ class Series:
         retention.forget(self._host)
 
     def wait_for_pending(self) -> None:
-        """Return once every index entry that waits is written. For tests: nobody needs to wait."""
+        """Write all waiting index entries. For tests: reads include waiting entries anyway."""
         with self._host.reading() as fold:
             fold.index.write_all()
 
     def statistics(self) -> SeriesStatistics:
-        """The series in numbers, at this moment."""
+        """Statistics of the series at this moment."""
         with self._host.reading() as fold:
             return _statistics(fold, self._refused)
 
     def _range(self, names: list[bytes], bounds: Bounds, limit: int) -> list[list[Point]]:
-        found = point_reader.select(self._host, names, bounds, limit)
-        return point_reader.fetch(self._host, names, found)
+        selected = point_reader.select(self._host, names, bounds, limit)
+        return point_reader.fetch(self._host, names, selected)
 
-    def _admit(self, sources: int, payloads: list[bytes]) -> None:
-        """Ask for the memory that points will take."""
-        points = len(payloads) * POINT_BYTES + sum(map(self._kept, payloads))
+    def _reserve(self, sources: int, payloads: list[bytes]) -> None:
+        """Reserve the memory that points will take."""
+        points = len(payloads) * POINT_BYTES + sum(map(self._inline_size, payloads))
         self._share.admit(sources * SOURCE_BYTES + points)
 
-    def _kept(self, payload: bytes) -> int:
-        """Memory of a payload, if it is kept. What is not bytes the topic refuses, and says why."""
+    def _inline_size(self, payload: bytes) -> int:
+        """Memory of a payload that is stored inline. Other types are rejected by the topic."""
         size = len(payload) if isinstance(payload, bytes) else 0
         return size + PAYLOAD_BYTES if 0 < size <= self._host.fold.config.inline_bytes else 0
 
-    def _append(
-        self, decision: Callable[[SeriesFold], Draft | None]
-    ) -> tuple[Appended | None, int]:
-        """Where points landed, and a floor that was raised just before; ``AT_MIN`` for none."""
+    def _append(self, decide: Callable[[SeriesFold], Draft | None]) -> tuple[Appended | None, int]:
+        """The seqs of points, and a floor that was raised just before; ``AT_MIN`` for none."""
         if self._topic.config.durability != "fsync":
-            return self._host.decide(decision), AT_MIN
-        # Others must not wait for our sync: so a floor may be raised between looking and placing.
-        # Then the point is on the log and before the floor, where nobody will ever see it.
+            return self._host.decide(decide), AT_MIN
+        # Other threads must not wait for this sync, so a floor may be raised between the check and
+        # the append. Then the point is in the log, but before the floor: no read returns it.
         with self._host.reading() as fold:
-            draft = decision(fold)
+            draft = decide(fold)
         if draft is None:
             return None, AT_MIN
         appended = self._host.append(draft)
@@ -334,12 +332,12 @@ class Series:
         return ceiling_of(self._host.fold.config, self._host.world.clock.now_us())
 
     def _check(self, names: list[bytes], ats: list[int], fold: SeriesFold) -> None:
-        """Raise when one of the points is refused."""
+        """Raise PointsRefused if a point is refused."""
         ceiling = self._ceiling()
         if min(ats) < fold.floor or max(ats) > ceiling:
-            raise self._refuse(names, refusals(ats, fold.floor, ceiling), fold.floor)
+            raise self._refused_error(names, refusals(ats, fold.floor, ceiling), fold.floor)
 
-    def _refuse(
+    def _refused_error(
         self,
         names: list[bytes],
         refused: list[RefusedPoint],
@@ -347,7 +345,7 @@ class Series:
         *,
         too_late: bool = False,
     ) -> PointsRefused:
-        """Count refused points; what to raise."""
+        """Count refused points and return the error to raise."""
         self._count_refused(len(refused))
         return refusal(names, refused, floor, self._ceiling(), too_late=too_late)
 
@@ -367,28 +365,28 @@ class Batch(NamedTuple):
     def without(self, places: set[int]) -> Batch:
         if not places:
             return self
-        kept = [place for place in range(len(self.ats)) if place not in places]
+        indices = [index for index in range(len(self.ats)) if index not in places]
         names, ats, payloads = self
         return Batch(
-            [names[place] for place in kept],
-            [ats[place] for place in kept],
-            [payloads[place] for place in kept],
+            [names[index] for index in indices],
+            [ats[index] for index in indices],
+            [payloads[index] for index in indices],
         )
 
 
 def _evictor(host: weakref.ref[SeriesHost]) -> Callable[[int], int]:
-    """Frees memory of a view that may be gone by then. Who needs memory is told of no failure."""
+    """Evicts memory of a view that may be closed by then. A failure frees nothing."""
 
-    def evict(wanted: int) -> int:
-        found = host()
-        if found is None or not found.lock.acquire(blocking=False):
+    def evict(size: int) -> int:
+        runner = host()
+        if runner is None or not runner.lock.acquire(blocking=False):
             return 0
         try:
-            return found.fold.evict(wanted)
+            return runner.fold.evict(size)
         except (StrandlineError, OSError):
             return 0
         finally:
-            found.lock.release()
+            runner.lock.release()
 
     return evict
 
@@ -396,7 +394,7 @@ def _evictor(host: weakref.ref[SeriesHost]) -> Callable[[int], int]:
 def _columns(
     points: Iterable[tuple[SourceName, int, bytes]],
 ) -> tuple[list[bytes], list[int], list[bytes]]:
-    """Names, ats and payloads, checked."""
+    """Names, ats and payloads, validated."""
     try:
         sources, ats, payloads = zip(*points, strict=True)
     except (TypeError, ValueError):
@@ -409,17 +407,17 @@ def _columns(
 
 
 def _routes(fold: SeriesFold, names: list[bytes], ats: list[int]) -> list[int]:
-    """The ways of points that come one after the other."""
+    """The routes of points that are appended one after the other."""
     newest = {name: fold.max_at(name) for name in dict.fromkeys(names)}
     jitter = fold.config.jitter
     routes = []
     for name, at in zip(names, ats, strict=True):
-        known = newest[name]
-        if at >= known:
+        newest_at = newest[name]
+        if at >= newest_at:
             newest[name] = at
             routes.append(NORMAL)
         else:
-            routes.append(route_of(at, known, jitter))
+            routes.append(route_of(at, newest_at, jitter))
     return routes
 
 

@@ -1,21 +1,21 @@
-"""What is known of one source: its newest point, and the points that are in no block yet <-> bytes.
+"""State of one source <-> bytes: its newest point, and the points that are not in a block yet.
 
     offset  size  field
-    0       8     number: stands for the source in keys of the index
+    0       8     number of the source, in keys of the index
     8       8     at of the newest point, signed
-    16      8     seq of the newest point; of equal ats the last to come
+    16      8     seq of the newest point; of equal ats the greatest
     24      8     oldest: no point is before this at, signed
-    32      8     end: at of the last point in a block, signed; points from there on are in the tail
-    40      8     blocks, how many
-    48      8     late, how many points are among the late arrivals
-    56      n     the tail as a block (block.py), nothing when it is empty
+    32      8     end: at of the last point in a block, signed; points from it on are in the tail
+    40      8     number of blocks
+    48      8     number of late arrivals
+    56      n     the tail as a block (block.py); empty without points
 
 Little-endian.
 
-Blocks of a source follow each other: none begins before the last point of the one before. So a
-point before ``end`` is in no block and not in the tail, but among the late arrivals, whatever its
-route was. The tail is in order of (at, seq): a point that comes out of order is put into its place.
-Small payloads are kept with their points; the others are only in the log.
+Blocks of a source do not overlap: none starts before the last point of the previous one. So a new
+point before ``end`` is not added to a block or to the tail, but to the late arrivals, whatever its
+route is. The tail is in order of (at, seq): a point out of order is inserted at its position. Small
+payloads are stored with their points; the others are only in the log.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.payloads import Payload
 
 POINT_BYTES = 31
-"""Memory of a point in a tail: two numbers of 8 bytes, one of 4, the place of a payload, and what
-such columns set aside."""
+"""Memory of a point in a tail: two numbers of 8 bytes, one of 4, the reference of a payload, and
+the spare capacity of these columns."""
 PAYLOAD_BYTES = sys.getsizeof(b"") + 8
-"""Memory of a payload besides its bytes: Python's own, and rounding up."""
+"""Memory of a payload besides its bytes: the object header, and rounding."""
 BLOCK_BYTES = 4 * 1024
-"""Memory of the payloads of one block, at most: a reader of one point unpacks them all, and whoever
-appends the last point of a block waits until it is packed. 29 payloads of 100 bytes; with four
-times as many they take 10 % less."""
+"""Maximal memory of the payloads of one block: a read of one point unpacks them all, and the append
+of the last point of a block waits until it is packed. That is 29 payloads of 100 bytes; four times
+as many would take 10 % less space each."""
 TAIL_BYTES = 8 * BLOCK_BYTES
-"""Memory of the payloads of a tail, from which on its first points become a block."""
+"""Memory of the payloads of a tail from which on its first points become a block."""
 
 _HEAD = struct.Struct("<QqQqqQQ")
 
 
 class Source:
-    """One source. Owned by one thread."""
+    """The state of one source. Owned by one thread."""
 
     __slots__ = (
         "ats",
@@ -81,14 +81,14 @@ class Source:
         self.kinds = array("I")
         self.payloads: list[Payload] = []
         self.payload_bytes = 0
-        """Memory that they take."""
+        """Memory of the payloads."""
         self.stored = b""
-        """The tail as it was saved, of a source that is only read: it is unpacked when needed."""
+        """The saved tail of a source that is only read: it is unpacked when it is needed."""
         self.dirty = True
         self.used = True
 
     def add(self, at: int, seq: int, kind: int, payload: Payload) -> None:
-        """Put a point into the tail. It is the last to come, so it goes behind those of its at."""
+        """Add a point to the tail. Its seq is the greatest, so it follows those of equal at."""
         ats = self.ats
         if not ats or at >= ats[-1]:
             ats.append(at)
@@ -96,46 +96,46 @@ class Source:
             self.kinds.append(kind)
             self.payloads.append(payload)
             return
-        place = bisect_right(ats, at)
-        ats.insert(place, at)
-        self.seqs.insert(place, seq)
-        self.kinds.insert(place, kind)
-        self.payloads.insert(place, payload)
+        index = bisect_right(ats, at)
+        ats.insert(index, at)
+        self.seqs.insert(index, seq)
+        self.kinds.insert(index, kind)
+        self.payloads.insert(index, payload)
 
     def within(self, bounds: Bounds) -> Points:
         """The points of the tail within bounds, in order."""
         low, high = find(self.ats, self.seqs, bounds)
-        return self._part(low, high)
+        return self._slice(low, high)
 
     def first(self, count: int) -> Points:
-        """The first points of the tail, as many as one block takes, and at least one."""
+        """The first points of the tail, up to ``count`` or a full block, and at least one."""
         if self.payload_bytes > BLOCK_BYTES:
             size = 0
-            for place, payload in enumerate(islice(self.payloads, count)):
+            for index, payload in enumerate(islice(self.payloads, count)):
                 size += len(payload) + PAYLOAD_BYTES if payload else 0
                 if size > BLOCK_BYTES:
-                    count = max(1, place)
+                    count = max(1, index)
                     break
-        return self._part(0, count)
+        return self._slice(0, count)
 
     def drop_first(self, count: int) -> None:
-        """Forget the first points of the tail."""
+        """Remove the first points of the tail."""
         self.payload_bytes -= sum(memory_of(islice(self.payloads, count)))
         del self.ats[:count], self.seqs[:count], self.kinds[:count], self.payloads[:count]
 
     def leave_payloads(self) -> None:
-        """Forget the payloads of the tail: they are in the log."""
+        """Drop the payloads of the tail from memory: they are in the log."""
         self.payloads = [None] * len(self.payloads)
         self.payload_bytes = 0
 
     def put(self, points: Points) -> None:
-        """Have these points for a tail, which are in order."""
+        """Replace the tail by these points, which are in order."""
         ats, seqs, kinds, payloads = points
         self.ats, self.seqs, self.kinds = array("q", ats), array("q", seqs), array("I", kinds)
         self.payloads = list(payloads)
         self.payload_bytes = sum(memory_of(payloads))
 
-    def _part(self, low: int, high: int) -> Points:
+    def _slice(self, low: int, high: int) -> Points:
         return Points(
             self.ats[low:high].tolist(),
             self.seqs[low:high].tolist(),
@@ -145,7 +145,7 @@ class Source:
 
 
 def memory_of(payloads: Iterable[Payload]) -> list[int]:
-    """What payloads take that are kept in memory, each of them."""
+    """The memory of each of these payloads."""
     return [len(payload) + PAYLOAD_BYTES if payload else 0 for payload in payloads]
 
 
@@ -153,8 +153,8 @@ SOURCE_BYTES = (
     sys.getsizeof(Source(0))
     + 3 * sys.getsizeof(array("q"))
     + sys.getsizeof([])
-    + 3 * sys.getsizeof(1 << 40)  # numbers of its own
-    + 150  # its place in the table, and its name
+    + 3 * sys.getsizeof(1 << 40)  # numbers
+    + 150  # its entry in the table, and its name
 )
 """Memory of a source without points."""
 
@@ -175,7 +175,7 @@ def encode(source: Source) -> bytes:
 
 
 def decode(data: bytes, where: str) -> Source:
-    """The source of these bytes; ``where`` names it if they are none."""
+    """The source of these bytes; ``where`` is the path of ``Corrupt``."""
     source = decode_head(data, where)
     if source.stored:
         source.put(unpack(source.stored, ALL, where))
@@ -184,7 +184,7 @@ def decode(data: bytes, where: str) -> Source:
 
 
 def decode_head(data: bytes, where: str) -> Source:
-    """The same for who only reads: its tail stays packed."""
+    """The same for a read-only use: the tail stays packed."""
     if len(data) < _HEAD.size:
         raise Corrupt("too short for a source", path=where)
     source = Source(0)

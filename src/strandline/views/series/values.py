@@ -1,4 +1,4 @@
-"""What a series gives out, and how its arguments are checked. Pure."""
+"""Result types of a series, and validation of its arguments. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strandline.records import Appended
 from strandline.views.series.meta import AT_MAX, AT_MIN
 
 SourceName = int | str | bytes
-"""A source as users name it: 17, "17" and b"17" are the same one."""
+"""The name of a source: 17, "17" and b"17" are the same source."""
 
 
 class Point(msgspec.Struct, frozen=True, gc=False):
@@ -21,23 +21,23 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     at: int
     payload: bytes
     version: int
-    """Of the payload, as it was stored."""
+    """The version of the payload."""
     seq: int
-    """Its place in the topic: of equal ats the lower came first."""
+    """The seq of its record: of equal ats the lower one was appended first."""
 
 
 class RefusedPoint(NamedTuple):
-    """A point that a series does not take."""
+    """A point that a series refuses."""
 
     place: int
-    """In the batch, from 0."""
+    """Its index in the batch, from 0."""
     at: int
     reason: str
     """``floor``: it is before the floor. ``future``: it is too far in the future."""
 
 
 class AppendedPoints(Appended, frozen=True, gc=False):
-    """Where a batch of points landed. Of one whose points were all dropped, ``last_seq`` is before
+    """The seqs of a batch of points. If all points were dropped, ``last_seq`` is less than
     ``first_seq``."""
 
     refused: tuple[RefusedPoint, ...] = ()
@@ -45,65 +45,65 @@ class AppendedPoints(Appended, frozen=True, gc=False):
 
 
 class Available(NamedTuple):
-    """The first points there are from some moment on."""
+    """The first points from some at on."""
 
     end: int | None
-    """The last at that was looked for; go on behind it. None when there is nothing."""
+    """The end of the window: continue after it. None without points."""
     points: dict[SourceName, list[Point]]
 
 
 class Retained(msgspec.Struct, frozen=True, kw_only=True):
-    """What retention has done."""
+    """The result of retention."""
 
     floor: int | None
-    """No point is before this at; None when there is no floor."""
+    """No point is before this at; None without a floor."""
     released: int
-    """Records that have left the log."""
+    """Records that were removed from the log."""
     waiting: int
-    """Records that leave it after the next save of views."""
+    """Records that will be removed after the next save of views."""
 
 
 class SeriesStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """A series in numbers."""
+    """Statistics of a series."""
 
     unit: str
     sources: int
     points: int
-    """Points in the index: those before the floor leave it with the next retention."""
+    """Points in the index: the next retention removes those before the floor."""
     newest: int | None
-    """The greatest at of all."""
+    """The greatest at of all points."""
     floor: int | None
     normal: int
-    """Points that came at or behind their source's newest, since the series began."""
+    """Points that were not before the newest of their source, since the series was created."""
     jitter_absorbed: int
-    """Points that came a little before it, within the jitter window."""
+    """Points that were before it, within the jitter window."""
     late_arrivals: int
-    """Points that came longer before it."""
+    """Points that were earlier than that."""
     below_floor: int
-    """Plain records that came before the floor: they are never seen."""
+    """Plain records that were before the floor when they were appended: they are not visible."""
     refused: int
-    """Points that were refused or dropped for being before the floor or too far in the future,
-    since the store was opened."""
+    """Points that were refused or dropped because they were before the floor or too far in the
+    future, since the store was opened."""
     level: int
-    """How coarse the index is, from 0 to 8."""
+    """The coarseness of the index, from 0 to 8."""
     spacing: int
-    """Points of one index entry, at most."""
+    """Maximal points of one index entry."""
     batch: int
     """Index entries that are written together."""
     scale_up: int
-    """How often the index became coarser, since the store was opened."""
+    """How often the index became coarser since the store was opened."""
     scale_down: int
-    """How often it became finer."""
+    """How often it became finer since then."""
     pending: int
     """Index entries that wait to be written."""
     queue_full: int
-    """How often the queue of those was full, and an append had to write some."""
+    """How often their queue was full, so that an append had to write some."""
     unreleased: int
     """Records before the floor that are still in the log."""
 
 
 def name_of(source: SourceName) -> bytes:
-    """The key that a source's records have."""
+    """The key of the records of a source."""
     if type(source) is int:
         return b"%d" % source
     if isinstance(source, bytes) and source:
@@ -112,17 +112,19 @@ def name_of(source: SourceName) -> bytes:
         try:
             return source.encode()
         except UnicodeEncodeError as error:
-            raise Invalid(f"source {source!r} is no text: {error}") from None
-    raise Invalid(f"source {source!r} is no name: use a whole number, text or bytes, not empty")
+            raise Invalid(f"source {source!r} is not text: {error}") from None
+    raise Invalid(f"source {source!r} is not a name: use an integer, text or bytes, not empty")
 
 
 def check_at(what: str, at: int) -> None:
-    """Raise when this cannot be an at."""
+    """Raise Invalid unless this is a valid at."""
     if type(at) is not int or not AT_MIN <= at <= AT_MAX:
-        raise Invalid(f"{what} {at!r} is no whole number of 64 bits: give an int of your unit")
+        raise Invalid(
+            f"{what} {at!r} is not an integer of 64 bits: pass an int in the unit of the series"
+        )
 
 
 def check_limit(limit: int) -> None:
-    """Raise when this cannot be how many points are wanted."""
+    """Raise Invalid unless this is a valid limit."""
     if type(limit) is not int or limit < 0:
-        raise Invalid(f"limit {limit!r} is not 0 (all) or how many points of each source")
+        raise Invalid(f"limit {limit!r} is not 0 (all) or the number of points per source")

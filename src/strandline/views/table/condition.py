@@ -1,19 +1,19 @@
 """Conditions on the rows of a table, as values. Pure.
 
 There are two truth values. A comparison with a missing value is false, ``!=`` is the opposite of
-``=`` and so true, and NOT turns every answer around: no row is in neither half.
+``=`` and so true, and NOT inverts the value: every row fulfils either a condition or its NOT.
 
 Once a condition is bound to a schema its literals have the type of their field:
 
     string, enum    str                     bool        bool
     u64, i64        int                     datetime    int, microseconds since 1970 in UTC
     f64             float                   date        int, days since 1970
-    missing         None, with = and != alone
+    missing         None, only with = and !=
 
-The columns that every table has can be asked, too: ``seq`` (int), ``ts`` (microseconds) and
+Conditions may also use the columns that every table has: ``seq`` (int), ``ts`` (microseconds) and
 ``context`` (str).
 
-Conditions go on the log, with what was deleted by them: fields are never renamed.
+Conditions are stored in the log by deletes: fields of these structs are never renamed.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 
 
 class Compare(msgspec.Struct, frozen=True, tag="compare", omit_defaults=True):
-    """A field beside a literal."""
+    """A comparison of a field with a literal."""
 
     field: str
     op: Operator
     value: Value
     event: str = ""
-    """The event that the field was said to be of, in a sequence."""
+    """The event that qualifies the field, in a sequence."""
     at: int = -1
-    """Where it begins in the text of the command; -1 once it is bound."""
+    """Its offset in the text of the command; -1 once it is bound."""
 
 
 class In(msgspec.Struct, frozen=True, tag="in", omit_defaults=True):
-    """The field has one of these values."""
+    """True when the field has one of these values."""
 
     field: str
     values: tuple[Value, ...]
@@ -49,7 +49,7 @@ class In(msgspec.Struct, frozen=True, tag="in", omit_defaults=True):
 
 
 class Truth(msgspec.Struct, frozen=True, tag="truth", omit_defaults=True):
-    """A bool field by itself: it is true."""
+    """A bool field by itself: true when its value is true."""
 
     field: str
     event: str = ""
@@ -76,7 +76,7 @@ _DECODER = msgspec.json.Decoder(Condition)
 
 
 def leaves(condition: Condition | None) -> Iterator[Leaf]:
-    """The comparisons in it, from left to right."""
+    """The comparisons in a condition, from left to right."""
     match condition:
         case None:
             return
@@ -90,12 +90,12 @@ def leaves(condition: Condition | None) -> Iterator[Leaf]:
 
 
 def fields_of(condition: Condition | None) -> set[str]:
-    """The fields that it asks."""
+    """The fields that a condition compares."""
     return {leaf.field for leaf in leaves(condition)}
 
 
 def with_fields(condition: Condition, name_of: Callable[[str], str]) -> Condition:
-    """The same, with other names for the fields."""
+    """The same condition, with other names for the fields."""
     match condition:
         case Not(of):
             return Not(with_fields(of, name_of))
@@ -108,7 +108,7 @@ def with_fields(condition: Condition, name_of: Callable[[str], str]) -> Conditio
 
 
 def both(*conditions: Condition | None) -> Condition | None:
-    """All of these at once; None asks nothing."""
+    """The conjunction of these; None means no condition."""
     parts: list[Condition] = []
     for condition in conditions:
         parts += condition.of if isinstance(condition, And) else [condition] if condition else []
@@ -116,7 +116,7 @@ def both(*conditions: Condition | None) -> Condition | None:
 
 
 def either(*conditions: Condition | None) -> Condition | None:
-    """At least one of these; None asks nothing, and so does the whole."""
+    """The disjunction of these; None, which means no condition, if one of these is None."""
     parts = [*dict.fromkeys(conditions)]
     if None in parts or len(parts) == 1:
         return None if None in parts else parts[0]
@@ -128,5 +128,5 @@ def encode(condition: Condition) -> bytes:
 
 
 def decode(data: bytes) -> Condition:
-    found: Condition = _DECODER.decode(data)
-    return found
+    condition: Condition = _DECODER.decode(data)
+    return condition

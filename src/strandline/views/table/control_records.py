@@ -1,8 +1,8 @@
-"""Records of a table's topic that are no events: what changes the table as a whole. Pure.
+"""Records of a table's topic that are not events but change the table as a whole. Pure.
 
 meta             data
-"\0tb" "S"       a schema, as JSON: from here on events are of this version
-"\0tb" "D"       a condition, as JSON (condition.py): rows before that fulfil it are gone
+"\0tb" "S"       a schema, as JSON: later events have this version
+"\0tb" "D"       a condition, as JSON (condition.py): earlier rows that fulfil it are deleted
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SCHEMAS = msgspec.json.Decoder(Schema)
 
 
 def schema_draft(schema: Schema) -> Draft:
-    """The record that begins a version."""
+    """The record that starts a version of the schema."""
     return Draft(0, [msgspec.json.encode(schema)], metas=[_SCHEMA])
 
 
@@ -31,7 +31,7 @@ def delete_draft(where: Condition) -> Draft:
 
 
 def change_of(meta: bytes, data: bytes, seq: int, topic: str) -> Schema | Condition:
-    """What a marked record says."""
+    """The schema or delete condition of a marked record."""
     try:
         if meta == _SCHEMA:
             return _SCHEMAS.decode(data)
@@ -40,5 +40,6 @@ def change_of(meta: bytes, data: bytes, seq: int, topic: str) -> Schema | Condit
     except (msgspec.MsgspecError, ValueError) as error:
         raise Corrupt(f"a table cannot be read: {error}", path=f"{topic} seq {seq}") from error
     raise Corrupt(
-        "a table has a change that this version does not know: upgrade", path=f"{topic} seq {seq}"
+        "a table has a change that this version does not support: upgrade",
+        path=f"{topic} seq {seq}",
     )

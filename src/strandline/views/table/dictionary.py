@@ -1,10 +1,10 @@
 """Text in memory: plain, or as numbers with a dictionary. Pure.
 
-A file has its text either way, by how often values repeat in it. Tables that are asked together
-have each column in one way: with dictionaries if most rows have them.
+Text of a file is in either form, depending on how often values repeat. Tables that are queried
+together have each column in one form: with a dictionary if most rows have one.
 
 An enum always has the dictionary of its variants, in their order, so that its numbers mean the same
-in all files of a version: who groups or compares may take the numbers for the text.
+in all files of a version: grouping and comparing may use the numbers in place of the text.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ VARIANT = pa.dictionary(pa.uint8(), pa.string())
 
 
 def with_coding(table: pa.Table, coded: Collection[str]) -> pa.Table:
-    """The same rows, and text with dictionaries in these columns alone."""
-    for place, field in enumerate(table.schema):
+    """The same rows; the text of exactly these columns has dictionaries."""
+    for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             if field.name not in coded:
-                table = _with(table, place, field.with_type(field.type.value_type))
+                table = _cast_column(table, index, field.with_type(field.type.value_type))
         elif field.name in coded and pa.types.is_string(field.type):
-            column = pc.dictionary_encode(table.column(place))
-            table = table.set_column(place, field.with_type(CODED), column)
+            column = pc.dictionary_encode(table.column(index))
+            table = table.set_column(index, field.with_type(CODED), column)
     return table
 
 
 def as_variants(column: pa.ChunkedArray, variants: Sequence[str]) -> pa.ChunkedArray:
-    """Text as an enum, in one piece."""
+    """Text as an enum, in one chunk."""
     dictionary = pa.array(variants, pa.string())
-    if column.num_chunks == 1 and _is_of(column.chunk(0), dictionary):
+    if column.num_chunks == 1 and _has_dictionary(column.chunk(0), dictionary):
         return column
-    told = pa.DictionaryArray.from_arrays(places(column, variants), dictionary)
-    return pa.chunked_array([told])
+    enum = pa.DictionaryArray.from_arrays(places(column, variants), dictionary)
+    return pa.chunked_array([enum])
 
 
 def places(column: pa.ChunkedArray, variants: Sequence[str]) -> pa.Array:
-    """Of each value its place among the variants, in one piece; null stays null."""
+    """The index of each value among the variants, in one chunk; null stays null."""
     dictionary = pa.array(variants, pa.string())
-    found = [_places(chunk, dictionary) for chunk in column.chunks]
-    if len(found) == 1:
-        return found[0]
-    return pa.concat_arrays(found) if found else pa.array([], pa.uint8())
+    arrays = [_chunk_indices(chunk, dictionary) for chunk in column.chunks]
+    if len(arrays) == 1:
+        return arrays[0]
+    return pa.concat_arrays(arrays) if arrays else pa.array([], pa.uint8())
 
 
-def _places(chunk: pa.Array, dictionary: pa.Array) -> pa.Array:
+def _chunk_indices(chunk: pa.Array, dictionary: pa.Array) -> pa.Array:
     if not pa.types.is_dictionary(chunk.type):
         return pc.index_in(chunk, dictionary).cast(pa.uint8())
     if chunk.dictionary.equals(dictionary):
@@ -57,9 +57,9 @@ def _places(chunk: pa.Array, dictionary: pa.Array) -> pa.Array:
     return pc.index_in(chunk.dictionary, dictionary).cast(pa.uint8()).take(chunk.indices)
 
 
-def _is_of(chunk: pa.Array, dictionary: pa.Array) -> bool:
+def _has_dictionary(chunk: pa.Array, dictionary: pa.Array) -> bool:
     return bool(chunk.type == VARIANT and chunk.dictionary.equals(dictionary))
 
 
-def _with(table: pa.Table, place: int, field: pa.Field) -> pa.Table:
-    return table.set_column(place, field, table.column(place).cast(field.type))
+def _cast_column(table: pa.Table, index: int, field: pa.Field) -> pa.Table:
+    return table.set_column(index, field, table.column(index).cast(field.type))

@@ -1,9 +1,9 @@
-"""What a reading is made of, for an engine that reads files by itself.
+"""Description of a read for an external engine that reads the files itself.
 
-Files are named, with the schema they were written in; rows that are in no file are handed over.
-Whoever reads a file that ``is_cut`` leaves out the rows that are not wanted: those outside of the
-range of seqs, and hidden ones. All of a file is given, also when few of its zones may matter:
-engines have their own way to skip row groups.
+It has the names of files, with the schema that they were written in, and the rows that are not in a
+file. When the engine reads a file that ``is_cut``, it must leave out rows outside the range of seqs
+and hidden rows. Files are listed as a whole, also when few of their zones can match: engines skip
+row groups in their own way.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from pyroaring import BitMap64
 
 from strandline.schema import Schema
 
-_EVER = 2**64 - 1
+_SEQ_MAX = 2**64 - 1
 
 
 class FileRows(NamedTuple):
-    """One Parquet file of which rows are wanted."""
+    """One Parquet file with rows of the read."""
 
     lake: str
     """The folder or url of the object store."""
     key: str
     """The file's name there."""
     schema: Schema
-    """In which it was written."""
+    """The schema that it was written in."""
     first_seq: int
     last_seq: int
-    """The file answers for these."""
+    """The file covers the seqs from first to last."""
     is_cut: bool
-    """Whether some of its rows are not wanted."""
+    """Whether some of its rows must be left out."""
     rows: int
-    """How many may be wanted."""
+    """How many rows may be read from it."""
     size: int
     """Bytes of the whole file."""
 
 
 class Apart(NamedTuple):
-    """Files, and the rows besides them in the schema of the snapshot."""
+    """Files, and the rows that are not in files, in the schema of the snapshot."""
 
     files: Sequence[FileRows] = ()
     memory: Sequence[pa.Table] = ()
     first_seq: int = 0
-    last_seq: int = _EVER
-    """Rows of files that are cut must be from here to there, both included…"""
+    last_seq: int = _SEQ_MAX
+    """Rows of files that are cut must be in this range of seqs, both ends included…"""
     hidden: BitMap64 = BitMap64()
-    """… and not among these. Not to be changed."""
+    """… and not among these. Must not be changed."""

@@ -1,24 +1,24 @@
 """The state of a table: folds events in, keeps them in memory until they are in files.
 
-    active      rows that came last                             memtable.py
-    passives    older ones, full, each on its way into a file, oldest first
+    active      the newest rows                                 memtable.py
+    passives    full memtables, to be written to files, oldest first
     segments    files, with the rows up to ``segments.flushed``  views/table/files/file_set.py
-    hidden      seqs that were deleted though a file or memory has them
+    hidden      seqs of deleted rows that are still in a file or in memory
 
-Every row is seen once: when a passive's file is committed and ``settle`` has not taken the passive
-away yet, a snapshot takes the file.
+A snapshot has every row once: if the file of a passive memtable is committed and ``settle`` has not
+dropped the memtable yet, the snapshot reads the file.
 
-**What is saved**: rows in memory, a page of columns for each chunk; schema, counters, and which
-files are the table's. Files are committed on their own, when they are written, so they may be ahead
-of what is saved: rows up to ``flushed`` that come again are not taken again, and not looked at
-where a file has a row for every seq: whoever opens a large table beside its writer is quick then.
+**Saved** are the rows in memory, a page of columns for each chunk; the schema, counters, and the
+number of the file set. Files are committed when they are written, independently of a save, so they
+may be ahead of the saved state: rows up to ``flushed`` that are applied again are not added again,
+and not even decoded where a file has a row for every seq. This makes it quick to open a large table
+beside its writer.
 
-**A file set is used once.** It begins empty whenever the fold begins with nothing, under the next
-number, and the one before is dropped: files of a log that was folded in before, and is another one
-now, never meet this one.
+**A file set is used once.** A fold that starts without state starts an empty file set with the next
+number and drops the one before: files that come from another log are never mixed with these.
 
-Deletes follow from the record: all rows before it that fulfil the condition. Where files already
-lack some of them nothing changes, so replaying a delete is harmless.
+A delete record deletes all rows before it that fulfil the condition. Rows that files lack already
+change nothing, so replaying a delete is harmless.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _RAM_MIN = 1024 * 1024
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
-    """What is saved besides the rows."""
+    """The saved state besides the rows."""
 
     number: int
-    """Which set of files."""
+    """The number of the file set."""
     applied: int
     schema: Schema
     deletes: int
@@ -66,24 +66,24 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
     next_page: int
     gone: bytes
     manifest: int = 0
-    """The newest manifest of its files, 0 for none: a lake that lacks it is not the table's."""
+    """The newest manifest of its files, 0 for none: a lake without it is another table's."""
     manifest_checksum: str = ""
 
 
 class TableFold:
-    """Rows of one table. Owned by one thread: whoever holds the host's lock."""
+    """Rows of one table. Owned by one thread: the one that holds the host's lock."""
 
     def __init__(self, config: TableConfig, world: World) -> None:
         self.config = config
         self.schema = NO_SCHEMA
         self.deletes = 0
-        """Deletes that were folded in: when it rises, rows of the past have gone."""
+        """Deletes that were applied: when it rises, older rows were deleted."""
         self.retained_us = 0
-        """Events before this were deleted for their age."""
+        """Events before this time were deleted by retention."""
         self.active = MemTable(1)
         self.passives: tuple[MemTable, ...] = ()
         self.hidden = BitMap64()
-        """Never changed in place: snapshots have it."""
+        """Never changed in place: snapshots share it."""
         self.gone = BitMap64()
         """Deleted rows whose records are still on the log."""
         self.segments: Segments
@@ -106,39 +106,39 @@ class TableFold:
     def load(self, session: Session, space: int, state: bytes) -> None:
         self._space = space
         if not state:
-            self.segments = self._begin_files()
+            self.segments = self._new_file_set()
             self.active = MemTable(1)
             return
-        found = msgspec.msgpack.decode(state, type=_State)
-        self._number = found.number
-        self.segments = self._files(found.number)
-        self._load_files(found)
+        saved = msgspec.msgpack.decode(state, type=_State)
+        self._number = saved.number
+        self.segments = self._files(saved.number)
+        self._load_files(saved)
         manifest = self.segments.manifest
         if manifest is not None and manifest.dropped:
-            raise Corrupt("the files of a table were thrown away", path=self._depot.name)
-        self.schema, self.deletes = found.schema, found.deletes
-        self.retained_us = found.retained_us
-        self._misfits, self._applied = found.misfits, found.applied
-        self._next_page = found.next_page
-        self.gone = BitMap64.deserialize(found.gone)
+            raise Corrupt("the files of a table were deleted", path=self._depot.name)
+        self.schema, self.deletes = saved.schema, saved.deletes
+        self.retained_us = saved.retained_us
+        self._misfits, self._applied = saved.misfits, saved.applied
+        self._next_page = saved.next_page
+        self.gone = BitMap64.deserialize(saved.gone)
         self.hidden = BitMap64(self.segments.hidden)
         self.active = MemTable(self.segments.flushed + 1)
-        for info in found.pages:
-            self._adopt(session, info)
-        self.active.last_seq = max(self.active.last_seq, found.applied)
-        self._count()
+        for info in saved.pages:
+            self._load_page(session, info)
+        self.active.last_seq = max(self.active.last_seq, saved.applied)
+        self._charge_memory()
 
     def apply(self, source: int, rows: Rows) -> None:
         del source
         if not any(meta is not None and meta.startswith(MARK) for meta in rows.metas):
-            self._take(rows)
+            self._add_rows(rows)
             self._applied = rows.seqs[-1]
             return
-        for part, meta in _parts(rows):
+        for part, meta in _split_at_changes(rows):
             if meta is None:
-                self._take(part)
+                self._add_rows(part)
             else:
-                self._change(meta, part.data[0], part.seqs[0])
+                self._apply_change(meta, part.data[0], part.seqs[0])
             self._applied = part.seqs[-1]
 
     def save(self, session: Session) -> bytes:
@@ -147,14 +147,14 @@ class TableFold:
         self._dead_pages = []
         saved: list[pages.PageInfo] = []
         for memtable in (*self.passives, self.active):
-            kept = []
+            chunks = []
             for chunk in memtable.chunks():
-                kept.append(self._saved(session, chunk))
-                saved.append(pages.info(kept[-1]))
-            memtable.paged(kept)
+                chunks.append(self._save_chunk(session, chunk))
+                saved.append(pages.info(chunks[-1]))
+            memtable.paged(chunks)
         if not self.hidden.issubset(self.segments.hidden):
             self.segments.hide(self.hidden)
-        self._count()
+        self._charge_memory()
         state = _State(
             number=self._number,
             applied=self._applied,
@@ -172,7 +172,7 @@ class TableFold:
 
     @property
     def misfits(self) -> int:
-        """Records that were no event of the table."""
+        """Records that are not events of the table."""
         return self._misfits + sum(each.misfits for each in (*self.passives, self.active))
 
     @property
@@ -180,13 +180,13 @@ class TableFold:
         return sum(each.rows for each in (*self.passives, self.active))
 
     def snapshot(self, until: int | None = None) -> PinnedTable:
-        """The table as it is now, or as far as a seq."""
+        """The table as it is now, or up to a seq."""
         files = self.segments.pin()
         chunks = [chunk for each in (*self.passives, self.active) for chunk in each.chunks()]
         return PinnedTable(
             name=self._depot.name,
             schema=self.schema,
-            # A file is known before its passive is taken away.
+            # A file is in the manifest before its passive memtable is dropped: read one of them.
             chunks=[chunk for chunk in chunks if chunk.last_seq > files.flushed],
             files=files,
             hidden=self.hidden,
@@ -196,83 +196,83 @@ class TableFold:
         )
 
     def swap(self) -> None:
-        """What is in memory becomes passive: it takes no more rows."""
+        """Make the active memtable passive: it gets no more rows."""
         if self.active.rows:
             self.passives += (self.active,)
             self.active = MemTable(self._applied + 1)
 
     def sealed(self) -> MemTable | None:
-        """The oldest passive, next to become a file."""
+        """The oldest passive memtable, the next to be written."""
         return self.passives[0] if self.passives else None
 
     def settle(self, passive: MemTable, left_out: BitMap64) -> None:
-        """A passive is in a file, but for the rows that were left out: they are no more."""
+        """Drop a passive memtable that is in a file now, without the deleted rows left out."""
         assert self.passives[:1] == (passive,)
         self.passives = self.passives[1:]
         self._misfits += passive.misfits
         self._dead_pages += [chunk.page for chunk in passive.chunks() if chunk.page]
         self.hidden = self.hidden - left_out
-        self._count()
+        self._charge_memory()
 
     def purge(self, seqs: BitMap64) -> None:
-        """No file has these any more."""
+        """Forget hidden seqs that no file has any more."""
         self.hidden = self.hidden - seqs
 
     def oldest_us(self) -> int | None:
-        """A time that no event is older than, None when there is none."""
-        found = [file.ts_min for file in self.segments.files]
+        """A lower bound of the times of all events; None without events."""
+        times = [file.ts_min for file in self.segments.files]
         chunks = [chunk for each in (*self.passives, self.active) for chunk in each.chunks()]
-        found += [pc.min(chunk.table[TS]).value for chunk in chunks]
-        return min(found, default=None)
+        times += [pc.min(chunk.table[TS]).value for chunk in chunks]
+        return min(times, default=None)
 
     @property
     def columns(self) -> pa.Schema:
-        """Those of every table, and the fields."""
+        """The columns of every table, and the fields."""
         return arrow_schema(self.schema)
 
     def forget_gone(self, seqs: BitMap64) -> None:
-        """Their records have left the log."""
+        """Forget deleted rows whose records were removed from the log."""
         self.gone = self.gone - seqs
 
     def discard(self) -> None:
-        """The table is no more, or begins anew: its files are nobody's."""
+        """Delete the files: the table was dropped, or is folded again from the start."""
         if self.segments.exists():
             self._depot.trash(self._table_id(self._number))
 
     def digest(self) -> bytes:
-        """A sum over rows: it does not depend on their order, nor on where they are."""
+        """A checksum of the rows: independent of their order, and of the files that have them."""
         total = 0
         view = self.snapshot()
         for batch in view.read(view.columns.names).batches():
             for row in batch.to_pylist():
                 total += xxh3_128_intdigest(msgspec.msgpack.encode(row))
-        seen = msgspec.msgpack.encode((self.schema, self.deletes))
-        return (total % 2**128 ^ xxh3_128_intdigest(seen)).to_bytes(16, "little")
+        header = msgspec.msgpack.encode((self.schema, self.deletes))
+        return (total % 2**128 ^ xxh3_128_intdigest(header)).to_bytes(16, "little")
 
-    def _take(self, rows: Rows) -> None:
+    def _add_rows(self, rows: Rows) -> None:
         flushed = self.segments.flushed
         if rows.seqs[0] <= flushed:
-            rows = self._new_ones(rows, flushed)
+            rows = self._unflushed_rows(rows, flushed)
             if not rows.seqs:
                 return
         if not self.schema.version:
-            self._misfits += len(rows.seqs)  # plain records from before the first DEFINE
+            self._misfits += len(rows.seqs)  # plain records before the first DEFINE
             return
         self.active.add(self.schema, rows, rows.seqs[-1])
-        self._count()
+        self._charge_memory()
         if self.active.rows >= self.config.flush_rows or self.active.ram >= self._ram_max:
             self._applied = rows.seqs[-1]
             self.swap()
 
-    def _new_ones(self, rows: Rows, flushed: int) -> Rows:
-        """Rows that are in no file; among the others those that are no events are counted again."""
-        place = bisect.bisect_right(rows.seqs, flushed)
-        known = _cut(rows, 0, place)
+    def _unflushed_rows(self, rows: Rows, flushed: int) -> Rows:
+        """Rows that are not in a file; misfits among the others are counted again."""
+        index = bisect.bisect_right(rows.seqs, flushed)
+        known = _slice(rows, 0, index)
         if not self.segments.all_are_rows(known.seqs[0], known.seqs[-1]):
             self._misfits += misfits_among(self.schema, known)
-        return _cut(rows, place, len(rows.seqs))
+        return _slice(rows, index, len(rows.seqs))
 
-    def _change(self, meta: bytes, data: bytes, seq: int) -> None:
+    def _apply_change(self, meta: bytes, data: bytes, seq: int) -> None:
         value = change_of(meta, data, seq, self._depot.name)
         if isinstance(value, Schema):
             self.schema = value
@@ -281,25 +281,25 @@ class TableFold:
         if isinstance(value, Compare) and value.field == TS and value.op == "<":
             self.retained_us = max(self.retained_us, int(value.value or 0))
         self._applied = seq - 1
-        found = seqs_matching(self._before_change(), value)
-        if found:
-            self.hidden = self.hidden | found
-            self.gone = self.gone | found
+        deleted = seqs_matching(self._deletable_rows(), value)
+        if deleted:
+            self.hidden = self.hidden | deleted
+            self.gone = self.gone | deleted
 
-    def _before_change(self) -> PinnedTable:
-        """What a delete is asked of, whose condition is bound to the schema of its time.
+    def _deletable_rows(self) -> PinnedTable:
+        """The rows that a delete applies to; its condition is bound to the schema of its time.
 
-        A file of a newer schema is there only when the log is folded in again. It was written when
-        the delete was known, so it lacks those rows.
+        A file of a newer schema exists only when the log is folded again. It was written after the
+        delete, so it lacks those rows.
         """
         view = self.snapshot()
         view.leave_out_newer(self.schema.version)
         return view
 
-    def _load_files(self, found: _State) -> None:
-        """Read the newest manifest, which is the one that was saved or a later one."""
+    def _load_files(self, state: _State) -> None:
+        """Read the newest manifest, which is the saved one or a later one."""
         try:
-            self.segments.load(found.manifest, found.manifest_checksum)
+            self.segments.load(state.manifest, state.manifest_checksum)
         except Corrupt as error:
             name = self._depot.name
             lost = FilesLost(
@@ -307,12 +307,12 @@ class TableFold:
                 path=f"{self._depot.objects.name}/{error.path}",
             )
             lost.add_note(
-                "bring back the newest objects of the lake, or fold the table again from the log: "
+                "restore the newest objects of the lake, or fold the table again from the log: "
                 f"strandline view rebuild table {name}"
             )
             raise lost from error
 
-    def _adopt(self, session: Session, info: pages.PageInfo) -> None:
+    def _load_page(self, session: Session, info: pages.PageInfo) -> None:
         if info.last_seq <= self.segments.flushed:
             self._dead_pages.append(info.page)
             return
@@ -323,7 +323,7 @@ class TableFold:
             )
         self.active.adopt(pages.decode(info, bytes(data)))
 
-    def _saved(self, session: Session, chunk: Chunk) -> Chunk:
+    def _save_chunk(self, session: Session, chunk: Chunk) -> Chunk:
         if chunk.page:
             return chunk
         chunk = msgspec.structs.replace(chunk, page=self._next_page)
@@ -334,11 +334,11 @@ class TableFold:
     def _page_id(self, page: int) -> int:
         return self._space << 32 | page
 
-    def _count(self) -> None:
+    def _charge_memory(self) -> None:
         self._account.settle(sum(each.ram for each in (*self.passives, self.active)))
 
-    def _begin_files(self) -> Segments:
-        """A set of files that nobody ever used."""
+    def _new_file_set(self) -> Segments:
+        """A file set that was never used."""
         while True:
             segments = self._files(self._number)
             if not segments.was_used():
@@ -374,27 +374,27 @@ class TableFold:
 
 def seqs_matching(view: PinnedTable, where: Condition) -> BitMap64:
     """The rows of a snapshot that fulfil a condition."""
-    found = BitMap64()
+    seqs = BitMap64()
     columns = sorted({SEQ, *fields_of(where)})
     for batch in view.read(columns, where).batches():
         table = pa.Table.from_batches([batch])
-        found.update(table[SEQ].to_numpy()[mask(where, table)].tolist())
-    return found
+        seqs.update(table[SEQ].to_numpy()[mask(where, table)].tolist())
+    return seqs
 
 
-def _parts(rows: Rows) -> Iterator[tuple[Rows, bytes | None]]:
-    """Runs of events, and changes one by one with their meta."""
+def _split_at_changes(rows: Rows) -> Iterator[tuple[Rows, bytes | None]]:
+    """Runs of events, and single changes with their meta."""
     marked = [meta is not None and meta.startswith(MARK) for meta in rows.metas]
     start = 0
-    for place, is_change in enumerate((*marked, True)):
+    for index, is_change in enumerate((*marked, True)):
         if not is_change:
             continue
-        if start < place:
-            yield _cut(rows, start, place), None
-        if place < len(marked):
-            yield _cut(rows, place, place + 1), rows.metas[place]
-        start = place + 1
+        if start < index:
+            yield _slice(rows, start, index), None
+        if index < len(marked):
+            yield _slice(rows, index, index + 1), rows.metas[index]
+        start = index + 1
 
 
-def _cut(rows: Rows, start: int, stop: int) -> Rows:
+def _slice(rows: Rows, start: int, stop: int) -> Rows:
     return Rows._make(column[start:stop] for column in rows)

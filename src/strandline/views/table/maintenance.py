@@ -1,17 +1,17 @@
-"""What a table does when nobody waits: rows become files, files are merged, what is gone goes.
+"""Background work of a table: writes memtables to files, merges files, applies retention.
 
-One file is written at a time, and a writer that brings rows faster than they are written waits for
-that file alone: not for the files after it, and not for a merge.
+One file is written at a time. A thread that appends rows faster than they are written waits for
+that one file, not for the files after it, and not for a merge.
 
-One turn, without the view's lock but for moments:
+One run holds the view's lock only for short operations:
 
-1. The log is synced, then each passive that is there becomes a file, oldest first. A file's rows
-   are never ahead of what is durable on the log.
-2. Neighbouring files are merged, one bounded step a turn.
-3. Events older than the retention are deleted, by a record as any delete is: a twentieth of the
+1. The log is synced, then each passive memtable is written to a file, oldest first. A file's rows
+   are never ahead of what is durable in the log.
+2. Neighbouring files are merged, one bounded step per run.
+3. Events older than the retention are deleted, by a delete record as usual: a twentieth of the
    retention at a time, so that there are few such records.
-4. Records of deleted rows leave the log, as far as the saved state has seen the delete.
-5. Files that have left are swept.
+4. Records of deleted rows are trimmed from the log, up to the deletes in the saved state.
+5. Files that are not referred to any more are deleted.
 """
 
 from __future__ import annotations
@@ -36,57 +36,57 @@ from strandline.views.table.upcast import upcast
 from strandline.views.view_runner import Host
 
 _SWEEP_S = 60.0
-_STEPS = 20
-"""Retention lags behind by up to this part of itself."""
+_RETENTION_STEPS = 20
+"""Retention is late by up to this fraction of itself."""
 
 
 class Upkeep:
-    """The background work of one table. Safe from many threads."""
+    """The background work of one table. Safe to call from many threads."""
 
     def __init__(self, host: Host[TableFold]) -> None:
         self._host = host
-        self._working = threading.Lock()
-        """Held for a turn or a merge. No thread that brings rows takes it."""
+        self._run_lock = threading.Lock()
+        """Held for a run or a merge. A thread that appends rows never acquires it."""
         self._file_ended = threading.Condition()
         self._is_writing = False
         self._files_ended = 0
-        """Files that were written, or failed."""
+        """The number of files that were written, or failed."""
         self._swept_at = host.world.clock.monotonic()
 
     def turn(self) -> None:
-        """What is due, unless somebody is at it."""
-        if self._host.fold.segments.readonly or not self._working.acquire(blocking=False):
+        """Do what is due, unless another thread does it."""
+        if self._host.fold.segments.readonly or not self._run_lock.acquire(blocking=False):
             return
         try:
-            for _ in self._host.fold.passives:  # those that come meanwhile are for the next turn
+            for _ in self._host.fold.passives:  # later ones are for the next run
                 self._write_oldest()
             self._merge()
-            self._retain()
-            self._release()
-            self._sweep()
+            self._apply_retention()
+            self._trim_records()
+            self._collect_garbage()
         finally:
-            self._working.release()
+            self._run_lock.release()
 
     def flush(self) -> None:
-        """Everything that is in memory becomes a file, now."""
+        """Write all rows in memory to files now."""
         with self._host.reading() as fold:
             fold.swap()
         while self._write_oldest():
             pass
 
     def relieve(self, passives_max: int) -> None:
-        """Return when at most so many passives are left; writes them unless another thread does."""
+        """Return when at most so many passives are left; write them unless another thread does."""
         while len(self._host.fold.passives) > passives_max:
             self._write_oldest()
 
     def merge_all(self) -> None:
-        """Merge as long as there is something to merge."""
-        with self._working:
+        """Merge until no merge is worthwhile."""
+        with self._run_lock:
             while self._merge():
                 pass
 
     def _write_oldest(self) -> bool:
-        """Write the oldest passive, or wait for the thread that does; False when there is none."""
+        """Write the oldest passive, or wait for the thread that does; False without passives."""
         with self._file_ended:
             if self._is_writing:
                 ended = self._files_ended
@@ -94,14 +94,14 @@ class Upkeep:
                 return True
             self._is_writing = True
         try:
-            return self._write()
+            return self._write_passive()
         finally:
             with self._file_ended:
                 self._is_writing = False
                 self._files_ended += 1
                 self._file_ended.notify_all()
 
-    def _write(self) -> bool:
+    def _write_passive(self) -> bool:
         host = self._host
         with host.lock:
             fold = host.fold
@@ -115,28 +115,28 @@ class Upkeep:
         if table.num_rows:
             fold.segments.add(in_order(table), first_seq, passive.last_seq, schema)
         with host.lock:
-            if host.fold is fold:  # else it was loaded anew, and finds the file
+            if host.fold is fold:  # else it was loaded again, and has the file
                 fold.settle(passive, left_out)
         return True
 
     def _merge(self) -> bool:
         host = self._host
         fold = host.fold
-        if not self._hide(fold):
+        if not self._save_hidden(fold):
             return False
         hidden = fold.segments.hidden
         try:
             merged = fold.segments.compact_once(fold.schema)
         except Conflict:
-            return False  # somebody else has merged: the newest manifest tells at the next turn
+            return False  # another writer merged: the next run reads the newest manifest
         with host.lock:
             if merged and host.fold is fold:
                 fold.purge(hidden - fold.segments.hidden)
         return merged
 
-    def _hide(self, fold: TableFold) -> bool:
-        """Tell the manifest what is hidden: files that come of a merge lack all that was deleted
-        by then. Only deletes that the log will not lose count."""
+    def _save_hidden(self, fold: TableFold) -> bool:
+        """Store the hidden seqs in the manifest: merged files lack all rows that were deleted by
+        then. The log is synced first: a delete that it may lose must not reach a file."""
         with self._host.lock:
             if self._host.fold is not fold:
                 return False
@@ -146,26 +146,30 @@ class Upkeep:
             fold.segments.hide(hidden)
         return True
 
-    def _retain(self) -> None:
+    def _apply_retention(self) -> None:
         host = self._host
-        kept_us = host.fold.config.retention_ms * 1000
-        if not kept_us:
+        retention_us = host.fold.config.retention_ms * 1000
+        if not retention_us:
             return
-        horizon = host.world.clock.now_us() - kept_us
+        horizon = host.world.clock.now_us() - retention_us
         with host.reading() as fold:
             oldest, retained = fold.oldest_us(), fold.retained_us
-        if oldest is not None and oldest < horizon and retained < horizon - kept_us // _STEPS:
+        if (
+            oldest is not None
+            and oldest < horizon
+            and retained < horizon - retention_us // _RETENTION_STEPS
+        ):
             where = Compare(field=TS, op="<", value=horizon)
             host.decide(lambda _: delete_draft(where))
 
-    def _release(self) -> None:
+    def _trim_records(self) -> None:
         host = self._host
-        gone = host.fold.gone & BitMap64(range(host.secured[0] + 1))
-        if gone and host.release(0, gone):
+        trimmable = host.fold.gone & BitMap64(range(host.secured[0] + 1))
+        if trimmable and host.release(0, trimmable):
             with host.lock:
-                host.fold.forget_gone(gone)
+                host.fold.forget_gone(trimmable)
 
-    def _sweep(self) -> None:
+    def _collect_garbage(self) -> None:
         now = self._host.world.clock.monotonic()
         if now - self._swept_at >= _SWEEP_S:
             self._swept_at = now
@@ -173,16 +177,16 @@ class Upkeep:
 
 
 def _rows_of(passive: MemTable, schema: Schema, hidden: BitMap64) -> tuple[pa.Table, BitMap64]:
-    """The rows of a passive in the newest schema, without those that are hidden by now."""
+    """The rows of a passive in the newest schema without hidden ones, and the hidden ones."""
     columns = arrow_schema(schema)
     parts, left_out = [columns.empty_table()], BitMap64()
     for chunk in passive.chunks():
         table = chunk.table
-        some = BitMap64(range(chunk.first_seq, chunk.last_seq + 1)) & hidden
-        if some:
-            left_out |= some
-            seqs = np.fromiter(some, dtype=np.uint64, count=len(some))
+        deleted = BitMap64(range(chunk.first_seq, chunk.last_seq + 1)) & hidden
+        if deleted:
+            left_out |= deleted
+            seqs = np.fromiter(deleted, dtype=np.uint64, count=len(deleted))
             table = table.filter(pa.array(~np.isin(table[SEQ].to_numpy(), seqs)))
-        told = upcast(table, chunk.schema, schema, columns.names)
-        parts.append(with_coding(told, ()))
+        table = upcast(table, chunk.schema, schema, columns.names)
+        parts.append(with_coding(table, ()))
     return pa.concat_tables(parts), left_out

@@ -1,10 +1,10 @@
-"""Rows of a table that are in no file yet: as they came, and as columns once somebody asked.
+"""Rows of a table that are not in a file yet: as records first, then as columns.
 
-Rows come in as records. Making columns of them pays for many at once, not for one, so they wait
-until somebody needs them: a question, a save, a flush. An append never does it.
+Building columns is worthwhile for many rows at once, not for one, so records wait until a query, a
+save or a flush needs columns. An append never builds columns.
 
-A passive one no longer grows. It is turned into a file without the view's lock, so columns are made
-under a lock of their own.
+A passive memtable does not grow. It is written to a file without the view's lock, so a separate
+lock protects the building of columns.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from strandline.views.table.rows import fold_rows
 from strandline.views.view import Rows
 
 _ROW_RAM = 200
-"""What a record takes that waits, besides its data: about."""
-_FEW = 4096
+"""Approximate bytes of a waiting record besides its data."""
+_SMALL_ROWS = 4096
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,61 +31,61 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     schema: Schema
     first_seq: int
     last_seq: int
-    """The seqs that it answers for: each is a row, or is none."""
+    """The chunk covers the seqs from first to last: each is a row, or not an event."""
     page: int = 0
-    """The page of the reservoir that has it; 0 for none."""
+    """The page of the reservoir that it is saved in; 0 for none."""
 
 
 class MemTable:
-    """Rows in order of seq. Filled by whoever holds the view's lock; read by many threads."""
+    """Rows in order of seq. Filled by the thread with the view's lock; read by many threads."""
 
     def __init__(self, first_seq: int) -> None:
         self.first_seq = first_seq
-        """It answers for the seqs from here on."""
+        """It covers the seqs from this one on."""
         self.last_seq = first_seq - 1
         self.rows = 0
-        """Rows and misfits: what came in."""
+        """Rows and misfits: all records that were added."""
         self.misfits = 0
         self._waiting_ram = 0
         self._chunks_ram = 0
         self._chunks: tuple[Chunk, ...] = ()
         self._waiting: list[tuple[Schema, Rows]] = []
-        self._making = threading.Lock()
+        self._chunks_lock = threading.Lock()
 
     @property
     def ram(self) -> int:
-        """What it takes of memory, about."""
+        """Approximate bytes of memory."""
         return self._waiting_ram + self._chunks_ram
 
     def add(self, schema: Schema, rows: Rows, last_seq: int) -> None:
-        """Take rows that follow on all before."""
+        """Add rows that follow all earlier ones."""
         self._waiting_ram += sum(map(len, rows.data)) + _ROW_RAM * len(rows.seqs)
         self._waiting.append((schema, rows))
         self.rows += len(rows.seqs)
         self.last_seq = last_seq
 
     def adopt(self, chunk: Chunk) -> None:
-        """Take columns that were made before and saved."""
+        """Add columns that were built before and saved."""
         self._chunks += (chunk,)
         self._chunks_ram += chunk.table.nbytes
         self.rows += chunk.table.num_rows
         self.last_seq = chunk.last_seq
 
     def chunks(self) -> tuple[Chunk, ...]:
-        """All rows as columns. Those that fit no schema are left out and counted."""
-        with self._making:
+        """All rows as columns. Records that do not fit the schema are left out and counted."""
+        with self._chunks_lock:
             if self._waiting:
                 waiting, self._waiting, self._waiting_ram = self._waiting, [], 0
-                for schema, together in _runs(waiting):
-                    self._make(schema, together)
+                for schema, joined in _by_schema(waiting):
+                    self._add_columns(schema, joined)
             return self._chunks
 
     def paged(self, chunks: Iterable[Chunk]) -> None:
-        """The same chunks, which know their pages now."""
-        with self._making:
+        """Replace the chunks by the same ones with their pages."""
+        with self._chunks_lock:
             self._chunks = tuple(chunks)
 
-    def _make(self, schema: Schema, rows: Rows) -> None:
+    def _add_columns(self, schema: Schema, rows: Rows) -> None:
         table, misfits = fold_rows(schema, rows)
         self.misfits += len(misfits)
         if not table.num_rows:
@@ -93,25 +93,30 @@ class MemTable:
         last = self._chunks[-1] if self._chunks else None
         first_seq = self.first_seq if last is None else last.last_seq + 1
         self._chunks_ram += table.nbytes
-        if last is not None and last.schema is schema and not last.page and len(last.table) < _FEW:
-            # Questions between single events would make a chunk of each.
+        if (
+            last is not None
+            and last.schema is schema
+            and not last.page
+            and len(last.table) < _SMALL_ROWS
+        ):
+            # Extend the last chunk: queries between single appends would make a chunk of each.
             table = pa.concat_tables([last.table, table]).unify_dictionaries().combine_chunks()
             first_seq, self._chunks = last.first_seq, self._chunks[:-1]
         chunk = Chunk(table=table, schema=schema, first_seq=first_seq, last_seq=rows.seqs[-1])
         self._chunks += (chunk,)
 
 
-def _runs(waiting: list[tuple[Schema, Rows]]) -> Iterable[tuple[Schema, Rows]]:
-    """Neighbours of the same schema together."""
+def _by_schema(waiting: list[tuple[Schema, Rows]]) -> Iterable[tuple[Schema, Rows]]:
+    """Neighbours of the same schema, joined."""
     start = 0
-    for place in range(1, len(waiting) + 1):
-        if place == len(waiting) or waiting[place][0] is not waiting[start][0]:
-            yield waiting[start][0], _joined([rows for _, rows in waiting[start:place]])
-            start = place
+    for index in range(1, len(waiting) + 1):
+        if index == len(waiting) or waiting[index][0] is not waiting[start][0]:
+            yield waiting[start][0], _join([rows for _, rows in waiting[start:index]])
+            start = index
 
 
-def _joined(parts: list[Rows]) -> Rows:
+def _join(parts: list[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
-    columns = ([value for part in parts for value in part[place]] for place in range(6))
+    columns = ([value for part in parts for value in part[index]] for index in range(6))
     return Rows._make(columns)

@@ -13,7 +13,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 class PageInfo(msgspec.Struct, frozen=True, array_like=True):
-    """What must be known of a page to read it."""
+    """What is needed to read a page."""
 
     page: int
     first_seq: int
@@ -32,15 +32,15 @@ def encode(chunk: Chunk) -> bytes:
     return bytes(sink.getvalue())
 
 
-def decode(found: PageInfo, data: bytes) -> Chunk:
+def decode(entry: PageInfo, data: bytes) -> Chunk:
     try:
         table = pa.ipc.open_stream(data).read_all()
     except pa.ArrowInvalid as error:
-        raise Corrupt(f"page {found.page} of a table cannot be read: {error}", path="") from error
+        raise Corrupt(f"page {entry.page} of a table cannot be read: {error}", path="") from error
     return Chunk(
         table=table,
-        schema=found.schema,
-        first_seq=found.first_seq,
-        last_seq=found.last_seq,
-        page=found.page,
+        schema=entry.schema,
+        first_seq=entry.first_seq,
+        last_seq=entry.last_seq,
+        page=entry.page,
     )

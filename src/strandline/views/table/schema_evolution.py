@@ -1,16 +1,16 @@
-"""What a table may be defined as, and what it may become. Pure.
+"""Which definitions of a table are valid, and which changes of one. Pure.
 
-A new version takes every event that an older one took, so rows of all versions are told in the
-newest (``upcast.py``). Allowed are:
+A new version accepts every event that an older one accepted, so rows of all versions are returned
+in the newest (``upcast.py``). Allowed are:
 
-    a field more, if it is optional
+    a new field, if it is optional
     a required field becomes optional
-    u64, i64    -> f64         from 2^53 on a number is rounded to the nearest that f64 has
-    date        -> datetime    the first moment of the day in UTC
+    u64, i64    -> f64         numbers from 2^53 on are rounded to the nearest f64
+    date        -> datetime    midnight in UTC
     enum        -> more variants, or string
 
-Everything else is refused. Fields and variants keep their order, new ones stand behind: how a
-definition sorts them changes nothing.
+Every other change is rejected. Fields and variants keep their order and new ones are appended, in
+whatever order a new definition lists them.
 """
 
 from __future__ import annotations
@@ -28,49 +28,49 @@ _WHY_NOT = {
     ("u64", "i64"): "numbers from 2^63 on do not fit",
     ("i64", "u64"): "numbers below 0 do not fit",
     ("datetime", "date"): "the time of day would be lost",
-    ("string", "enum"): "strings that are no variant do not fit",
+    ("string", "enum"): "strings that are not a variant do not fit",
 }
 
 
-def check_fields(given: Mapping[str, object]) -> dict[str, str]:
-    """The fields of a table, each type in its one way to be written, or a clear error."""
-    fields = checked_fields(given)
+def check_fields(definition: Mapping[str, object]) -> dict[str, str]:
+    """The fields of a table with their types in canonical form, or an error."""
+    fields = checked_fields(definition)
     if not fields:
         raise Invalid('a table has at least one field: {"plan": "string"}')
     return fields
 
 
 def check_change(old: Schema, new_fields: dict[str, str]) -> Schema:
-    """The next version, the same schema when nothing changes, or a clear error."""
-    given = check_fields(new_fields)
+    """The next version, the same schema if nothing changes, or an error."""
+    checked = check_fields(new_fields)
     if not old.version:
-        return Schema(1, given)
-    gone = [name for name in old.fields if name not in given]
-    if gone:
-        raise Invalid(_gone(gone[0], given))
-    fields = {name: _changed(name, old.fields[name], given[name]) for name in old.fields}
-    for name, told in given.items():
+        return Schema(1, checked)
+    removed = [name for name in old.fields if name not in checked]
+    if removed:
+        raise Invalid(_removal_error(removed[0], checked))
+    fields = {name: _changed_type(name, old.fields[name], checked[name]) for name in old.fields}
+    for name, text in checked.items():
         if name not in fields:
-            fields[name] = _added(name, told)
+            fields[name] = _check_added(name, text)
     return old if fields == old.fields else Schema(old.version + 1, check_fields(fields))
 
 
-def _gone(name: str, given: dict[str, str]) -> str:
-    renamed = [other for other in given if other.lower() == name.lower()]
+def _removal_error(name: str, fields: dict[str, str]) -> str:
+    renamed = [other for other in fields if other.lower() == name.lower()]
     hint = f", not {renamed[0]!r}" if renamed else ""
     return f"field {name!r} cannot be removed, events have it: keep it as {name!r}{hint}"
 
 
-def _added(name: str, told: str) -> str:
-    if not kind_of(told, name).optional:
+def _check_added(name: str, text: str) -> str:
+    if not kind_of(text, name).optional:
         raise Invalid(
-            f"new field {name!r} must be optional, older events lack it: write {told + ' | null'!r}"
+            f"new field {name!r} must be optional, older events lack it: write {text + ' | null'!r}"
         )
-    return told
+    return text
 
 
-def _changed(name: str, old_text: str, new_text: str) -> str:
-    """The type as it is from now on."""
+def _changed_type(name: str, old_text: str, new_text: str) -> str:
+    """The resulting type of a field."""
     old, new = kind_of(old_text, name), kind_of(new_text, name)
     if old.optional and not new.optional:
         raise Invalid(
@@ -78,7 +78,7 @@ def _changed(name: str, old_text: str, new_text: str) -> str:
             f"write {new_text + ' | null'!r}"
         )
     if old.name == new.name == "enum":
-        return str(_with_variants(name, old, new))
+        return str(_merge_variants(name, old, new))
     if old.name != new.name and (old.name, new.name) not in _WIDENED:
         why = _WHY_NOT.get((old.name, new.name), "older events do not fit")
         raise Invalid(
@@ -88,11 +88,11 @@ def _changed(name: str, old_text: str, new_text: str) -> str:
     return str(new)
 
 
-def _with_variants(name: str, old: Kind, new: Kind) -> Kind:
-    gone = [variant for variant in old.variants if variant not in new.variants]
-    if gone:
+def _merge_variants(name: str, old: Kind, new: Kind) -> Kind:
+    removed = [variant for variant in old.variants if variant not in new.variants]
+    if removed:
         raise Invalid(
-            f"field {name!r} cannot lose the variant {gone[0]!r}, events have it: keep it"
+            f"field {name!r} cannot lose the variant {removed[0]!r}, events have it: keep it"
         )
     added = tuple(variant for variant in new.variants if variant not in old.variants)
     return Kind("enum", old.variants + added, new.optional)

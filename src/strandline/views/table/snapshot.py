@@ -1,7 +1,7 @@
-"""What a table holds at one position of its log, for whoever asks: rows by column, zones skipped.
+"""Protocols of a table's snapshot: its rows at one position of the log, read by column.
 
-A snapshot never changes. It may be read by many threads and for as long as it is held: files that
-leave the table meanwhile stay as long as a snapshot names them.
+A snapshot never changes. Many threads may read it for as long as they hold it: files that leave the
+table in the meantime are not deleted until no snapshot refers to them.
 """
 
 from __future__ import annotations
@@ -29,70 +29,70 @@ CORE = pa.schema(
 
 
 class Top(msgspec.Struct, frozen=True, kw_only=True):
-    """Only the first rows by one column are wanted: zones without a chance may be left out."""
+    """Only the first rows by one column are needed: zones that cannot have one may be skipped."""
 
     field: str
     descending: bool
     rows: int
-    """LIMIT and OFFSET together."""
+    """The sum of LIMIT and OFFSET."""
 
 
 class Facts(msgspec.Struct, kw_only=True):
-    """What a reading has cost, for EXPLAIN. Filled while it is read."""
+    """The cost of a read, for EXPLAIN. Filled while the rows are read."""
 
     files: int = 0
     files_kept: int = 0
     zones: int = 0
     zones_kept: int = 0
     memory_rows: int = 0
-    """Rows that are not in files yet."""
+    """Rows that are not in a file yet."""
     rows: int = 0
-    """Rows that were handed out."""
+    """Rows that were returned."""
     bytes_read: int = 0
-    """Of files; what the cache had costs nothing."""
+    """Bytes read from files; data from the cache does not count."""
     indexes: list[str] = []
-    """Which indexes ruled zones out, as ``field: kind``."""
+    """The indexes that excluded zones, as ``field: kind``."""
     seconds: dict[str, float] = {}
-    """Time by step."""
+    """Seconds by step."""
 
 
 class Reading(Protocol):
-    """Rows of a snapshot: all that fulfil the condition, and maybe others of the same zones."""
+    """Rows of a snapshot: all that fulfil the condition, and possibly others of their zones."""
 
     facts: Facts
 
     def tables(self) -> list[pa.Table]:
-        """All rows, in no order, with the columns that were asked for in that order."""
+        """All rows, unordered, with the requested columns in the requested order."""
         ...
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The same, bit by bit: for more than fits in memory."""
+        """The same rows in batches, for results larger than memory."""
         ...
 
     def apart(self) -> Apart:
-        """The same as files and rows in memory, for engines that read files by themselves."""
+        """The same rows as files and rows in memory, for engines that read files themselves."""
         ...
 
     @property
     def rows_max(self) -> int:
-        """How many rows there may be, known before they are read."""
+        """An upper bound of the number of rows, known before they are read."""
         ...
 
     @property
     def bytes_max(self) -> int:
-        """What their tables take of memory, about, known before they are read."""
+        """Approximate bytes of memory for the tables, known before they are read."""
         ...
 
 
 class Snapshot(Protocol):
-    """A table at one position. Immutable; safe from many threads."""
+    """A table at one position. Immutable; safe to use from many threads."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def schema(self) -> Schema:
-        """The newest version: all rows are told in it, those of older versions upcast."""
+        """The newest version: all rows are returned in it, those of older versions upcast."""
         ...
 
     @property
@@ -102,12 +102,12 @@ class Snapshot(Protocol):
 
     @property
     def position(self) -> int:
-        """The seq of the last record that it shows."""
+        """The seq of the last record that it includes."""
         ...
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         ...
 
     def read(
@@ -118,7 +118,7 @@ class Snapshot(Protocol):
         after: int = 0,
         top: Top | None = None,
     ) -> Reading:
-        """Rows that may fulfil a bound condition, with a seq above ``after``. Hidden ones are left
-        out, and every row that fulfils the condition is there, but for what ``top`` allows to
-        leave out."""
+        """Rows with a seq above ``after`` that may fulfil a bound condition. Hidden rows are left
+        out. Every row that fulfils the condition is returned, except those that ``top`` allows to
+        skip."""
         ...

@@ -1,12 +1,12 @@
-"""An event table: events of one kind with a schema, stored once and asked at once.
+"""An event table: events of one kind with a schema, stored once and queryable at once.
 
     users = store.table("signup")
     users.define({"plan": "string", "country": ["US", "DE"]})
     users.store("user-42", {"plan": "pro", "country": "US"})
 
 An event is a plain record of the table's topic: its key is the context, its data the JSON object.
-Whatever else is appended there is an event, too, if it fits the schema; what does not is left out
-and counted.
+Any other record appended to the topic is an event, too, if it fits the schema; a record that does
+not fit is left out and counted.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ from strandline.views.view_runner import Host
 Event = Mapping[str, Any] | bytes | str
 
 _PASSIVES_MAX = 8
-"""Memory that waits to be written; whoever stores more writes a file himself."""
+"""Memtables that wait to be written; a thread that stores more writes a file itself."""
 _ROW_RAM = 512
-"""What is asked of the memory budget for an event besides its data."""
+"""Bytes requested from the memory budget for an event besides its data."""
 _CONTEXT_MAX = 1024
 
 
 class TableStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How a table is doing."""
+    """Counts and sizes of a table."""
 
     rows: int
     memory_rows: int
-    """Rows that are in no file yet."""
+    """Rows that are not in a file yet."""
     files: int
     file_bytes: int
     zones: int
     hidden: int
     """Deleted rows that files still have."""
     misfits: int
-    """Records of the topic that are no events of the table."""
+    """Records of the topic that are not events of the table."""
     schema_version: int
     position: int
 
 
 class Table:
-    """One event table. Safe from many threads."""
+    """One event table. Safe to call from many threads."""
 
     def __init__(self, host: Host[TableFold]) -> None:
         self._host = host
-        self._upkeep = Upkeep(host)
+        self._maintenance = Upkeep(host)
         self._share = host.world.share
         self._share.evicts(_evictor(weakref.ref(host)))
-        host.turn = self._upkeep.turn
+        host.turn = self._maintenance.turn
         host.when_dropped = self._discard
 
     def __repr__(self) -> str:
@@ -82,29 +82,29 @@ class Table:
     def define(
         self, fields: Mapping[str, object], *, version: int | None = None, new: bool = False
     ) -> Schema:
-        """Give events these fields: the first definition, or a compatible next version.
+        """Define the fields of events: the first definition, or a compatible next version.
 
-        ``version`` must be the one that comes of it. With ``new`` the table may have none yet.
+        ``version`` must be the resulting one. With ``new`` the table must not be defined yet.
         """
-        wanted = schema_evolution.check_fields(fields)
-        made: list[Schema] = []
+        checked = schema_evolution.check_fields(fields)
+        result: list[Schema] = []
 
         def decide(fold: TableFold) -> Draft | None:
-            made[:] = [_next(self.name, fold.schema, wanted, version, new=new)]
-            return None if made[0] == fold.schema else control_records.schema_draft(made[0])
+            result[:] = [_next_version(self.name, fold.schema, checked, version, new=new)]
+            return None if result[0] == fold.schema else control_records.schema_draft(result[0])
 
         self._host.decide(decide)
         topic = self._host.topics[0]
-        if topic.config.schema != made[0].fields:
-            topic.alter(schema=made[0].fields)
-        return made[0]
+        if topic.config.schema != result[0].fields:
+            topic.alter(schema=result[0].fields)
+        return result[0]
 
     def store(self, context: str, event: Event) -> Appended:
-        """Store one event of a context. Refused events leave nothing behind."""
+        """Store one event of a context. A rejected event changes nothing."""
         return self.store_many([context], [event])
 
     def store_many(self, contexts: Sequence[str] | str, events: Sequence[Event]) -> Appended:
-        """Store events, all or none; one context for each, or one for all."""
+        """Store all events or none; one context for each, or one for all."""
         if isinstance(contexts, str):
             contexts = [contexts] * len(events)
         if len(contexts) != len(events):
@@ -114,20 +114,20 @@ class Table:
         keys = [check_context(context) for context in contexts]
         data = [_encoded(event) for event in events]
         self._validator().decode_many(data)
-        self._make_room(sum(map(len, data)) + _ROW_RAM * len(data))
+        self._reserve(sum(map(len, data)) + _ROW_RAM * len(data))
         return self._host.append(Draft(0, data, keys=keys))
 
     def check(self, event: Event) -> None:
-        """Raise what ``store`` would raise for this event."""
+        """Raise the error that ``store`` would raise for this event."""
         self._validator().check(_encoded(event))
 
     def snapshot(self, as_of: int | None = None) -> PinnedTable:
-        """The table as it is now; or without what came after a seq, as far as it is still there."""
+        """The table as it is now, or its remaining rows up to a seq."""
         with self._host.reading() as fold:
             return fold.snapshot(as_of)
 
     def delete(self, where: Condition) -> int:
-        """Delete the events that fulfil a bound condition; how many. They are gone at once."""
+        """Delete the events that fulfil a bound condition, at once; return their number."""
         count = 0
 
         def decide(fold: TableFold) -> Draft | None:
@@ -139,19 +139,19 @@ class Table:
         return count
 
     def flush(self) -> None:
-        """Write what is in memory to a file now."""
-        self._upkeep.flush()
+        """Write the rows in memory to files now."""
+        self._maintenance.flush()
 
     def compact(self) -> None:
-        """Merge files as far as it pays, now."""
-        self._upkeep.merge_all()
+        """Merge files now, until no merge is worthwhile."""
+        self._maintenance.merge_all()
 
     def maintain(self) -> None:
-        """Write files, merge, let deleted records go: after every save of the views."""
-        self._upkeep.turn()
+        """Write files, merge, trim deleted records: called after every save of the views."""
+        self._maintenance.turn()
 
     def statistics(self) -> TableStats:
-        """How the table is doing, at this moment."""
+        """Counts and sizes of the table at this moment."""
         with self._host.reading() as fold:
             view = fold.snapshot()
             files = fold.segments.files
@@ -177,27 +177,27 @@ class Table:
             raise Invalid(f"event {self.name!r} has no fields yet: DEFINE it first")
         return validator_of(schema, self.name)
 
-    def _make_room(self, size: int) -> None:
+    def _reserve(self, size: int) -> None:
         self._share.admit(size)
-        self._upkeep.relieve(_PASSIVES_MAX)
+        self._maintenance.relieve(_PASSIVES_MAX)
 
 
-def _next(
-    name: str, schema: Schema, wanted: dict[str, str], version: int | None, *, new: bool
+def _next_version(
+    name: str, schema: Schema, fields: dict[str, str], version: int | None, *, new: bool
 ) -> Schema:
     if new and schema.version:
         raise Invalid(f"event {name!r} is already defined, in version {schema.version}")
-    made = schema_evolution.check_change(schema, wanted)
-    if version is not None and version != made.version:
+    changed = schema_evolution.check_change(schema, fields)
+    if version is not None and version != changed.version:
         raise Invalid(
-            f"event {name!r} would be defined in version {made.version}, not {version}: say the "
-            "version that it becomes, or none"
+            f"event {name!r} would be defined in version {changed.version}, not {version}: pass "
+            "that version, or none"
         )
-    return made
+    return changed
 
 
 def check_context(context: str) -> bytes:
-    """The key of a context, when it may be one."""
+    """The key of a context, or an error if it is not a valid context."""
     if not isinstance(context, str) or not context:
         raise Invalid(f"a context is text and not empty, not {context!r}")
     if context.startswith("__system_"):
@@ -225,16 +225,16 @@ def _encoded(event: Event) -> bytes:
 
 
 def _evictor(host: weakref.ref[Host[TableFold]]) -> Callable[[int], int]:
-    """Memory is short: what is in memory is written at the next turn, and frees nothing yet."""
+    """Evicts when memory is short: the next run writes the memtable; nothing is freed yet."""
 
-    def evict(wanted: int) -> int:
-        del wanted
-        found = host()
-        if found is not None and found.lock.acquire(blocking=False):
+    def evict(size: int) -> int:
+        del size
+        runner = host()
+        if runner is not None and runner.lock.acquire(blocking=False):
             try:
-                found.fold.swap()
+                runner.fold.swap()
             finally:
-                found.lock.release()
+                runner.lock.release()
         return 0
 
     return evict

@@ -1,7 +1,7 @@
-"""A table at one position: rows in memory and files, which stay as long as this is held.
+"""A snapshot of a table: rows in memory, and files, which stay while the snapshot is held.
 
-Rows in memory are handed out whole, but for hidden ones and those beyond the position: there are
-few. Files rule out zones by their indexes (``views/table/files/row_reader.py``).
+All rows in memory are returned, except hidden ones and those after the position: there are few of
+them. Zones of files are excluded by their indexes (``views/table/files/row_reader.py``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strandline.views.table.upcast import upcast
 
 
 class PinnedTable:
-    """A snapshot. Immutable; safe from many threads."""
+    """A snapshot of a table. Immutable; safe to use from many threads."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class PinnedTable:
         self.schema = schema
         self.position = position
         self.deletions = deletes
-        """Rises when rows of the past have gone."""
+        """Rises when older rows are deleted."""
         self._chunks = chunks
         self._files = files
         self._hidden = hidden
@@ -65,7 +65,7 @@ class PinnedTable:
         after: int = 0,
         top: Top | None = None,
     ) -> PinnedReading:
-        """All rows that fulfil a bound condition, and maybe others."""
+        """All rows that fulfil a bound condition, and possibly others."""
         unknown = [name for name in columns if name not in self.columns.names]
         if unknown:
             raise Invalid(
@@ -73,7 +73,7 @@ class PinnedTable:
                 f"{', '.join(self.columns.names)}"
             )
         facts = Facts(seconds={}, indexes=[])
-        kept = [
+        chunks = [
             chunk
             for chunk in self._chunks
             if chunk.last_seq > after and chunk.first_seq <= self.position
@@ -90,38 +90,38 @@ class PinnedTable:
             facts=facts,
             now=self._now,
         )
-        return PinnedReading(self, kept, files, list(columns), after, facts)
+        return PinnedReading(self, chunks, files, list(columns), after, facts)
 
     def stored_bytes(self, after: int = 0) -> int:
-        """Of the files that have rows behind a seq."""
+        """The size of the files that have rows after a seq."""
         return sum(file.size for file in self._files.files if file.last_seq > after)
 
     def leave_out_newer(self, version: int) -> None:
-        """Read no file that was written in a newer version of the schema than this."""
+        """Leave out files that were written in a newer version of the schema than this."""
         files = self._files.files
         self._files.files = tuple(file for file in files if file.schema_version <= version)
 
     def memory_part(self, chunk: Chunk, columns: Sequence[str], after: int) -> pa.Table:
-        """The rows of a chunk that are to be seen, told in the newest schema."""
+        """The visible rows of a chunk in the newest schema."""
         table = chunk.table
-        keep = self._seen(table[SEQ].to_numpy(), after)
-        if keep is not None:
-            table = table.filter(pa.array(keep))
+        visible = self._visible(table[SEQ].to_numpy(), after)
+        if visible is not None:
+            table = table.filter(pa.array(visible))
         return upcast(table, chunk.schema, self.schema, columns)
 
-    def _seen(self, seqs: np.ndarray, after: int) -> np.ndarray | None:
-        """Which rows are to be seen; None for all."""
+    def _visible(self, seqs: np.ndarray, after: int) -> np.ndarray | None:
+        """A mask of the visible rows; None for all."""
         if not len(seqs):
             return None
         first, last = int(seqs[0]), int(seqs[-1])
         hidden = self._hidden.range_cardinality(first, last + 1)
         if not hidden and first > after and last <= self.position:
             return None
-        keep = (seqs > after) & (seqs <= self.position)
+        visible = (seqs > after) & (seqs <= self.position)
         if hidden:
-            some = BitMap64(range(first, last + 1)) & self._hidden
-            keep &= ~np.isin(seqs, np.fromiter(some, dtype=np.uint64, count=len(some)))
-        return keep
+            deleted = BitMap64(range(first, last + 1)) & self._hidden
+            visible &= ~np.isin(seqs, np.fromiter(deleted, dtype=np.uint64, count=len(deleted)))
+        return visible
 
 
 class PinnedReading:
@@ -150,34 +150,36 @@ class PinnedReading:
 
     @property
     def bytes_max(self) -> int:
-        size: int = sum(chunk.table.select(self._own(chunk)).nbytes for chunk in self._chunks)
+        size: int = sum(
+            chunk.table.select(self._stored_columns(chunk)).nbytes for chunk in self._chunks
+        )
         return self._files.bytes_max + size
 
     def tables(self) -> list[pa.Table]:
-        """All rows, in no order."""
-        return [*map(_plain, self._files.tables()), *map(_plain, self._memory())]
+        """All rows, unordered."""
+        return [*map(_nullable, self._files.tables()), *map(_nullable, self._memory())]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The same, bit by bit."""
+        """The same rows in batches."""
         for batch in self._files.batches():
-            yield from _plain(pa.Table.from_batches([batch])).to_batches()
+            yield from _nullable(pa.Table.from_batches([batch])).to_batches()
         for table in self._memory():
-            yield from _plain(table).to_batches()
+            yield from _nullable(table).to_batches()
 
     def apart(self) -> Apart:
-        """The same, files by their names."""
-        wanted = self._files.wanted
+        """The same rows as names of files and rows in memory."""
+        request = self._files.wanted
         files = self._files.named()
         self.facts.rows += sum(file.rows for file in files)
         return Apart(
             files=files,
-            memory=[_plain(table) for table in self._memory()],
-            first_seq=wanted.first_seq,
-            last_seq=wanted.last_seq,
-            hidden=wanted.hidden,
+            memory=[_nullable(table) for table in self._memory()],
+            first_seq=request.first_seq,
+            last_seq=request.last_seq,
+            hidden=request.hidden,
         )
 
-    def _own(self, chunk: Chunk) -> list[str]:
+    def _stored_columns(self, chunk: Chunk) -> list[str]:
         return [name for name in self._columns if name in chunk.table.column_names]
 
     def _memory(self) -> Iterator[pa.Table]:
@@ -188,7 +190,7 @@ class PinnedReading:
             yield part
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    """The same, any column may be null: whether one can is told differently by files and memory."""
+def _nullable(table: pa.Table) -> pa.Table:
+    """The same rows with nullable columns: files and memory declare nullability differently."""
     fields = [field.with_nullable(True).remove_metadata() for field in table.schema]
     return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))

@@ -1,12 +1,11 @@
-"""Rows of an older version of a table, told in a newer one. Pure.
+"""Converts rows of an older version of a table to a newer one. Pure.
 
-What ``schema_evolution.py`` allows is all there is: a field that the older version lacks is null,
-whole
-numbers become floating ones, a day becomes its first moment in UTC, and an enum that is a string by
-now is plain text; one with more variants has their dictionary. A column that needs no change is
-handed on as it is, dictionaries too.
+Only the changes that ``schema_evolution.py`` allows occur: a field that the older version lacks is
+null, integers become floating-point numbers, a day becomes midnight UTC, and an enum
+that is a string now becomes plain text; an enum with more variants gets their dictionary. A column
+that needs no change is returned as it is, with its dictionary.
 
-A day that was told with a time of day is still that day: the rest was not kept.
+A date that was sent with a time of day becomes midnight of that day: the time was not stored.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from strandline.views.table.snapshot import CORE
 
 
 def upcast(table: pa.Table, old: Schema, new: Schema, columns: Sequence[str]) -> pa.Table:
-    """These columns of the newer version, in this order."""
+    """The rows with these columns of the newer version, in this order."""
     changed = {
         name: _column(table, name, old, new)
         for name in columns

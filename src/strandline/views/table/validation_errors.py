@@ -1,7 +1,7 @@
-"""Why an event does not fit its table, in words: the field, what was expected and what came. Pure.
+"""Error messages of events that do not fit their table: field, expected and actual value. Pure.
 
-Slow: only events that were refused come here. One reason is told, the first of these: no JSON
-object, an unknown field, a missing one, a value that does not fit, a field that comes twice.
+Slow: only called for rejected events. The message has the first of these reasons: not a JSON
+object, an unknown field, a missing one, a value that does not fit, a duplicate field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strandline.errors import Invalid
 from strandline.lake.files.typed_columns import MISFITS, reader_of
 from strandline.schema import Kind, KindName, Schema
 
-_TOLD_MAX = 60
+_EXCERPT_MAX = 60
 """Characters of a value in an error."""
 _NAMES_MAX = 32
 """Names in an error."""
@@ -45,13 +45,13 @@ def refusal(schema: Schema, event: str, data: bytes) -> Invalid:
     try:
         parts = _PARTS.decode(data)
     except msgspec.ValidationError:
-        return Invalid(f"{name}: expected a JSON object, got {_told(data)}")
+        return Invalid(f"{name}: expected a JSON object, got {_excerpt(data)}")
     except UnicodeDecodeError:
         return Invalid(f"{name}: expected a JSON object, got text that is not UTF-8")
     except RecursionError:
-        return Invalid(f"{name}: expected a JSON object of plain values, got many in one another")
+        return Invalid(f"{name}: expected a JSON object of plain values, got deeply nested ones")
     except msgspec.DecodeError as error:
-        return Invalid(f"{name}: expected a JSON object, got {_told(data)}: {error}")
+        return Invalid(f"{name}: expected a JSON object, got {_excerpt(data)}: {error}")
     prefix = f"{event}." if event else ""
     return Invalid(prefix + _reason(schema, parts, data))
 
@@ -66,21 +66,21 @@ def _reason(schema: Schema, parts: dict[str, msgspec.Raw], data: bytes) -> str:
             return f"{field}: missing, expected {_expected(kind)}"
     for field, kind in kinds.items():
         if field in parts and not _fits(parts[field], kind):
-            return f"{field}: expected {_expected(kind)}, got {_came(parts[field], kind)}"
-    twice = keys_twice(data)
-    return f"{twice[0] if twice else 'a field'}: comes twice"
+            return f"{field}: expected {_expected(kind)}, got {_actual(parts[field], kind)}"
+    duplicates = keys_twice(data)
+    return f"{duplicates[0] if duplicates else 'a field'}: comes twice"
 
 
 def _unknown(field: str, schema: Schema) -> str:
-    """An error that says what the field may have been meant to be."""
-    told = _told(field.encode(errors="replace"))
+    """The error for an unknown field, with a similar field of the schema."""
+    text = _excerpt(field.encode(errors="replace"))
     known = {name.lower(): name for name in schema.fields}
     if field.lower() in known:
-        return f"{told}: unknown field, it is written {known[field.lower()]!r}"
+        return f"{text}: unknown field, it is written {known[field.lower()]!r}"
     near = get_close_matches(field, schema.fields, 1)
     if near:
-        return f"{told}: unknown field, did you mean {near[0]!r}?"
-    return f"{told}: unknown field, there are {_list(schema.fields)}"
+        return f"{text}: unknown field, did you mean {near[0]!r}?"
+    return f"{text}: unknown field, there are {_list(schema.fields)}"
 
 
 def _fits(part: msgspec.Raw, kind: Kind) -> bool:
@@ -91,29 +91,29 @@ def _fits(part: msgspec.Raw, kind: Kind) -> bool:
 
 def _expected(kind: Kind) -> str:
     if kind.name == "enum":
-        told = f"one of {_list(kind.variants)}"
+        text = f"one of {_list(kind.variants)}"
     else:
-        told = _EXPECTED[kind.name]
-    return f"{told} or null" if kind.optional else told
+        text = _EXPECTED[kind.name]
+    return f"{text} or null" if kind.optional else text
 
 
-def _came(part: msgspec.Raw, kind: Kind) -> str:
-    """What came instead, and what may be wrong with it."""
-    told = _told(bytes(part))
-    if told == "null":
+def _actual(part: msgspec.Raw, kind: Kind) -> str:
+    """The actual value, with the probable mistake."""
+    excerpt = _excerpt(bytes(part))
+    if excerpt == "null":
         return "null: it is not optional"
-    if not told.startswith('"'):
-        return told
+    if not excerpt.startswith('"'):
+        return excerpt
     text = _read(_TEXT, part)
     if text is None:
         return "text that is not UTF-8, or half of a character"
     if kind.name == "enum":
-        alike = [each for each in kind.variants if each.casefold() == text.casefold()]
-        if alike:
-            return f'{told}: only the case differs from "{alike[0]}"'
+        matches = [each for each in kind.variants if each.casefold() == text.casefold()]
+        if matches:
+            return f'{excerpt}: only the case differs from "{matches[0]}"'
     if kind.name in ("datetime", "date") and _read(_WITHOUT_OFFSET, part) is not None:
-        return f"{told}: it lacks an offset, such as Z for UTC"
-    return told
+        return f"{excerpt}: it lacks an offset, such as Z for UTC"
+    return excerpt
 
 
 def _read(decoder: Any, part: msgspec.Raw) -> Any:
@@ -124,21 +124,21 @@ def _read(decoder: Any, part: msgspec.Raw) -> Any:
 
 
 def keys_twice(data: bytes) -> list[str]:
-    """Keys of a JSON object of plain values that come more than once."""
+    """Duplicate keys of a JSON object of plain values."""
     try:
         pairs = json.loads(data.decode(errors="replace"), object_pairs_hook=list, parse_int=str)
     except (ValueError, RecursionError):
-        return ["a field"]  # which holds more than a plain value, and is replaced by another
+        return ["a field"]  # of a nested value, which a duplicate replaces
     counts = Counter(key for key, _ in pairs)
     return [key for key, count in counts.items() if count > 1]
 
 
 def _list(names: Iterable[str]) -> str:
     names = list(names)
-    told = ", ".join(f'"{name}"' for name in names[:_NAMES_MAX])
-    return told if len(names) <= _NAMES_MAX else f"{told} and {len(names) - _NAMES_MAX} more"
+    text = ", ".join(f'"{name}"' for name in names[:_NAMES_MAX])
+    return text if len(names) <= _NAMES_MAX else f"{text} and {len(names) - _NAMES_MAX} more"
 
 
-def _told(data: bytes) -> str:
+def _excerpt(data: bytes) -> str:
     text = data.decode(errors="replace").strip()
-    return (text if len(text) <= _TOLD_MAX else text[:_TOLD_MAX] + "…") or "nothing"
+    return (text if len(text) <= _EXCERPT_MAX else text[:_EXCERPT_MAX] + "…") or "nothing"

@@ -319,7 +319,7 @@ def test_a_reader_that_retention_overtakes_after_a_gap_learns_of_both_losses():
     world = World()
     topic = world.store.topic("t")
     topic.append(b"1")
-    catalog = world.store._found.catalog
+    catalog = world.store._state.catalog
     state = catalog.get("t")
     report_loss(state, catalog.shard_of(state), 3, "lost")
     for number in range(3):

@@ -67,7 +67,7 @@ def test_a_delete_in_a_sealed_segment_reads_no_block():
     world = _world("sealed")
     topic = world.store.topic("t")
     topic.delete(match="tag-000")  # reads the tags and the index
-    cache = world.store._found.library.cache
+    cache = world.store._state.library.cache
     seen = cache.misses
 
     _delete(world)

@@ -120,7 +120,7 @@ def test_others_learn_what_was_deleted_from_the_manifest():
 
     world.store.relocate()
 
-    manifest = world.store._relocator._intake.load(1)
+    manifest = world.store._relocator._writer.load(1)
     assert sorted(manifest.deleted) == list(range(1, 401, 2))
     assert manifest.rows == 400
 

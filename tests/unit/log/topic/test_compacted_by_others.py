@@ -181,8 +181,8 @@ def test_a_rewrite_that_meets_a_merge_gives_way_and_leaves_nothing():
     assert seqs_of(topic) == list(range(2, 601, 2))
     noticed(world)
     assert len(topic._state.cold) == 1
-    named = {file.name() for file in world.store._relocator._intake.load(1).files}
-    removed = {file.name for file in world.store._relocator._intake.load(1).removed}
+    named = {file.name() for file in world.store._relocator._writer.load(1).files}
+    removed = {file.name for file in world.store._relocator._writer.load(1).removed}
     assert {key.rpartition("/")[2] for key in world.data_keys()} == named | removed
 
 
@@ -203,9 +203,9 @@ def test_a_merge_that_meets_a_rewrite_gives_way_and_leaves_nothing():
     world.objects.on_call = None
 
     [skipped] = summary.skipped
-    assert "somebody else was first" in skipped.reason
+    assert "another writer was first" in skipped.reason
     assert not skipped.damaged
-    manifest = world.store._relocator._intake.load(1)
+    manifest = world.store._relocator._writer.load(1)
     kept = {file.name() for file in manifest.files} | {file.name for file in manifest.removed}
     assert {key.rpartition("/")[2] for key in world.data_keys()} == kept
     assert compacted(world).groups == 1
@@ -291,7 +291,7 @@ def test_writers_deleters_relocation_and_merges_at_once_lose_nothing_and_repeat_
         assert found[-1] <= topic.head_seq
 
     def relocate() -> None:
-        world.store._relocator._looked.clear()
+        world.store._relocator._read_s.clear()
         world.store.relocate()
 
     def merge() -> None:

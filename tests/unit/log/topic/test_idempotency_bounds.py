@@ -31,7 +31,7 @@ def _remembered(topic):
 
 
 def _retention(world):
-    enforce_all(world.store._found.catalog, world.store._reader, world.clock)
+    enforce_all(world.store._state.catalog, world.store._reader, world.clock)
 
 
 def _restart(world, how):

@@ -247,7 +247,7 @@ def test_a_deleted_topic_leaves_the_lake_also_after_a_restart():
         world.clock.advance(3 * 3600.0)
 
     assert world.data_keys() == []
-    assert world.store._found.catalog.lake_trash == set()
+    assert world.store._state.catalog.lake_trash == set()
 
 
 def test_a_slow_object_store_holds_up_nobody():

@@ -79,7 +79,7 @@ def _calls() -> Iterator[list[int]]:
 
 def _cost(world: World, match: str) -> tuple[int, int, int]:
     """Calls of functions, reads of files and blocks looked at in one delete of one record."""
-    cache, disk = world.store._found.library.cache, world.disk
+    cache, disk = world.store._state.library.cache, world.disk
     blocks, reads = cache.hits + cache.misses, disk.calls["pread"]
     topic = world.store.topic("t")
     with _calls() as calls:
@@ -124,7 +124,7 @@ def test_a_tag_that_is_deleted_again_and_again_costs_no_more(fill, options):
 def test_tags_in_a_footer_are_found_without_their_blocks():
     world = _world(_sealed, {}, LARGE)
     topic = world.store.topic("t")
-    cache = world.store._found.library.cache
+    cache = world.store._state.library.cache
     topic.delete(match="tag-000001")
     seen = cache.hits + cache.misses
 
@@ -218,7 +218,7 @@ def test_appends_to_a_topic_without_deletes_by_tag_note_nothing():
 def test_indexes_of_all_topics_together_are_bounded():
     world = World(segment=SegmentSettings(cache_bytes=40_000))
     store = world.store
-    indexes = store._found.catalog.tag_indexes
+    indexes = store._state.catalog.tag_indexes
     for number in range(10):
         topic = store.topic(f"t{number}")
         topic.append_many([b"x"] * 400, tags=[f"tag-{row:06d}" for row in range(400)])

@@ -41,7 +41,7 @@ def files_of(store: Store, topic: str = "orders") -> list[tuple[int, int, int]]:
 
 def compacted(store: Store, *topics: str, settings: LakeSettings = WHOLE) -> CompactSummary:
     summary = compact(store, topics, settings=settings)
-    store._relocator._looked.clear()  # the next turn asks for the newest manifest
+    store._relocator._read_s.clear()  # the next turn asks for the newest manifest
     return summary
 
 

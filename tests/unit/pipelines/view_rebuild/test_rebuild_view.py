@@ -117,7 +117,8 @@ def test_the_pages_of_many_ranges_fit_together(data_dir):
 
     with open_lively(data_dir) as store:
         fold = host(store, "kv").fold
-        for each in (fold._live, fold._graves, fold._agenda.map, *host(store, "series").fold._maps):
+        kv_maps = (fold._live, fold._deleted, fold._expiry_index.map)
+        for each in (*kv_maps, *host(store, "series").fold._maps):
             each.check()
         assert store.views.digest("series", "series") == make_series
 
@@ -329,7 +330,7 @@ def test_pages_of_an_adoption_that_ended_halfway_are_nobodys(data_dir):
 def test_what_cannot_be_rebuilt_is_told(data_dir):
     make(data_dir, "kv")
 
-    with pytest.raises(Invalid, match="nothing view is not rebuilt"):
+    with pytest.raises(Invalid, match="nothing view cannot be rebuilt"):
         rebuild(data_dir, "nothing", "kv")
     with pytest.raises(NotFound, match="no table view"):
         rebuild(data_dir, "table", "kv")

@@ -88,7 +88,7 @@ def test_nothing_can_be_written():
         lambda: system.move("topics/a.parquet", "b"),
         lambda: system.copy_file("topics/a.parquet", "b"),
     ):
-        with pytest.raises(OSError, match="read here, not written"):
+        with pytest.raises(OSError, match="the lake is read-only here"):
             act()
 
     assert [info.path for info in system.get_file_info(fs.FileSelector("topics"))] == [

@@ -194,15 +194,15 @@ def test_periods_go_by_the_calendar():
 @pytest.mark.parametrize(
     ("text", "at", "message"),
     [
-        ("PLOT COUNT OF pya", 14, "no event is called 'pya'"),
+        ("PLOT COUNT OF pya", 14, "unknown event 'pya'"),
         ("PLOT TOTAL(zzz) OF pay", 11, "no field 'zzz'"),
-        ("PLOT TOTAL(cur) OF pay", 11, "TOTAL is of numbers"),
+        ("PLOT TOTAL(cur) OF pay", 11, "TOTAL requires a number"),
         ("PLOT MAX(at) OF pay", 9, "a chart shows numbers"),
-        ("PLOT COUNT OF pay OVER day(cur)", 27, "no time"),
+        ("PLOT COUNT OF pay OVER day(cur)", 27, "not a time"),
         ("PLOT COUNT OF pay BREAKDOWN BY zzz", 31, "no field"),
         ("PLOT COUNT OF pay VS COUNT OF view BREAKDOWN BY n", 48, "view has no field 'n'"),
-        ("PLOT COUNT OF pay FILTER cur = x", 25, "cur is never 'x'"),
-        ("PLOT COUNT OF pay TOP 5", 14, "TOP of what?"),
+        ("PLOT COUNT OF pay FILTER cur = x", 25, "'x' is not a value of cur"),
+        ("PLOT COUNT OF pay TOP 5", 14, "TOP requires a field"),
         ("PLOT COUNT OF pay THEN view BREAKDOWN BY cur", 41, "several events"),
     ],
 )

@@ -187,5 +187,5 @@ def test_a_follower_waits_for_news():
 def test_a_cursor_that_is_none_is_refused(machine: Machine):
     machine.remember("a", "QUERY pay")
 
-    with pytest.raises(Invalid, match="is no cursor"):
+    with pytest.raises(Invalid, match="is not a cursor"):
         next(machine.remembered.follow("a", "yesterday"))

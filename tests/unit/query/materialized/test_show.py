@@ -289,7 +289,7 @@ def test_news_that_the_query_does_not_ask_for_are_no_state(machine: Machine):
 def test_an_alias_is_taken_once(machine: Machine):
     machine.remember("a", "QUERY pay")
 
-    with pytest.raises(Conflict, match="there is a remembered query 'a' already"):
+    with pytest.raises(Conflict, match="a remembered query 'a' exists already"):
         machine.remember("a", "QUERY view")
 
     assert machine.remembered.describe("a").query == "QUERY pay"
@@ -323,7 +323,7 @@ def test_a_query_that_is_refused_leaves_nothing_behind(machine: Machine):
 
 
 def test_an_alias_is_a_word(machine: Machine):
-    with pytest.raises(Invalid, match="is no alias"):
+    with pytest.raises(Invalid, match="is not an alias"):
         machine.remembered.show("a:b")
 
 

@@ -189,7 +189,7 @@ def test_a_template_that_ends_is_started_again(store):
 
 
 def test_rows_that_are_too_large_do_not_come_over(processes, store):
-    with pytest.raises(Invalid, match="a row of the answer is over"):
+    with pytest.raises(Invalid, match="a row of the result is over"):
         ask(processes, store, "SELECT repeat('x', 5000000)")
 
     assert len(ask(processes, store, "SELECT repeat('x', 1000000) FROM range(20)")) == 20

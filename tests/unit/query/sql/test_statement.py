@@ -1,4 +1,4 @@
-"""Promise: SQL is one question to the store; what else a text may be is refused, and says where."""
+"""Promise: SQL is one query to the store; what else a text may be is refused, and says where."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _names(text: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_no_single_question_is_refused(text):
-    with pytest.raises(Mistake, match="one question"):
+    with pytest.raises(Mistake, match="one query"):
         _read(text)
 
 

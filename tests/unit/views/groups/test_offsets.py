@@ -161,12 +161,12 @@ def test_bytes_of_a_newer_format_ask_for_an_upgrade():
     [b"", b"\xc1", msgspec.msgpack.encode({"a": 1}), msgspec.msgpack.encode([1, 1, 1, 1, b"x"])],
 )
 def test_bytes_that_are_no_offsets_are_refused(stored):
-    with pytest.raises(Corrupt, match="no offsets"):
+    with pytest.raises(Corrupt, match="cannot be decoded"):
         decode(stored, "here")
 
 
 def test_a_broken_bitmap_is_refused():
     stored = msgspec.msgpack.encode([1, 1, 1, 1, b"\xff" * 9, {}, 0, 0, 0])
 
-    with pytest.raises(Corrupt, match="no offsets"):
+    with pytest.raises(Corrupt, match="cannot be decoded"):
         decode(stored, "here")

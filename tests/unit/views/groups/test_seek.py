@@ -79,7 +79,7 @@ def test_seek_wants_one_place_that_exists(to, ts):
     world = GroupWorld()
     world.append(3)
 
-    with pytest.raises(Invalid, match="go on"):
+    with pytest.raises(Invalid, match="give"):
         world.group().seek(to, ts=ts)
 
 
@@ -112,14 +112,14 @@ def test_an_ack_that_waits_in_line_while_the_group_is_moved_changes_nothing(monk
     group = world.group()
     member = group.join("ann")
     (held,) = member.read()
-    store = group._settling.store
+    store = group._acks.store
 
     def moved_first(settlement: object) -> None:
         group.seek(1)
         store(settlement)
 
     with monkeypatch.context() as patch:
-        patch.setattr(group._settling, "store", moved_first)
+        patch.setattr(group._acks, "store", moved_first)
         with pytest.raises(Conflict, match="moved"):
             held.ack()
 

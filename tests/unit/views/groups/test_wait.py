@@ -167,7 +167,7 @@ def test_who_waits_is_not_taken_for_dead(world, pool):
 
     for _ in range(5):
         world.clock.advance(LEASE_S * 0.4)
-        until(lambda: group._desk.members.next_end() == world.clock.monotonic() + LEASE_S)
+        until(lambda: group._state.members.next_end() == world.clock.monotonic() + LEASE_S)
 
     assert group.statistics().members == ("ann",)
     world.append()
@@ -193,7 +193,7 @@ def test_no_bell_stays_behind(world, pool):
     member.read(wait_s=0.0)
 
     assert len(world.topic._state.waiters) == 0
-    assert not world.group()._waiting._bells
+    assert not world.group()._waiters._waiters
 
 
 def test_acks_that_come_together_share_their_writes(world, pool):
@@ -203,9 +203,9 @@ def test_acks_that_come_together_share_their_writes(world, pool):
     before = offsets.head_seq
     group = world.group()
 
-    with group._settling._writing:  # a write that takes its time
+    with group._acks._writing:  # a write that takes its time
         futures = [pool.submit(delivery.ack) for delivery in deliveries[:16]]
-        until(lambda: len(group._settling._line) == 16)
+        until(lambda: len(group._acks._pending) == 16)
 
     assert all(future.result(DEADLINE_S) for future in futures)
     assert offsets.head_seq == before + 1

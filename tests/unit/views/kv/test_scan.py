@@ -133,7 +133,7 @@ def test_a_scan_does_not_wade_through_deleted_keys():
         fold.flush()
 
         assert len(fold._live) == 1
-        assert len(fold._graves) == COUNT
+        assert len(fold._deleted) == COUNT
     assert _keys(kv.scan()) == [b"z"]
 
 

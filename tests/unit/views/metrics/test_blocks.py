@@ -14,7 +14,7 @@ from strandline.errors import Corrupt
 from strandline.views.metrics.storage.block import Points, decode, encode, joined, no_points
 from strandline.views.metrics.storage.block_index import ENTRY, EXACT, entry_of
 from strandline.views.metrics.storage.overlap import contested, in_order, touching, undisturbed
-from strandline.views.metrics.storage.runs import _cuts
+from strandline.views.metrics.storage.runs import _block_ranges
 from strandline.views.metrics.value_types import Kind, to_bits
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 30), st.integers(0, 9)), max_size=60)
@@ -97,7 +97,7 @@ def test_an_entry_of_several_series_only_says_where_they_are():
 def test_cuts_cover_everything_and_large_series_are_alone(sizes):
     series = np.repeat(np.arange(len(sizes)), sizes)
 
-    cuts = list(_cuts(series, 16))
+    cuts = list(_block_ranges(series, 16))
 
     assert [low for low, _ in cuts] == [0, *(high for _, high in cuts)][: len(cuts)]
     assert sum(high - low for low, high in cuts) == len(series)

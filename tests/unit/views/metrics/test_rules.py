@@ -124,13 +124,13 @@ def test_a_rule_that_is_there_already_is_not_put_on_the_log_again(it):
 @pytest.mark.parametrize(
     ("rule", "reason"),
     [
-        ({"source": "cpu", "into": "cpu", "window": "1m"}, "made of itself"),
-        ({"source": "x", "into": "cpu", "window": "1m"}, "made of itself"),
+        ({"source": "cpu", "into": "cpu", "window": "1m"}, "downsampled from itself"),
+        ({"source": "x", "into": "cpu", "window": "1m"}, "downsampled from itself"),
         ({"source": "cpu", "into": "y", "window": "1m", "aggregates": []}, "at least one"),
         ({"source": "cpu", "into": "y", "window": "1m", "aggregates": ["avg", "avg"]}, "each once"),
         ({"source": "cpu", "into": "y", "window": "1m", "aggregates": ["mean"]}, "no aggregate"),
         ({"source": "cpu", "into": "", "window": "1m"}, "a measurement"),
-        ({"source": "cpu", "into": "y", "window": "soon"}, "no duration"),
+        ({"source": "cpu", "into": "y", "window": "soon"}, "not a duration"),
         ({"source": "cpu", "into": "y", "window": "1m", "by": "host"}, "list of tags"),
     ],
 )

@@ -52,7 +52,7 @@ def test_matchers_choose_series(matchers, expected):
 
 
 def test_an_expression_that_cannot_be_is_refused():
-    with pytest.raises(Invalid, match=r"'\(' is no regular expression"):
+    with pytest.raises(Invalid, match=r"'\(' is not a regular expression"):
         chosen(table(*HOSTS), ("host", "=~", "("))
 
 

@@ -79,9 +79,9 @@ def test_a_time_before_1970_with_a_fraction_is_exact(metrics):
 def test_what_is_no_time_is_refused_by_a_question(metrics, moment):
     metrics.write("cpu", {}, {"load": 1.0}, at=1)
 
-    with pytest.raises(Invalid, match="is no time"):
+    with pytest.raises(Invalid, match="is not a time"):
         metrics.read("cpu", first=moment)
-    with pytest.raises(Invalid, match="is no time"):
+    with pytest.raises(Invalid, match="is not a time"):
         metrics.aggregate("cpu", "count", next=moment)
 
 
@@ -219,13 +219,13 @@ def test_a_whole_number_goes_into_a_field_of_floats(metrics):
         (("cpu", {}, {"v": None}), "an int, a float or a bool"),
         (("cpu", {}, {"v": float("nan")}), "not finite"),
         (("cpu", {}, {"v": 2**63}), "64 bits"),
-        (("cpu", {}, {"v": 1}, 2**63), "is no time"),
-        (("cpu", {}, {"v": 1}, 1.5), "is no time"),
-        (("cpu", {}, {"v": 1}, True), "is no time"),
-        (("cpu", {}, {"v": 1}, "2026-01-02"), "is no time"),
-        (("cpu", {}, {"v": 1}, np.float64(5)), "is no time"),
+        (("cpu", {}, {"v": 1}, 2**63), "is not a time"),
+        (("cpu", {}, {"v": 1}, 1.5), "is not a time"),
+        (("cpu", {}, {"v": 1}, True), "is not a time"),
+        (("cpu", {}, {"v": 1}, "2026-01-02"), "is not a time"),
+        (("cpu", {}, {"v": 1}, np.float64(5)), "is not a time"),
         (("cpu", {}, {"v": 1}, np.uint64(2**63)), "from 1677 to 2262"),
-        (("cpu", {}, {"v": 1}, np.datetime64("NaT")), "is no time"),
+        (("cpu", {}, {"v": 1}, np.datetime64("NaT")), "is not a time"),
         (("cpu", {}, {"v": 1}, np.datetime64("2300-01-01")), "from 1677 to 2262"),
         (("cpu", {}, {"v": 1}, np.datetime64(10**18, "Y")), "from 1677 to 2262"),
         (("cpu", {}, {"v": 1}, np.datetime64(-(10**18), "M")), "from 1677 to 2262"),
@@ -306,7 +306,7 @@ def test_a_table_without_values_is_no_write(metrics):
         ({"at": [1], "host": ["a"], "v": pa.array([2**63], pa.uint64())}, "do not fit"),
         ({"at": [2**63 - 1], "host": ["a"], "v": [1]}, "do not fit"),
         ({"at": [1, 2], "host": ["a"], "v": [1]}, "equal length"),
-        (7, "no table"),
+        (7, "not a table"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(metrics, table, reason):

@@ -30,7 +30,7 @@ def _claim_together(world: World, queue, wants: list[int]) -> list[list[bytes]]:
     ]
     for gathered, thread in enumerate(threads, start=1):
         thread.start()
-        _until(lambda gathered=gathered: len(queue._claiming._cohort) == gathered)
+        _until(lambda gathered=gathered: len(queue._claims._cohort) == gathered)
     _until(lambda: world.clock.waiting == 1)
     world.clock.advance(0.1)
     for thread in threads:

@@ -80,8 +80,8 @@ def test_the_memory_that_is_counted_is_what_python_says():
         for _ in range(2):
             decoded.within(block_of(first), ALL)
 
-    measured = sys.getsizeof(decoded._kept) + sum(
-        sys.getsizeof(block) + _size_of(points) for block, points in decoded._kept.items()
+    measured = sys.getsizeof(decoded._blocks) + sum(
+        sys.getsizeof(block) + _size_of(points) for block, points in decoded._blocks.items()
     )
 
     assert decoded.size == pytest.approx(measured, rel=0.1)

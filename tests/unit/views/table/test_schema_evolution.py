@@ -66,7 +66,7 @@ def test_what_takes_all_events_is_the_next_version(field, told, expected):
         ("f", "i64", "'f' cannot become i64, it is f64: fractions"),
         ("f", "u64", "'f' cannot become u64, it is f64: fractions"),
         ("at", "date", "'at' cannot become date, it is datetime: the time of day"),
-        ("name", ["a"], "'name' cannot become enum, it is string: strings that are no variant"),
+        ("name", ["a"], "'name' cannot become enum, it is string: strings that are not a variant"),
         ("name", "u64", "'name' cannot become u64, it is string: older events do not fit"),
         ("u", "string", "'u' cannot become string, it is u64"),
         ("i", "datetime", "'i' cannot become datetime, it is i64"),

@@ -290,7 +290,7 @@ def test_a_doubled_field_is_found_in_a_large_batch():
     fewer = event(note=None)
     batch = [event()] * 40 + [fewer, twice, fewer] + [event()] * 300
 
-    with pytest.raises(Invalid, match=r"^event 42 of 343, none is taken: signup\.n: comes twice"):
+    with pytest.raises(Invalid, match=r"^event 42 of 343, none is stored: signup\.n: comes twice"):
         SIGNUP.decode_many(batch)
 
 

@@ -1,4 +1,4 @@
-"""Clauses of a question, which come in any order, each once. Pure."""
+"""Builds the clauses of a query, which are in any order, each once. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from strandline.query.language.ast_builder.tokens import (
     whole,
 )
 
-_TOLD = {
+_CLAUSE_TEXTS = {
     "linked": "LINKED BY",
     "order": "ORDER BY",
     "breakdown": "BREAKDOWN BY",
@@ -35,15 +35,15 @@ _FUNCTIONS: dict[str, Literal["total", "avg", "min", "max"]] = {
     "MAX": "max",
 }
 _HINTS = {
-    "where": "join conditions by AND",
-    "filter": "join conditions by AND",
-    "by": "separate fields by commas",
-    "using": "one time field goes for SINCE, PER and the order of events",
+    "where": "join conditions with AND",
+    "filter": "join conditions with AND",
+    "by": "separate fields with commas",
+    "using": "SINCE, PER and the order of events use the same time field",
 }
 
 
 class Clause(NamedTuple):
-    """A part of a command that may come in any place, but once."""
+    """A part of a command that may be in any place, but once."""
 
     name: str
     at: int
@@ -52,15 +52,15 @@ class Clause(NamedTuple):
 
 def once(clauses: Iterable[Clause]) -> dict[str, Any]:
     """Values by the names of clauses. USING may be repeated: it belongs to SINCE, PER and BY."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, at, value in clauses:
-        if name == "aggregates" and name in found:
-            raise Misplaced(at, "aggregates are separated by commas", "write COUNT, AVG amount")
-        if name in found and not (name == "using" and found[name].text == value.text):
-            told = _TOLD.get(name, name.upper())
-            raise Misplaced(at, f"{told} is given twice", _HINTS.get(name, ""))
-        found.setdefault(name, value)
-    return found
+        if name == "aggregates" and name in values:
+            raise Misplaced(at, "aggregates must be separated by commas", "write COUNT, AVG amount")
+        if name in values and not (name == "using" and values[name].text == value.text):
+            clause = _CLAUSE_TEXTS.get(name, name.upper())
+            raise Misplaced(at, f"{clause} is given twice", _HINTS.get(name, ""))
+        values.setdefault(name, value)
+    return values
 
 
 def for_(parts: list[Any]) -> Clause:
@@ -68,14 +68,14 @@ def for_(parts: list[Any]) -> Clause:
 
 
 def since(parts: list[Token]) -> Clause:
-    """The value is what was written, and where."""
+    """The value is the time and its place."""
     word, token = parts
     if token.type != "STRING":
         refuse_reserved(token, "a time")
-    told = unquoted(token) if token.type == "STRING" else bare(token)
-    if told is None or isinstance(told, bool):
-        told = str(token)
-    return Clause("since", at_of(word), (told, at_of(token)))
+    value = unquoted(token) if token.type == "STRING" else bare(token)
+    if value is None or isinstance(value, bool):
+        value = str(token)
+    return Clause("since", at_of(word), (value, at_of(token)))
 
 
 def using(parts: list[Any]) -> Clause:
@@ -83,7 +83,7 @@ def using(parts: list[Any]) -> Clause:
 
 
 def using_time(parts: list[Token]) -> Clause:
-    """A field that is called time."""
+    """A field with the name ``time``."""
     return Clause("using", at_of(parts[0]), field_of(parts[1]))
 
 
@@ -122,7 +122,7 @@ def limit(parts: list[Token]) -> Clause:
 
 
 def offset(parts: list[Token]) -> Clause:
-    """The value is the number, and where the clause is."""
+    """The value is the number and the place of the clause."""
     word, number = parts
     return Clause("offset", at_of(word), (whole(number, "OFFSET"), at_of(word)))
 

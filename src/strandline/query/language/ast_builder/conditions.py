@@ -1,6 +1,6 @@
-"""Conditions of a command, as values. Pure.
+"""Builds the conditions of a command. Pure.
 
-AND and OR do not hold themselves: ``a AND (b AND c)`` is one AND of three.
+AND is never directly within AND, nor OR within OR: ``a AND (b AND c)`` is one AND of three.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from strandline.query.language.ast_builder.tokens import Misplaced, at_of
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
 
 DEPTH_MAX = 64
-"""Conditions within each other. Whoever works with them later may call itself for each."""
+"""The maximum nesting of conditions: functions that process them are recursive."""
 
 
 class Part(NamedTuple):
-    """A condition, and how many there are within each other."""
+    """A condition and its nesting depth."""
 
     condition: Condition
     depth: int = 1
@@ -32,7 +32,7 @@ def truth(parts: list[Name]) -> Part:
 def compared(parts: list[Any]) -> Part:
     name, operator, value = parts
     if value is None and operator not in ("=", "!="):
-        raise Misplaced(name.at, "null is neither less nor more", "use = null or != null")
+        raise Misplaced(name.at, "null has no order", "use = null or != null")
     return Part(Compare(name.text, operator.value, value, name.event, name.at))
 
 
@@ -61,22 +61,22 @@ def either(parts: list[Any]) -> Part:
 
 
 def _flat(parts: list[Part], kind: type[And | Or]) -> tuple[tuple[Condition, ...], int]:
-    """All conditions side by side, and the depth of the deepest."""
-    found: list[Condition] = []
+    """All conditions in one list, and the largest depth."""
+    flat: list[Condition] = []
     deepest = 0
     for condition, depth in parts:
         if isinstance(condition, kind):
-            found += condition.of
+            flat += condition.of
             deepest = max(deepest, depth - 1)
         else:
-            found.append(condition)
+            flat.append(condition)
             deepest = max(deepest, depth)
-    return tuple(found), deepest
+    return tuple(flat), deepest
 
 
 def _deeper(condition: Condition, depth: int, token: Token) -> Part:
     if depth >= DEPTH_MAX:
-        raise Misplaced(at_of(token), f"more than {DEPTH_MAX} conditions within each other")
+        raise Misplaced(at_of(token), f"conditions are nested more than {DEPTH_MAX} deep")
     return Part(condition, depth + 1)
 
 

@@ -1,4 +1,4 @@
-"""Commands about events themselves, and several commands at once, as values. Pure."""
+"""Builds commands on events, and batches of commands. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from strandline.schema import kind_of
 
 
 class ToStore(NamedTuple):
-    """STORE, but for the payload's text: from ``first`` on and before ``next``."""
+    """STORE without the text of the payload, which is from ``first`` to before ``next``."""
 
     event: Name
     context: str
@@ -24,7 +24,7 @@ class ToStore(NamedTuple):
 
 
 class Together(NamedTuple):
-    """BATCH, but for the texts of its commands."""
+    """BATCH without the texts of its commands."""
 
     commands: tuple[Any, ...]
     spans: tuple[tuple[int, int], ...]
@@ -42,22 +42,22 @@ def enum(parts: list[Any]) -> str | list[str]:
 
 
 def pair(parts: list[Any]) -> Clause:
-    token, told = parts
+    token, type_ = parts
     name = unquoted(token) if token.type == "STRING" else token.value
     try:
-        kind_of(told if isinstance(told, str) else _as_json(told), name)
+        kind_of(type_ if isinstance(type_, str) else _as_json(type_), name)
     except Invalid as error:
         raise Misplaced(at_of(token), str(error)) from error
-    return Clause(name, at_of(token), told)
+    return Clause(name, at_of(token), type_)
 
 
 def define(parts: list[Any]) -> Define:
     _, event, as_word, version, _, *pairs = parts
     fields: dict[str, str | list[str]] = {}
-    for name, at, told in pairs:
+    for name, at, type_ in pairs:
         if name in fields:
             raise Misplaced(at, f"the field {name!r} is given twice")
-        fields[name] = told
+        fields[name] = type_
     number = None if as_word is None else whole(version, "a version", least=1)
     return Define(event=event, fields=fields, version=number)
 
@@ -68,7 +68,7 @@ def store(parts: list[Any]) -> ToStore:
 
 
 def payload(parts: list[Any]) -> tuple[int, int]:
-    """Where a JSON object begins, and the place behind it. What is in it is checked elsewhere."""
+    """The start and the end of a JSON object. Its content is checked by the table."""
     return at_of(parts[0]), at_of(parts[-1]) + 1
 
 

@@ -1,4 +1,4 @@
-"""PLOT as a value. Pure."""
+"""Builds PLOT. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def filter_(parts: list[Any]) -> Clause:
 
 
 def versus(parts: list[Any]) -> Metric:
-    found: Metric = parts[1]
-    return found
+    other: Metric = parts[1]
+    return other
 
 
 def breakdown(parts: list[Any]) -> Clause:
@@ -48,15 +48,15 @@ def plot(parts: list[Any]) -> Plot:
         if isinstance(part, Metric):
             metrics.append(part)
         elif part.name == "filter":
-            metrics[-1] = _filtered(metrics[-1], part)
+            metrics[-1] = _with_filter(metrics[-1], part)
         else:
             rest.append(part)
-    found = once(rest)
-    period, field = found.get("over", (None, None))
-    count, by = found.get("top", (None, None))
+    clauses = once(rest)
+    period, field = clauses.get("over", (None, None))
+    count, by = clauses.get("top", (None, None))
     return Plot(
         metrics=tuple(metrics),
-        breakdown=found.get("breakdown", ()),
+        breakdown=clauses.get("breakdown", ()),
         over=period,
         over_field=field,
         top=count,
@@ -64,8 +64,8 @@ def plot(parts: list[Any]) -> Plot:
     )
 
 
-def _filtered(line: Metric, clause: Clause) -> Metric:
-    """FILTER belongs to the metric in front of it."""
+def _with_filter(line: Metric, clause: Clause) -> Metric:
+    """FILTER applies to the metric before it."""
     if line.where is not None:
         raise Misplaced(clause.at, "FILTER is given twice", "join conditions by AND")
     return msgspec.structs.replace(line, where=clause.value)

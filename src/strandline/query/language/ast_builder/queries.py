@@ -1,4 +1,4 @@
-"""Questions and what is done with them, as values. Pure."""
+"""Builds queries, and the commands that contain one. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from strandline.query.language.ast_builder.tokens import Misplaced, at_of, durat
 
 
 class Asked(NamedTuple):
-    """A query, and where it begins: REMEMBER keeps its text."""
+    """A query and its place: REMEMBER stores its text."""
 
     query: Query
     at: int
 
 
 class ToRemember(NamedTuple):
-    """REMEMBER, but for the query's text: from ``first`` on and before ``next``."""
+    """REMEMBER without the text of the query, which is from ``first`` to before ``next``."""
 
     command: Remember
     first: int
@@ -47,70 +47,70 @@ def step(parts: list[Any]) -> Step:
 
 def query(parts: list[Any]) -> Asked:
     word, event, *rest = parts
-    found = once(each for each in rest if isinstance(each, Clause))
-    since, since_at = found.get("since", (None, -1))
-    order_by, descending = found.get("order", (None, False))
-    offset, offset_at = found.get("offset", (None, -1))
-    asked = Query(
+    clauses = once(each for each in rest if isinstance(each, Clause))
+    since, since_at = clauses.get("since", (None, -1))
+    order_by, descending = clauses.get("order", (None, False))
+    offset, offset_at = clauses.get("offset", (None, -1))
+    result = Query(
         event=event,
         steps=tuple(each for each in rest if isinstance(each, Step)),
-        context=found.get("for"),
+        context=clauses.get("for"),
         since=since,
         since_at=since_at,
-        using=found.get("using"),
-        returning=found.get("return"),
-        linked_by=found.get("linked"),
-        where=found.get("where"),
-        aggregates=found.get("aggregates", ()),
-        per=found.get("per"),
-        by=found.get("by", ()),
+        using=clauses.get("using"),
+        returning=clauses.get("return"),
+        linked_by=clauses.get("linked"),
+        where=clauses.get("where"),
+        aggregates=clauses.get("aggregates", ()),
+        per=clauses.get("per"),
+        by=clauses.get("by", ()),
         order_by=order_by,
         descending=descending,
-        limit=found.get("limit"),
+        limit=clauses.get("limit"),
         offset=offset,
         offset_at=offset_at,
     )
-    return Asked(asked, at_of(word))
+    return Asked(result, at_of(word))
 
 
 def replay(parts: list[Any]) -> Replay:
     word, event, *clauses = parts
-    found = once(clauses)
-    if "for" not in found:
-        raise Misplaced(at_of(word), "REPLAY needs a context", "write REPLAY FOR context")
-    since, since_at = found.get("since", (None, -1))
+    values = once(clauses)
+    if "for" not in values:
+        raise Misplaced(at_of(word), "REPLAY requires a context", "write REPLAY FOR context")
+    since, since_at = values.get("since", (None, -1))
     return Replay(
-        context=found["for"],
+        context=values["for"],
         event=event,
         since=since,
         since_at=since_at,
-        using=found.get("using"),
-        returning=found.get("return"),
+        using=values.get("using"),
+        returning=values.get("return"),
     )
 
 
 def explain(parts: list[Any]) -> Explain:
-    asked = parts[1]
-    return Explain(asked.query if isinstance(asked, Asked) else asked)
+    subject = parts[1]
+    return Explain(subject.query if isinstance(subject, Asked) else subject)
 
 
 def delete(parts: list[Any]) -> DeleteEvents:
     _, event, *clauses = parts
-    found = once(clauses)
-    return DeleteEvents(event=event, context=found.get("for"), where=found.get("where"))
+    values = once(clauses)
+    return DeleteEvents(event=event, context=values.get("for"), where=values.get("where"))
 
 
 def remember(parts: list[Any]) -> ToRemember:
-    _, asked, word, alias, *keeps = parts
-    kept = once(keeps)
+    _, subject, word, alias, *keeps = parts
+    limits = once(keeps)
     command = Remember(
-        query=asked.query,
+        query=subject.query,
         alias=alias,
         text="",
-        rows_max=kept.get("rows"),
-        age_max_us=kept.get("age"),
+        rows_max=limits.get("rows"),
+        age_max_us=limits.get("age"),
     )
-    return ToRemember(command, asked.at, at_of(word))
+    return ToRemember(command, subject.at, at_of(word))
 
 
 def keep(parts: list[Token]) -> Clause:
@@ -125,7 +125,7 @@ def show(parts: list[Any]) -> Show:
 
 
 def show_word(parts: list[Token]) -> Show:
-    """Something that is remembered as ``permissions``."""
+    """SHOW of a materialized query with the alias ``permissions``."""
     return Show(parts[1].value)
 
 

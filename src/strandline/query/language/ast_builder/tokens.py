@@ -1,7 +1,7 @@
-"""Words and literals of a command. Pure.
+"""Builds names and literals from tokens. Pure.
 
-A bare word that is a value is a number, true, false or null if it looks like one, else text. Text
-in double quotes is always text, with the escapes of JSON.
+A value without quotes is a number, true, false or null if it has that form, else text. A value in
+double quotes is always text, with the escapes of JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RESERVED = frozenset(
         *("PER", "BY", "ORDER", "LIMIT", "OFFSET", "AS"),
     }
 )
-"""Not values unless they are quoted: whoever writes one has most likely forgotten the value."""
+"""Not values without quotes: where one is found, the value before it is most likely missing."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -34,7 +34,7 @@ _CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
 
 
 class Misplaced(Exception):
-    """Something at a place of the text cannot be."""
+    """The text is wrong at a place."""
 
     def __init__(self, at: int, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -72,7 +72,9 @@ def alias(parts: list[Token]) -> str:
     (token,) = parts
     if not _ALIAS.fullmatch(token):
         raise Misplaced(
-            at_of(token), f"{str(token)!r} is no alias", "use letters, digits, _ and -, at most 128"
+            at_of(token),
+            f"{str(token)!r} is not an alias",
+            "use letters, digits, _ and -, at most 128",
         )
     return str(token)
 
@@ -87,28 +89,28 @@ def value(parts: list[Token]) -> Value:
 
 def refuse_reserved(token: Token, what: str) -> None:
     if token.upper() in RESERVED:
-        hint = f'as text it is written "{token}"'
+        hint = f'to use it as text, write "{token}"'
         raise Misplaced(at_of(token), f"expected {what}, not {token}", hint)
 
 
 def field_of(token: Token, text: str | None = None) -> Name:
-    """A field, maybe with its event in front: the last dot is between them."""
-    told = str(token) if text is None else text
-    if told.endswith("`"):
-        prefix, _, name = told[:-1].rpartition("`")
+    """A field, optionally with its event: the last dot separates them."""
+    written = str(token) if text is None else text
+    if written.endswith("`"):
+        prefix, _, name = written[:-1].rpartition("`")
         return Name(name, at_of(token), prefix.removesuffix("."))
-    prefix, dot, name = told.rpartition(".")
+    prefix, dot, name = written.rpartition(".")
     if not name.isidentifier() or (dot and not prefix):
         raise Misplaced(
             at_of(token),
-            f"expected a field, not {told!r}",
-            "a field comes first, and its value behind: amount = 5" if told else "",
+            f"expected a field, not {written!r}",
+            "write the field first, then the value: amount = 5" if written else "",
         )
     return Name(name, at_of(token), prefix)
 
 
 def bare(token: Token) -> Value:
-    """What a word without quotes is."""
+    """The value of a word without quotes."""
     text = str(token)
     if text.lower() in _CONSTANTS:
         return _CONSTANTS[text.lower()]
@@ -131,7 +133,7 @@ def unquoted(token: Token) -> str:
     except (msgspec.MsgspecError, ValueError) as error:
         raise Misplaced(
             at_of(token),
-            "this text has an escape that JSON does not have, or a control character",
+            "the text has an escape that JSON does not have, or a control character",
             r"escapes are \" \\ \/ \b \f \n \r \t and \u with four hex digits",
         ) from error
 
@@ -140,7 +142,7 @@ def whole(token: Token, what: str, *, least: int = 0) -> int:
     """A whole number."""
     number = bare(token)
     if type(number) is not int or not least <= number <= WHOLE_MAX:
-        raise Misplaced(at_of(token), f"{what} is a whole number from {least} on, not {token}")
+        raise Misplaced(at_of(token), f"{what} must be a whole number >= {least}, not {token}")
     return number
 
 

@@ -1,4 +1,4 @@
-"""Commands about users, as values. Pure."""
+"""Builds commands on users. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from strandline.query.language.ast_builder.tokens import at_of, unquoted
 
 def create_user(parts: list[Any]) -> CreateUser:
     _, _, user, *options = parts
-    found = once(options)
-    return CreateUser(user=user, key=found.get("key"), roles=found.get("roles", ()))
+    values = once(options)
+    return CreateUser(user=user, key=values.get("key"), roles=values.get("roles", ()))
 
 
 def with_key(parts: list[Token]) -> Clause:
@@ -43,18 +43,18 @@ def list_users(_parts: list[Any]) -> ListUsers:
 
 
 def permissions(parts: list[Token]) -> tuple[Permission, ...]:
-    told: dict[str, Permission] = {"READ": "READ", "WRITE": "WRITE"}
-    return tuple(dict.fromkeys(told[part.upper()] for part in parts))
+    known: dict[str, Permission] = {"READ": "READ", "WRITE": "WRITE"}
+    return tuple(dict.fromkeys(known[part.upper()] for part in parts))
 
 
 def grant(parts: list[Any]) -> Grant:
-    _, found, _, *events, _, user = parts
-    return Grant(permissions=found, events=tuple(events), user=user)
+    _, rights, _, *events, _, user = parts
+    return Grant(permissions=rights, events=tuple(events), user=user)
 
 
 def revoke(parts: list[Any]) -> Revoke:
-    _, found, _, *events, _, user = parts
-    return Revoke(permissions=found or (), events=tuple(events), user=user)
+    _, rights, _, *events, _, user = parts
+    return Revoke(permissions=rights or (), events=tuple(events), user=user)
 
 
 def show_permissions(parts: list[Any]) -> ShowPermissions:

@@ -1,4 +1,4 @@
-"""The dead letters of a queue as rows: jobs that were given out too often."""
+"""The dead letters of a queue as rows: jobs that were delivered too often."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LetterSource:
     held: Sequence[Host[Any]] = ()
 
     def __init__(self, topic: Topic, node: str | None = None) -> None:
-        """Those of a node, where several queues have theirs."""
+        """``node`` selects those of one queue, in a topic that several queues share."""
         self.topics = (topic,)
         self._node = node
 
@@ -62,17 +62,17 @@ class LetterRows:
 
 def letters_of(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Records of dead letters as rows."""
-    told = [
+    letters = [
         dead_letter_codec.decode(Record(seq=0, ts=0, data=b"", meta=meta))
         for meta in batch["meta"].to_pylist()
     ]
     columns = {
         "seq": batch["seq"].cast(pa.uint64()),
         "ts": batch["ts"],
-        "job_seq": pa.array([each.job_seq or None for each in told], pa.uint64()),
-        "put": pa.array([each.put_ts or None for each in told], TIME),
-        "attempts": pa.array([each.deliveries for each in told], pa.uint16()),
-        "reason": pa.array([each.reason or None for each in told], pa.string()),
+        "job_seq": pa.array([each.job_seq or None for each in letters], pa.uint64()),
+        "put": pa.array([each.put_ts or None for each in letters], TIME),
+        "attempts": pa.array([each.deliveries for each in letters], pa.uint16()),
+        "reason": pa.array([each.reason or None for each in letters], pa.string()),
         **recorded_columns(batch),
     }
     arrays = [columns[name] for name in LetterRows.schema.names]

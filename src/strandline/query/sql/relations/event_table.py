@@ -1,12 +1,12 @@
 """An event table as rows: seq, ts, context and its fields, by the newest schema.
 
-A field keeps its name; a system column that a field has the name of is ``__seq``, ``__ts`` or
+A field has its own name; a system column with the name of a field is ``__seq``, ``__ts`` or
 ``__context``.
 
-The snapshot reads (``views/table/snapshot.py``): only the columns that are asked for, and only the
-zones of its files that may hold rows for which DuckDB's filter is true. The filter goes to it as a
-condition of its own, which knows two truth values where SQL knows three. A filter without NOT, as
-they are here, is true in SQL only if the condition is, so nothing is missed.
+The snapshot (``views/table/snapshot.py``) reads only the requested columns, and only the zones of
+its files that may hold rows for which DuckDB's filter is true. The filter is converted to a
+condition, which has two truth values where SQL has three. A filter without NOT, as they all are
+here, is true in SQL only if the condition is true, so no row is missed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TableRows:
         self.snapshot = snapshot
         shown = shown_columns(snapshot.schema)
         self.columns = {name: column for column, name in shown.items()}
-        """The column of a file by its name here."""
+        """The column of a file by its name in SQL."""
         self.schema = pa.schema([field.with_name(shown[field.name]) for field in snapshot.columns])
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
@@ -58,17 +58,17 @@ class TableRows:
 
 
 def condition_of(where: Where | None) -> Condition | None:
-    """A filter as a condition; None when it says nothing that a condition could."""
+    """A filter as a condition; None when no part of it can be one."""
     match where:
         case Every(parts):
-            found = [condition_of(part) for part in parts]
-            known = tuple(part for part in found if part is not None)
+            conditions = [condition_of(part) for part in parts]
+            known = tuple(part for part in conditions if part is not None)
             return And(known) if len(known) > 1 else known[0] if known else None
         case Some(parts):
-            found = [condition_of(part) for part in parts]
-            if None in found:
+            conditions = [condition_of(part) for part in parts]
+            if None in conditions:
                 return None
-            return Or(tuple(cast("list[Condition]", found)))
+            return Or(tuple(cast("list[Condition]", conditions)))
         case Comparison(field, "in", value):
             return In(field, value)
         case Comparison(field, "null", _):

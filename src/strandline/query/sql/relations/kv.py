@@ -1,13 +1,13 @@
 """A key-value map as rows: the keys that have a value at a position.
 
-The map goes on while a question reads it, a page of keys at a time. Every page is told as of the
-position: a key that was written since shows the version before, from its history, and one that was
-deleted since is there again. So the present and the past are read the same way, and no writer waits
-for more than a page. Where the history of a key does not reach back, the question is refused.
+The map changes while a query reads it, a page of keys at a time. Every page is as of the position:
+a key that was written after it has its previous version, from its history, and one that was deleted
+after it is present. So the present and the past are read in the same way, and no writer waits for
+more than a page. Where the history of a key is too short, the query fails.
 
 ``key`` and ``text`` are key and value where they are UTF-8, else null; ``key_bytes`` and ``value``
-are always there. At a position that is a time, or now, keys whose time is over are left out. At one
-that is a seq nobody knows the time, so they stay; ``expires`` tells.
+are never null. At a position that is a time, or now, expired keys are left out. A position that is
+a seq has no time, so they are included; ``expires`` has their time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MapSource:
 
 
 class _Entry(NamedTuple):
-    """A key; without a value when that is in the log, or nobody wants it."""
+    """A key; without its value when that is in the log, or not requested."""
 
     key: bytes
     version: int
@@ -99,7 +99,7 @@ class MapRows:
             raise NotFound(
                 f"map {self._host.name!r} no longer knows which keys it had at seq "
                 f"{self.head_seq}: keys that were deleted up to seq {fold.forgotten} are "
-                "forgotten; ask for a later position, or give the map a longer grace_ms"
+                "forgotten; use a later position, or a longer grace_ms of the map"
             )
 
     def _as_of(
@@ -128,21 +128,21 @@ class MapRows:
             return seqs[before - 1]
         if len(seqs) + 1 >= fold.config.history:
             raise NotFound(
-                f"the history of key {key!r} in map {self._host.name!r} begins behind seq "
-                f"{self.head_seq}: what it was then is not kept; ask for a later position, or give "
-                "the map a longer history"
+                f"the history of key {key!r} in map {self._host.name!r} starts after seq "
+                f"{self.head_seq}: the value at that seq is not stored; use a later position, or a "
+                "longer history of the map"
             )
         return 0
 
     def _from_log(self, older: dict[int, bytes]) -> Iterator[_Entry]:
-        """Versions that only the log has. Deleted ones are no entries."""
+        """Versions that are only in the log, without deletes."""
         if not older:
             return
         for record in self._records(older):
-            found = version_of(record)
-            if found.value is not None:
+            version = version_of(record)
+            if version.value is not None:
                 key = older[record.seq]
-                yield _Entry(key, record.seq, found.ts, found.expires_us or 0, found.value)
+                yield _Entry(key, record.seq, version.ts, version.expires_us or 0, version.value)
 
     def _with_values(self, entries: list[_Entry]) -> list[_Entry]:
         missing = {each.version: each.key for each in entries if each.value is None}
@@ -154,44 +154,44 @@ class MapRows:
             for each in entries
         ]
 
-    def _records(self, wanted: dict[int, bytes]) -> list[Any]:
-        found = self._host.records(0, sorted(wanted))
-        gone = wanted.keys() - {record.seq for record in found}
-        if gone:
-            version = min(gone)
+    def _records(self, keys: dict[int, bytes]) -> list[Any]:
+        records = self._host.records(0, sorted(keys))
+        missing = keys.keys() - {record.seq for record in records}
+        if missing:
+            version = min(missing)
             raise NotFound(
-                f"version {version} of key {wanted[version]!r} in map {self._host.name!r} has "
-                "left the log: ask for a later position"
+                f"version {version} of key {keys[version]!r} in map {self._host.name!r} is "
+                "no longer in the log: use a later position"
             )
-        return found
+        return records
 
 
 class _Deleted:
-    """Keys that were deleted behind a position. Owned by one scan."""
+    """Keys that were deleted after a position. Owned by one scan."""
 
     def __init__(self, head: int) -> None:
         self._head = head
-        self._seen = -1
+        self._applied = -1
         self._keys: list[bytes] = []
 
     def between(
         self, fold: KvFold, applied: int, first: bytes | None, next: bytes | None
     ) -> list[tuple[bytes, Slot]]:
-        """Those of a range, as they are now."""
+        """The deleted keys of a range, with their present state."""
         if applied <= self._head:
             return []
-        if applied != self._seen:
+        if applied != self._applied:
             markers = fold.markers(applied, sys.maxsize)
             self._keys = sorted(each.key for each in markers if each.version > self._head)
-            self._seen = applied
+            self._applied = applied
         low = 0 if first is None else bisect_left(self._keys, first)
         high = len(self._keys) if next is None else bisect_left(self._keys, next)
-        found = [(key, fold.find(key)) for key in self._keys[low:high]]
-        return [(key, slot) for key, slot in found if slot is not None]
+        slots = [(key, fold.find(key)) for key in self._keys[low:high]]
+        return [(key, slot) for key, slot in slots if slot is not None]
 
 
 def _range(where: Where | None) -> tuple[bytes | None, bytes | None]:
-    """Keys from the first on and before the other, as a condition allows."""
+    """The range of keys that a condition allows: first key, and end (exclusive)."""
     text, plain = bounds(where, "key"), bounds(where, "key_bytes")
     lows = [text.low.encode()] if text.low is not None else []
     highs = [text.high.encode() + b"\0"] if text.high is not None else []

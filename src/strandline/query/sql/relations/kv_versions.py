@@ -1,6 +1,6 @@
-"""Every version of every key of a map that the log still has, deletes included, in order of seq.
+"""All versions of all keys of a map that are in the log, including deletes, in order of seq.
 
-That is at least the history of each key (``Kv.history``), and older versions until the map is
+These are at least the history of each key (``Kv.history``), and older versions until the map is
 compacted.
 """
 
@@ -65,16 +65,16 @@ class VersionRows:
 
 
 def versions_of(batch: pa.RecordBatch, others: tuple[bytes, ...]) -> pa.RecordBatch:
-    """Records as versions of their keys; those that another view has marked are none."""
-    keys, given = batch["key"].to_pylist(), batch["meta"].to_pylist()
-    mine = [
+    """Records as versions of their keys, without records that another view has marked."""
+    keys, metadata = batch["key"].to_pylist(), batch["meta"].to_pylist()
+    is_version = [
         bool(key) and not (meta is not None and meta.startswith(others))
-        for key, meta in zip(keys, given, strict=True)
+        for key, meta in zip(keys, metadata, strict=True)
     ]
-    batch = batch.filter(pa.array(mine, pa.bool_()))
-    said = [None if meta is None else metas.decode(meta) for meta in batch["meta"].to_pylist()]
-    deleted = pa.array([type(each) is metas.Deleted for each in said], pa.bool_())
-    ends = [each.expires_us if type(each) is metas.Until else None for each in said]
+    batch = batch.filter(pa.array(is_version, pa.bool_()))
+    decoded = [None if meta is None else metas.decode(meta) for meta in batch["meta"].to_pylist()]
+    deleted = pa.array([type(each) is metas.Deleted for each in decoded], pa.bool_())
+    ends = [each.expires_us if type(each) is metas.Until else None for each in decoded]
     values = _unless(deleted, batch["data"])
     arrays = [
         texts(batch["key"]),
@@ -90,5 +90,5 @@ def versions_of(batch: pa.RecordBatch, others: tuple[bytes, ...]) -> pa.RecordBa
 
 
 def _unless(null: pa.Array, values: pa.Array) -> pa.Array:
-    found = zip(null.to_pylist(), values.to_pylist(), strict=True)
-    return pa.array([None if gone else value for gone, value in found], pa.binary())
+    pairs = zip(null.to_pylist(), values.to_pylist(), strict=True)
+    return pa.array([None if is_null else value for is_null, value in pairs], pa.binary())

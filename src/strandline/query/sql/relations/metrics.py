@@ -1,16 +1,16 @@
-"""Metrics as rows, in two shapes.
+"""Metrics as rows, in two forms.
 
-    metrics."telemetry"        a point each: measurement, tags (a map), field, time, ns, value,
-                               whole
+    metrics."telemetry"        a row for each point: measurement, tags (a map), field, time, ns,
+                               value, whole
     metrics."telemetry/cpu"    one measurement, a row for each series and time: time, ns, its tags
                                and its fields as columns, null where a row has none
 
 ``time`` is in microseconds, ``ns`` the same in nanoseconds, exact. ``value`` is a double, a
 bool 0 or 1; ``whole`` is the exact number of a field of integers or bools.
 
-Of a metrics view only the present can be read: points replace each other. So a scan reads it only
-if it is still at the position; if it has gone on, the question is asked once more, with all that it
-may need copied while the position is taken (``Moved``).
+Only the present of a metrics view can be read: points replace each other. So a scan reads it only
+if it is still at the position; otherwise the query is run again, with a copy of all that it may
+need, made while the position is determined (``Moved``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, Ints, Kind, 
 from strandline.views.view_runner import Host
 
 COPIED_POINTS_MAX = 20_000_000
-"""Points that are copied of a view which does not stand still, some 40 bytes each."""
+"""The maximum of points that are copied of a changing view, some 40 bytes each."""
 
 _ROWS = 65_536
 _TAGS = pa.map_(pa.string(), pa.string())
@@ -53,7 +53,7 @@ LONG = pa.schema(
 
 
 class Moved(Exception):
-    """The view has gone on since the position was taken: ask again, with copies."""
+    """The view has changed after the position was determined: run again, with copies."""
 
 
 class MetricsSource:
@@ -68,11 +68,11 @@ class MetricsSource:
 
     def at(self, position: Position) -> Relation:
         fold = self._host.fold
-        found = None
+        measurement = None
         if self._measurement is not None:
-            found = fold.catalogue.find(self._measurement)
-            assert found is not None, "whoever named it has found it"
-        shape = LongShape() if found is None else WideShape(found)
+            measurement = fold.catalogue.find(self._measurement)
+            assert measurement is not None, "the name was resolved before"
+        shape = LongShape() if measurement is None else WideShape(measurement)
         head = position.heads[self.topics[0].name]
         rows = MetricsRows(self._host, head, shape)
         if not self._copied:
@@ -80,8 +80,8 @@ class MetricsSource:
         points = fold.statistics()
         if points["tail_points"] + points["run_points"] > COPIED_POINTS_MAX:
             raise Unavailable(
-                f"metrics {self._host.name!r} are written while they are asked, and are too many "
-                "to copy: ask again when they are not, or with store.metrics(...).query"
+                f"metrics {self._host.name!r} are written during the query, and too many to copy: "
+                "try again when they are not written, or use store.metrics(...).query"
             )
         table = pa.Table.from_batches(shape.batches(fold, shape.schema.names, None), shape.schema)
         return CopiedRows(table)
@@ -99,7 +99,7 @@ class CopiedRows:
 
 
 class MetricsRows:
-    """A view at a position, as long as it stands still. Safe from many threads."""
+    """A view at a position, until it changes. Safe from many threads."""
 
     def __init__(self, host: Host[MetricsFold], head: int, shape: LongShape | WideShape) -> None:
         self._host = host
@@ -111,13 +111,13 @@ class MetricsRows:
         with self._host.lock:
             if self._host.applied[0] != self._head:
                 raise Moved
-            # All at once: a part that is asked for later would find the view somewhere else.
-            found = list(self._shape.batches(self._host.fold, columns, where))
-        yield from found
+            # All at once: a part that is read later would be of another position.
+            batches = list(self._shape.batches(self._host.fold, columns, where))
+        yield from batches
 
 
 class LongShape:
-    """Every point a row. Owned by one question."""
+    """A row for every point. Owned by one query."""
 
     schema = LONG
 
@@ -145,7 +145,7 @@ class _Column(NamedTuple):
 
 
 class WideShape:
-    """Every series and time a row. Owned by one question."""
+    """A row for every series and time. Owned by one query."""
 
     def __init__(self, measurement: Measurement) -> None:
         self._measurement = measurement.name
@@ -162,7 +162,7 @@ class WideShape:
         assert measurement is not None, "measurements stay"
         first, following = _times(where)
         matchers = self._matchers(where)
-        # A row is there when any field has a point, whichever of them are wanted.
+        # There is a row when any field has a point, whether it is requested or not.
         fields = [each.field for each in self._columns.values() if each.field is not None]
         rows = _Rows(
             {
@@ -175,12 +175,12 @@ class WideShape:
         yield from pa.Table.from_arrays(arrays, schema=shape).to_batches(max_chunksize=_ROWS)
 
     def _matchers(self, where: Where | None) -> tuple[Matcher, ...]:
-        made = []
+        matchers = []
         for column in self._columns.values():
             only = values(where, column.name) if column.tag else None
             if only is not None and len(only) == 1:
-                made.append(Matcher(column.tag, "=", only.pop()))
-        return tuple(made)
+                matchers.append(Matcher(column.tag, "=", only.pop()))
+        return tuple(matchers)
 
     def _array(self, name: str, tags: _Tags, rows: _Rows) -> pa.Array:
         if name in ("time", "ns"):
@@ -190,10 +190,10 @@ class WideShape:
 
 
 class _Rows:
-    """Series and times that any of some fields has a point at, in order."""
+    """The pairs of series and time at which any of some fields has a point, in order."""
 
-    def __init__(self, found: dict[str, Points]) -> None:
-        every = joined(list(found.values()))
+    def __init__(self, points_by_field: dict[str, Points]) -> None:
+        every = joined(list(points_by_field.values()))
         order = np.lexsort((every.at, every.series))
         series, at = every.series[order], every.at[order]
         new = np.ones(len(at), dtype=bool)
@@ -201,12 +201,12 @@ class _Rows:
         self.series, self.at = series[new], at[new]
         places = np.empty(len(at), dtype="<i8")
         places[order] = np.cumsum(new) - 1
-        ends = np.cumsum([len(points.at) for points in found.values()])
-        self._places = dict(zip(found, np.split(places, ends[:-1]), strict=True))
-        self._bits = {name: points.bits for name, points in found.items()}
+        ends = np.cumsum([len(points.at) for points in points_by_field.values()])
+        self._places = dict(zip(points_by_field, np.split(places, ends[:-1]), strict=True))
+        self._bits = {name: points.bits for name, points in points_by_field.items()}
 
     def of(self, field: Field) -> pa.Array:
-        """What a field has in each row, null where it has nothing."""
+        """The values of a field in each row, null where it has none."""
         bits = np.zeros(len(self.at), dtype="<i8")
         missing = np.ones(len(self.at), dtype=bool)
         places = self._places[field.name]
@@ -223,11 +223,11 @@ class _Tags:
     def of(self, series: Ints, tag: str | None = None) -> pa.Array:
         """The tags of each row's series as a map, or one of them; null where it is missing."""
         numbers, places = np.unique(series, return_inverse=True)
-        told = [tags_of(packed) for packed in self._series.packed_many(numbers)]
+        tags_by_series = [tags_of(packed) for packed in self._series.packed_many(numbers)]
         if tag is None:
-            each = pa.array([list(tags.items()) for tags in told], _TAGS)
+            each = pa.array([list(tags.items()) for tags in tags_by_series], _TAGS)
         else:
-            each = pa.array([tags.get(tag) for tags in told], pa.string())
+            each = pa.array([tags.get(tag) for tags in tags_by_series], pa.string())
         return each.take(pa.array(places.reshape(-1)))
 
 
@@ -268,8 +268,8 @@ def _long_array(
             return _whole(points.bits, field.kind)
         case "time" | "ns":
             return _time(name, points.at)
-    told = measurement.name if name == "measurement" else field.name
-    return pa.array([told] * len(points.at), pa.string())
+    name_of_all = measurement.name if name == "measurement" else field.name
+    return pa.array([name_of_all] * len(points.at), pa.string())
 
 
 def _whole(bits: Ints, kind: Kind) -> pa.Array:
@@ -281,7 +281,7 @@ def _time(name: str, at: Ints) -> pa.Array:
 
 
 def _times(where: Where | None) -> tuple[int, int]:
-    """From which nanosecond on, and before which."""
+    """The range of times in nanoseconds: first, and end (exclusive)."""
     micros, nanos = bounds(where, "time"), bounds(where, "ns")
     first, following = AT_MIN, INT64_MAX
     if micros.low is not None:
@@ -296,16 +296,16 @@ def _times(where: Where | None) -> tuple[int, int]:
 
 
 def _distinct(columns: list[_Column]) -> Iterator[_Column]:
-    """The columns under names that SQL can tell apart, which does not mind capital letters."""
-    taken = {"time", "ns"}
+    """The columns with names that are different in SQL, which is not case-sensitive."""
+    used = {"time", "ns"}
     for column in columns:
         stem = name = column.name
-        if name.lower() in taken:
+        if name.lower() in used:
             stem = name = f"{'tag' if column.tag else 'field'}_{name}"
         number = 2
-        while name.lower() in taken:
+        while name.lower() in used:
             name, number = f"{stem}_{number}", number + 1
-        taken.add(name.lower())
+        used.add(name.lower())
         yield column._replace(name=name)
 
 

@@ -1,14 +1,14 @@
-"""The jobs of a queue as rows: where each is, and what was said of it.
+"""The jobs of a queue as rows: their state, and their records.
 
-A queue knows nothing but the present. So its columns, a few bytes for each job, are copied while
-the position is taken; what is in the records (key, payload, tag, time) is read later, if it is
-asked for. A job whose record leaves the log meanwhile is not shown then, as with any delete.
+A queue has only its present state. So its columns, a few bytes for each job, are copied while the
+position is determined; the content of the records (key, payload, tag, time) is read later, if it is
+requested. A job whose record is removed from the log meanwhile is left out, as after any delete.
 
     state      waiting, delayed (for its time), blocked (by an older job of its group), claimed,
-               lapsed (claimed, but the lease is over: may be claimed again), dying (on its way to
-               the dead letters)
-    due        when it may be claimed, if it was to wait for that
-    worker     who has it, or had it when it lapsed
+               lapsed (claimed, but the lease has expired: may be claimed again), dying (being
+               moved to the dead letters)
+    due        when it may be claimed, if it was delayed
+    worker     the worker that has it, or had it when it lapsed
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from strandline.views.queue.state.job_chunk import BLOCKED, Chunk
 from strandline.views.view_runner import Host
 
 _STATES = ["", "", "blocked", "delayed", "dying", "claimed", "waiting", "lapsed"]
-"""As SQL tells the states of a chunk."""
-_AT_ONCE = 8192
+"""The names of the states of a chunk in SQL."""
+_BATCH_ROWS = 8192
 
 _KNOWN = [
     pa.field("seq", pa.uint64(), nullable=False),
@@ -53,7 +53,7 @@ class QueueSource:
     """A queue."""
 
     def __init__(self, host: Host[QueueFold], *, apart: bool = False) -> None:
-        """``apart``: some records are where nobody looks; their jobs are shown all the same."""
+        """``apart``: some records cannot be read here; their jobs are included all the same."""
         self._host = host
         self._apart = apart
         self.topics = host.topics
@@ -83,29 +83,27 @@ class QueueRows:
         known = self._known
         numbers = known["seq"].to_numpy()
         first = 0 if seqs.low is None else int(np.searchsorted(numbers, seqs.low))
-        behind = (
-            len(known) if seqs.high is None else int(np.searchsorted(numbers, seqs.high, "right"))
-        )
-        known = known.slice(first, max(0, behind - first))
+        end = len(known) if seqs.high is None else int(np.searchsorted(numbers, seqs.high, "right"))
+        known = known.slice(first, max(0, end - first))
         recorded = any(field.name in columns for field in RECORDED)
-        for batch in known.to_batches(max_chunksize=_AT_ONCE):
+        for batch in known.to_batches(max_chunksize=_BATCH_ROWS):
             wide = self._with_records(batch) if recorded else batch
             yield wide.select(columns)
 
     def _with_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         page = self._host.topics[JOBS].pick(batch["seq"].to_pylist())
-        found = page.arrow().combine_chunks()
-        here = np.isin(batch["seq"].to_numpy(), found["seq"].to_numpy())
-        if not here.all():
+        records = page.arrow().combine_chunks()
+        is_found = np.isin(batch["seq"].to_numpy(), records["seq"].to_numpy())
+        if not is_found.all():
             if self._apart:
-                found = found.take(pa.array(here.cumsum() - 1, mask=~here))
+                records = records.take(pa.array(is_found.cumsum() - 1, mask=~is_found))
             else:
-                batch = batch.filter(pa.array(here))
-        return _joined(batch, found)
+                batch = batch.filter(pa.array(is_found))
+        return _joined(batch, records)
 
 
 def _known(fold: QueueFold, chunk: Chunk) -> pa.RecordBatch:
-    """What the fold knows of the jobs of a chunk, copied."""
+    """A copy of the state of the jobs of a chunk."""
     rows = (chunk.state >= BLOCKED).nonzero()[0]
     states = pa.DictionaryArray.from_arrays(chunk.state[rows].astype("i4"), pa.array(_STATES))
     grants = chunk.values("grant", rows)
@@ -137,17 +135,17 @@ def _workers(fold: QueueFold, grants: np.ndarray[Any, Any]) -> pa.Array:
     return pa.array(names, pa.string()).take(pa.array(places.reshape(-1)))
 
 
-def _joined(batch: pa.RecordBatch, found: pa.Table) -> pa.RecordBatch:
-    """Jobs beside their records, which are as many and in the same order."""
+def _joined(batch: pa.RecordBatch, records: pa.Table) -> pa.RecordBatch:
+    """Jobs with their records, which are as many and in the same order."""
     columns = {name: batch[name] for name in batch.schema.names}
-    columns["ts"] = found["ts"]
-    columns.update(recorded_columns(found))
+    columns["ts"] = records["ts"]
+    columns.update(recorded_columns(records))
     arrays = [_flat(columns[name]) for name in QueueRows.schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=QueueRows.schema)
 
 
 def recorded_columns(records: pa.Table | pa.RecordBatch) -> dict[str, pa.Array]:
-    """What the records of jobs say of them."""
+    """The columns of the records of jobs."""
     return {
         "key": texts(records["key"]),
         "key_bytes": records["key"],

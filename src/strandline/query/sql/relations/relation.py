@@ -1,11 +1,11 @@
-"""What SQL needs of anything that it can ask: columns, and rows as of a position.
+"""The interface of a relation of SQL: columns, and rows as of a position.
 
-    Source     a relation of the store as it is named, not read yet: which topics it comes from
-    Position   how far each of these topics had come, at one moment
-    Relation   the source at the position: asked for columns, as often as a plan needs it
+    Source     a named relation of the store, not read yet: the topics it is made of
+    Position   the seq of each of these topics, at one moment
+    Relation   the source at the position: read as often as a plan needs it
 
-A relation gives all rows that fulfil a condition and maybe more: DuckDB's filter is applied to what
-it gives (``dataset.py``). It may be asked by threads of DuckDB, several at once.
+A relation returns all rows that fulfil a condition and possibly more: DuckDB's filter is applied to
+its rows (``dataset.py``). It may be read by several threads of DuckDB at once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from strandline.views.open_view import Views
 from strandline.views.view_runner import Host
 
 ROWS_AT_ONCE = 8192
-"""Rows of a batch that is put together here, about."""
+"""The approximate number of rows of a batch."""
 
 TIME = pa.timestamp("us", tz="UTC")
 
 
 class Store(Protocol):
-    """A store, as SQL sees it."""
+    """The operations of a store that SQL uses."""
 
     @property
     def id(self) -> str: ...
@@ -42,14 +42,14 @@ class Store(Protocol):
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment of some topics."""
+    """A position of some topics."""
 
     heads: Mapping[str, int]
-    """The last record of each that counts."""
+    """The seq of the last record of each topic that is read."""
     moment_us: int | None = None
-    """The time that it is then; None when only the records count."""
+    """The time of the position; None when it is seqs only."""
     past: bool = False
-    """Whether somebody asked for it, rather than for now."""
+    """Whether it was requested, instead of now."""
 
 
 class Relation(Protocol):
@@ -59,12 +59,12 @@ class Relation(Protocol):
     def schema(self) -> pa.Schema: ...
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
-        """Rows with these columns, maybe more: all rows that fulfil the condition, at least."""
+        """Rows with these columns: all that fulfil the condition, possibly others too."""
         ...
 
 
 class Notes:
-    """What is to be known about an answer, complete when its rows are read. Owned by one query."""
+    """Remarks on a result, complete when its rows are read. Owned by one query."""
 
     def __init__(self) -> None:
         self._relations: tuple[Relation, ...] = ()
@@ -73,37 +73,37 @@ class Notes:
         self._relations = tuple(relations)
 
     def texts(self) -> tuple[str, ...]:
-        told = (relation.notes() for relation in self._relations if isinstance(relation, Noting))
-        return tuple(note for notes in told for note in notes)
+        lists = (relation.notes() for relation in self._relations if isinstance(relation, Noting))
+        return tuple(note for notes in lists for note in notes)
 
 
 @runtime_checkable
 class Noting(Protocol):
-    """A relation that has something to tell about the rows that were read."""
+    """A relation that has remarks on the rows that were read."""
 
     def notes(self) -> Sequence[str]: ...
 
 
 class Source(Protocol):
-    """A relation of the store, not read yet. Owned by one question."""
+    """A relation of the store, not read yet. Owned by one query."""
 
     @property
     def topics(self) -> Sequence[Topic]:
-        """Where its rows come from."""
+        """The topics that its rows are made of."""
         ...
 
     @property
     def held(self) -> Sequence[Host[Any]]:
-        """Views that know nothing but the present: they are held while a position is taken."""
+        """Views that have only their present state: locked while a position is determined."""
         ...
 
     def at(self, position: Position) -> Relation:
-        """The rows of a position. What is ``held`` is at that position just now."""
+        """The rows of a position. The ``held`` views are at that position during the call."""
         ...
 
 
 def texts(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Bytes as text, null where they are no UTF-8."""
+    """Bytes as text, null where they are not UTF-8."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:

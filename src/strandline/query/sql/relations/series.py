@@ -1,14 +1,13 @@
-"""A series as rows: a point each, of every source, up to a position.
+"""A series as rows: a row for each point of every source, up to a position.
 
-Points are never changed, so those of a position are those whose seq is not behind it. But what
-retention has forgotten is gone: when the floor was raised behind the position, the question is
-refused. Sources are read one after the other, some points at a time, and only those that a
-condition on ``source`` or ``tick`` allows; payloads that are in the log alone are read when they
-are asked for.
+Points never change, so those of a position are those whose seq is not after it. But retention
+removes points: when the floor was raised after the position, the query fails. Sources are read one
+after the other, some points at a time, and only those that a condition on ``source`` or ``tick``
+allows; payloads that are only in the log are read when they are requested.
 
-``tick`` is what the series calls ``at``, a word that SQL keeps for itself, and counts what the
-series counts; ``time`` is the same moment as a timestamp, null when the unit is none that we know
-(s, ms, us, ns), or the year is none from 1 to 9999.
+``tick`` is the ``at`` of the series, which is a keyword of SQL, in the unit of the series; ``time``
+is the same time as a timestamp, null when the unit is unknown (not s, ms, us or ns), or the year is
+not from 1 to 9999.
 """
 
 from __future__ import annotations
@@ -73,62 +72,62 @@ class SeriesRows:
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         payloads = "payload" in columns or "text" in columns
         unit = self._host.fold.config.unit
-        some: list[Part] = []
+        parts: list[Part] = []
         rows = 0
         for part in self._parts(where, payloads=payloads):
-            some.append(part)
+            parts.append(part)
             rows += len(part[1].seqs)
             if rows >= ROWS_AT_ONCE:
-                yield _batch(some, columns, unit)
-                some, rows = [], 0
+                yield _batch(parts, columns, unit)
+                parts, rows = [], 0
         if rows:
-            yield _batch(some, columns, unit)
+            yield _batch(parts, columns, unit)
 
     def _parts(self, where: Where | None, *, payloads: bool) -> Iterator[Part]:
         span = _span(where)
         with self._host.reading() as fold:
-            names = _wanted(where, fold.names(span.first_at, span.last_at))
+            names = _sources_of(where, fold.names(span.first_at, span.last_at))
         for name in names:
-            left = span
+            rest = span
             while True:
                 with self._host.reading() as fold:
                     self._check_floor(fold)
-                    found = fold.select(name, left, point_reader.CHUNK, payloads=payloads)
-                if found.seqs:
-                    seen = self._seen(name, found, payloads=payloads)
-                    if seen.seqs:
-                        yield name, seen
-                if len(found.seqs) < point_reader.CHUNK:
+                    points = fold.select(name, rest, point_reader.CHUNK, payloads=payloads)
+                if points.seqs:
+                    visible = self._up_to_position(name, points, payloads=payloads)
+                    if visible.seqs:
+                        yield name, visible
+                if len(points.seqs) < point_reader.CHUNK:
                     break
-                left = Bounds(found.ats[-1], found.seqs[-1] + 1, span.last_at)
+                rest = Bounds(points.ats[-1], points.seqs[-1] + 1, span.last_at)
 
     def _check_floor(self, fold: SeriesFold) -> None:
         if fold.floor_seq > self.head_seq:
             raise NotFound(
                 f"series {self._host.name!r} has forgotten points since seq {self.head_seq}: "
-                f"retention raised the floor to {fold.floor} with seq {fold.floor_seq}; ask for a "
-                "position from there on"
+                f"retention raised the floor to {fold.floor} with seq {fold.floor_seq}; use a "
+                "position from that seq on"
             )
 
-    def _seen(self, name: bytes, found: Points, *, payloads: bool) -> Points:
-        """Those up to the position, with payloads from wherever they are."""
-        keep = [seq <= self.head_seq for seq in found.seqs]
+    def _up_to_position(self, name: bytes, points: Points, *, payloads: bool) -> Points:
+        """The points up to the position, with payloads from the log where needed."""
+        keep = [seq <= self.head_seq for seq in points.seqs]
         if not all(keep):
-            found = Points(
-                list(compress(found.ats, keep)),
-                list(compress(found.seqs, keep)),
-                list(compress(found.kinds, keep)),
-                list(compress(found.payloads, keep)),
+            points = Points(
+                list(compress(points.ats, keep)),
+                list(compress(points.seqs, keep)),
+                list(compress(points.kinds, keep)),
+                list(compress(points.payloads, keep)),
             )
-        if not payloads or None not in found.payloads:
-            return found
-        points = point_reader.fetch(self._host, (name,), (found,))[0]
-        kinds = dict(zip(found.seqs, found.kinds, strict=True))
+        if not payloads or None not in points.payloads:
+            return points
+        fetched = point_reader.fetch(self._host, (name,), (points,))[0]
+        kinds = dict(zip(points.seqs, points.kinds, strict=True))
         return Points(
-            [point.at for point in points],
-            [point.seq for point in points],
-            [kinds[point.seq] for point in points],
-            [point.payload for point in points],
+            [point.at for point in fetched],
+            [point.seq for point in fetched],
+            [kinds[point.seq] for point in fetched],
+            [point.payload for point in fetched],
         )
 
 
@@ -137,7 +136,7 @@ def _span(where: Where | None) -> Bounds:
     return Bounds(AT_MIN if low is None else int(low), 0, AT_MAX if high is None else int(high))
 
 
-def _wanted(where: Where | None, names: list[bytes]) -> list[bytes]:
+def _sources_of(where: Where | None, names: list[bytes]) -> list[bytes]:
     """Sources that a condition does not rule out."""
     text, plain = values(where, "source"), values(where, "source_bytes")
     if text is not None:
@@ -152,27 +151,27 @@ def _batch(parts: list[Part], columns: Sequence[str], unit: str) -> pa.RecordBat
     def all_of(place: int) -> list[Any]:
         return [value for _, points in parts for value in points[place]]
 
-    made: dict[str, pa.Array] = {}
+    arrays: dict[str, pa.Array] = {}
     if "source" in columns or "source_bytes" in columns:
         names = [name for name, points in parts for _ in points.seqs]
-        made["source_bytes"] = pa.array(names, pa.binary())
-        made["source"] = texts(made["source_bytes"])
+        arrays["source_bytes"] = pa.array(names, pa.binary())
+        arrays["source"] = texts(arrays["source_bytes"])
     if "tick" in columns or "time" in columns:
         ats = np.array(all_of(0), dtype=np.int64)
-        made["tick"] = pa.array(ats)
-        made["time"] = times_of(ats, unit)
+        arrays["tick"] = pa.array(ats)
+        arrays["time"] = times_of(ats, unit)
     if "seq" in columns:
-        made["seq"] = pa.array(all_of(1), pa.uint64())
+        arrays["seq"] = pa.array(all_of(1), pa.uint64())
     if "version" in columns:
-        made["version"] = pa.array(map(version_of, all_of(2)), pa.uint16())
+        arrays["version"] = pa.array(map(version_of, all_of(2)), pa.uint16())
     if "payload" in columns or "text" in columns:
-        made["payload"] = pa.array(all_of(3), pa.binary())
-        made["text"] = texts(made["payload"])
-    return pa.RecordBatch.from_arrays([made[name] for name in columns], names=list(columns))
+        arrays["payload"] = pa.array(all_of(3), pa.binary())
+        arrays["text"] = texts(arrays["payload"])
+    return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
 
 
 def times_of(ats: np.ndarray[Any, Any], unit: str) -> pa.Array:
-    """Ats as moments, null where there is none."""
+    """Times of points as timestamps, null where there is none."""
     scale = _PER_SECOND.get(unit)
     if scale is None:
         return pa.nulls(len(ats), TIME)

@@ -1,15 +1,14 @@
-"""The records of a topic as rows: what ``Topic.read().arrow()`` has, ``text``, and typed columns.
+"""The records of a topic as rows: columns of ``Topic.read().arrow()``, ``text``, typed columns.
 
 ``text`` is ``data`` where that is UTF-8. A topic with a schema has its fields as columns, read from
-``data`` as the lake does it (``lake/files/typed_columns.py``), by the schema of now; the field
-``key`` is the
-column ``__data_key``, and a field that is called ``text`` takes the place of our column. Values
-that do not fit their type are null, and counted: the result has a note about them. A plan that
-reads a topic several times counts them once.
+``data`` as in the lake (``lake/files/typed_columns.py``), by the current schema; the field ``key``
+is the column ``__data_key``, and a field with the name ``text`` replaces the column ``text``.
+Values that do not fit their type are null, and counted: the result has a note about them. A plan
+that reads a topic several times counts them once.
 
 Records are read in order of seq, block by block, from the first to the last that a condition on seq
 or ts allows. They are those that the topic has up to the position: records that are deleted or
-evicted while a question runs are not shown any more.
+evicted while a query runs are missing.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class TopicRows:
     def notes(self) -> list[str]:
         """Values that did not fit their column in the rows that were read."""
         with self._counting:
-            return [found.note(self._topic.name) for found in self._misfits.values()]
+            return [misfits.note(self._topic.name) for misfits in self._misfits.values()]
 
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         chosen = {
@@ -73,28 +72,28 @@ class TopicRows:
         }
         shape = shape_of(Schema(1, chosen))
         with_text = "text" in columns and "text" not in chosen
-        found: dict[str, _Misfits] = {}
+        misfits: dict[str, _Misfits] = {}
         try:
             for table in scan(self._topic, self._snapshot, where):
                 wide = shape.widened(table)
-                _count(found, shape, wide)
+                _count_misfits(misfits, shape, wide)
                 if with_text:
                     wide = wide.append_column(_TEXT, texts(table["data"]))
                 yield from wide.select(columns).to_batches()
         finally:
-            self._keep(found)
+            self._merge_misfits(misfits)
 
-    def _keep(self, found: dict[str, _Misfits]) -> None:
-        """What one scan has found; the one that found most counts."""
+    def _merge_misfits(self, misfits: dict[str, _Misfits]) -> None:
+        """Store the misfits of one scan; of several scans, those with the largest count stay."""
         with self._counting:
-            for name, more in found.items():
-                known = self._misfits.get(name)
-                if known is None or known.count < more.count:
+            for name, more in misfits.items():
+                largest = self._misfits.get(name)
+                if largest is None or largest.count < more.count:
                     self._misfits[name] = more
 
 
 class _Misfits(msgspec.Struct):
-    """Values of one field that did not fit, in one scan."""
+    """Values of one field that did not fit their type, in one scan."""
 
     field: str
     type: str
@@ -110,22 +109,22 @@ class _Misfits(msgspec.Struct):
         return f"{values} are not {self.type} and are null here, the first is {place}"
 
 
-def _count(found: dict[str, _Misfits], shape: Shape, wide: pa.Table) -> None:
-    """Add what of some rows did not fit."""
+def _count_misfits(misfits: dict[str, _Misfits], shape: Shape, wide: pa.Table) -> None:
+    """Add the misfits of some rows."""
     columns = [wide[name].combine_chunks() for name in shape.kinds]
     if not any(column.null_count for column in columns):
         return
     for each in shape.misfits(wide["data"], columns):
-        known = found.get(each.field)
+        known = misfits.get(each.field)
         if known is None:
             seq = wide["seq"][each.first].as_py()
-            found[each.field] = _Misfits(each.field, each.type, each.count, seq, each.example)
+            misfits[each.field] = _Misfits(each.field, each.type, each.count, seq, each.example)
         else:
             known.count += each.count
 
 
 def snapshot_at(topic: Topic, position: Position) -> Snapshot:
-    """The topic now, without what came behind the position."""
+    """The topic now, without the records after the position."""
     snapshot = topic.snapshot()
     head_seq = min(snapshot.head_seq, position.heads[topic.name])
     return msgspec.structs.replace(snapshot, head_seq=head_seq)
@@ -134,7 +133,7 @@ def snapshot_at(topic: Topic, position: Position) -> Snapshot:
 def scan(
     topic: Topic, snapshot: Snapshot, where: Where | None, *, seq: str = "seq"
 ) -> Iterator[pa.Table]:
-    """The records of a snapshot, without those that seq and ts rule out; seq may be renamed."""
+    """The records of a snapshot that conditions on seq and ts allow; seq may have another name."""
     seqs, stamps = bounds(where, seq), bounds(where, "ts")
     first, last = max(1, snapshot.floor), snapshot.head_seq
     if seqs.low is not None:

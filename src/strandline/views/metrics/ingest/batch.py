@@ -1,25 +1,24 @@
 """Points of one write <-> the data of a record. Pure.
 
-Points that came together and have the same fields stand in a table: rows of (series, at), and one
-dense column for each field. A record's data is a list of tables as MessagePack, each an array::
+Points of one write with the same fields are stored in a table: rows of (series, at), and one dense
+column for each field. A record's data is a list of tables as MessagePack, each an array::
 
     measurement  str
     fields       [[name, kind], ...]
-    series       canonical tags (names.py), each once, 0x01 between them; behind one byte that says
-                 how: 0 as they are, 1 as a zstd frame
-    count        rows
-    rows         the number of each row's series, packed (views/metrics/storage/column_codec.py);
-                 empty when one series has all
-                 rows, or every row its own
+    series       one byte for the encoding: 0 plain, 1 a zstd frame; then canonical tags (names.py),
+                 each once, with 0x01 between them
+    count        number of rows
+    rows         the index of each row's series, packed (views/metrics/storage/column_codec.py);
+                 empty if all rows have the same series, or each row its own
     at           nanoseconds since 1970, packed
     columns      one for each field, packed
-    order        each row's place in the write, packed; empty when tables cannot meet
+    order        each row's index in the write, packed; empty if no other table has equal points
 
-Of two points with the same series, field and time the later counts. Rows of one table are in order.
-Two tables of one measurement may hold the same points, so they tell the order of their rows.
+Of two points with the same series, field and time, the later counts. Rows of one table are in
+order. Two tables of one measurement may have equal points, so they store the order of their rows.
 
-Every record can be read by itself. It names its series by their tags, not by a number that another
-record has given: so whichever records have left the log, the others mean the same.
+Every record is independent of others. It has the tags of its series, not a number that another
+record assigned: so the removal of other records does not change its meaning.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ else:
     from backports import zstd
 
 TABLE_BYTES_MAX = 256 * 1024
-"""About as much one table has before it is packed: records stay below their limit."""
+"""The approximate maximal size of a table before it is packed: limits the size of records."""
 
 _PLAIN, _ZSTD = b"\x00", b"\x01"
 _ZSTD_BYTES_MIN = 256
@@ -56,7 +55,7 @@ class Table(NamedTuple):
     fields: tuple[tuple[str, Kind], ...]
     series: Sequence[bytes]
     rows: Ints | None
-    """The series of each row, a place in ``series``. None: one has all, or each row its own."""
+    """The index of each row's series. None: all rows have one series, or each its own."""
     at: Ints
     columns: Sequence[Ints]
     order: Ints | None = None
@@ -67,7 +66,7 @@ class Table(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row by itself: most writes are no more, and for one columns would cost too much."""
+    """A single row: most writes have only one, for which columns would cost too much."""
 
     measurement: str
     fields: tuple[tuple[str, Kind], ...]
@@ -97,7 +96,7 @@ def encode(tables: Sequence[Table]) -> bytes:
 
 
 def encode_row(row: Row) -> bytes:
-    """The same for one row."""
+    """One row as the data of a record."""
     stored = _Stored(
         measurement=row.measurement,
         fields=row.fields,
@@ -112,14 +111,14 @@ def encode_row(row: Row) -> bytes:
 
 
 def decode(data: bytes) -> list[Table] | Row:
-    """The tables again, or the row; Corrupt when it is not what was encoded."""
+    """The tables, or the single row; raises Corrupt for other bytes."""
     try:
-        found = _DECODER.decode(data)
-        if len(found) == 1 and found[0].count == 1:
-            row = _row(found[0])
+        tables = _DECODER.decode(data)
+        if len(tables) == 1 and tables[0].count == 1:
+            row = _row(tables[0])
             if row is not None:
                 return row
-        return [_table(stored) for stored in found]
+        return [_table(stored) for stored in tables]
     except (msgspec.DecodeError, ValueError, zstd.ZstdError) as error:
         raise Corrupt(f"points cannot be read ({error})", path="a record") from error
 
@@ -132,7 +131,7 @@ def table_of(row: Row) -> Table:
 
 
 def cut(table: Table) -> Iterator[Table]:
-    """The same rows as tables that are not too large for a record."""
+    """The same rows as tables that fit in a record."""
     row_bytes = 16 + 8 * len(table.fields)
     if table.rows is None and len(table.series) > 1:
         row_bytes += 2 + sum(map(len, table.series)) // len(table.series)
@@ -140,27 +139,27 @@ def cut(table: Table) -> Iterator[Table]:
     if len(table.at) <= step and sum(map(len, table.series)) <= TABLE_BYTES_MAX:
         yield table
         return
-    if table.rows is not None:  # how many series a part has cannot be known beforehand
+    if table.rows is not None:  # the number of series of a part is not known here
         step = max(1, min(step, TABLE_BYTES_MAX // (row_bytes + max(map(len, table.series)))))
     for first in range(0, len(table.at), step):
         yield with_rows(table, np.arange(first, min(first + step, len(table.at))))
 
 
-def with_rows(table: Table, places: Ints) -> Table:
-    """Some rows of a table, with the series that they have."""
+def with_rows(table: Table, indices: Ints) -> Table:
+    """Some rows of a table, with their series."""
     series, rows = table.series, table.rows
     if rows is not None:
-        used, rows = np.unique(rows[places], return_inverse=True)
-        series = [series[place] for place in used.tolist()]
+        used, rows = np.unique(rows[indices], return_inverse=True)
+        series = [series[index] for index in used.tolist()]
         rows = None if len(series) == 1 else rows.astype("<i8")
     elif len(series) > 1:
-        series = [series[place] for place in places.tolist()]
+        series = [series[index] for index in indices.tolist()]
     return table._replace(
         series=series,
         rows=rows,
-        at=table.at[places],
-        columns=[column[places] for column in table.columns],
-        order=None if table.order is None else table.order[places],
+        at=table.at[indices],
+        columns=[column[indices] for column in table.columns],
+        order=None if table.order is None else table.order[indices],
     )
 
 
@@ -188,8 +187,8 @@ def _row(stored: _Stored) -> Row | None:
         return None
     if len(bits) != len(stored.fields) or BETWEEN_SERIES in stored.series:
         return None
-    known = tuple(number for number in bits if number is not None)
-    return Row(stored.measurement, tuple(stored.fields), stored.series[1:], at, known)
+    values = tuple(number for number in bits if number is not None)
+    return Row(stored.measurement, tuple(stored.fields), stored.series[1:], at, values)
 
 
 def _table(stored: _Stored) -> Table:
@@ -197,10 +196,10 @@ def _table(stored: _Stored) -> Table:
     series = _series(stored.series)
     rows = unpack(stored.rows, count, Kind.INT) if stored.rows else None
     if rows is None:
-        whole = len(series) in (1, count)
+        fits = len(series) in (1, count)
     else:
-        whole = not count or (int(rows.min()) >= 0 and int(rows.max()) < len(series))
-    if not whole or len(stored.columns) != len(fields):
+        fits = not count or (int(rows.min()) >= 0 and int(rows.max()) < len(series))
+    if not fits or len(stored.columns) != len(fields):
         raise Corrupt("rows do not fit to their series or fields", path="a record")
     return Table(
         measurement=stored.measurement,
@@ -219,8 +218,8 @@ def _table(stored: _Stored) -> Table:
 def _series(packed: bytes) -> list[bytes]:
     joined = packed[1:]
     if packed[:1] == _ZSTD:
-        unpacker = zstd.ZstdDecompressor()
-        joined = unpacker.decompress(joined, _SERIES_BYTES_MAX)
+        decompressor = zstd.ZstdDecompressor()
+        joined = decompressor.decompress(joined, _SERIES_BYTES_MAX)
     elif packed[:1] != _PLAIN:
         raise Corrupt("series are neither plain nor zstd", path="a record")
     return joined.split(BETWEEN_SERIES)

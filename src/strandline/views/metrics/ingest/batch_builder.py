@@ -1,4 +1,4 @@
-"""Puts rows that come one by one into tables, by their measurement and fields."""
+"""Builds tables from single rows, by their measurement and fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shape = tuple[str, tuple[tuple[str, Kind], ...]]
 
 
 class _Rows:
-    """Rows of one shape, as they come."""
+    """Rows of one shape in the order of arrival."""
 
     def __init__(self) -> None:
         self.series: dict[bytes, int] = {}
@@ -39,19 +39,19 @@ class TableBuilder:
         *,
         place: int,
     ) -> None:
-        """One row: kinds and bits of its fields. Its place says which of two equal ones counts."""
+        """Add a row with kinds and bits of its fields. Of equal points, the last place counts."""
         names = sorted(fields)
         shape = measurement, tuple((name, fields[name][0]) for name in names)
-        found = self._shapes.get(shape)
-        if found is None:
-            found = self._shapes[shape] = _Rows()
-        found.rows.append(found.series.setdefault(series, len(found.series)))
-        found.at.append(at)
-        found.bits += [fields[name][1] for name in names]
-        found.order.append(place)
+        rows = self._shapes.get(shape)
+        if rows is None:
+            rows = self._shapes[shape] = _Rows()
+        rows.rows.append(rows.series.setdefault(series, len(rows.series)))
+        rows.at.append(at)
+        rows.bits += [fields[name][1] for name in names]
+        rows.order.append(place)
 
     def measurements(self) -> Counter[str]:
-        """How many tables each measurement has."""
+        """The number of tables of each measurement."""
         return Counter(measurement for measurement, _ in self._shapes)
 
     def tables(self) -> list[Table]:
@@ -59,16 +59,16 @@ class TableBuilder:
         return [_table(shape, rows) for shape, rows in self._shapes.items()]
 
 
-def _table(shape: Shape, found: _Rows) -> Table:
+def _table(shape: Shape, rows: _Rows) -> Table:
     measurement, fields = shape
-    bits = np.array(found.bits, dtype="<i8").reshape(-1, len(fields))
-    one_each = len(found.series) in (1, len(found.rows))
+    bits = np.array(rows.bits, dtype="<i8").reshape(-1, len(fields))
+    one_each = len(rows.series) in (1, len(rows.rows))
     return Table(
         measurement=measurement,
         fields=fields,
-        series=list(found.series),
-        rows=None if one_each else np.array(found.rows, dtype="<i8"),
-        at=np.array(found.at, dtype="<i8"),
-        columns=[np.ascontiguousarray(bits[:, place]) for place in range(len(fields))],
-        order=np.array(found.order, dtype="<i8"),
+        series=list(rows.series),
+        rows=None if one_each else np.array(rows.rows, dtype="<i8"),
+        at=np.array(rows.at, dtype="<i8"),
+        columns=[np.ascontiguousarray(bits[:, number]) for number in range(len(fields))],
+        order=np.array(rows.order, dtype="<i8"),
     )

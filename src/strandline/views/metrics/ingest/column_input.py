@@ -1,8 +1,8 @@
-"""Columns of a user's -> tables: a dict of lists or arrays, an Arrow table, or a record batch.
+"""Columns of the caller -> tables: a dict of lists or arrays, an Arrow table, or a record batch.
 
-One column has the times: integers are nanoseconds since 1970, timestamps are taken by their unit.
-Some are tags, and all others fields: integers, floats or booleans. A missing field value is no
-point; a tag that is missing or empty is not there; a time must be.
+One column has the times: integers are nanoseconds since 1970, timestamps are converted. Some
+columns are tags, and all others are fields: integers, floats or booleans. A null in a field is not
+a point; a null or empty tag is a missing tag; a null time is an error.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from strandline.views.metrics.value_types import (
 )
 
 KindOf = Callable[[str], Kind | None]
-"""What kind the values of a field are, when that is known."""
+"""Returns the kind of a field, or None if it is not known."""
 
 _Column = tuple[str, Kind, Ints, Any]
-"""Name, kind, bits, and where there are values."""
+"""Name, kind, bits, and a mask of the values; None if there are no nulls."""
 
 
 def tables_of(
     measurement: str, data: Any, *, at: str, tags: Sequence[str], kind_of: KindOf
 ) -> list[Table]:
-    """The points of columns; fields with missing values have a table of their own."""
+    """The points of columns; each field with missing values has a separate table."""
     check_name(measurement, "a measurement")
     table = _arrow(data)
     missing = [name for name in (at, *tags) if name not in table.column_names]
@@ -76,11 +76,11 @@ def _cut(whole: Table, dense: list[_Column], sparse: list[_Column]) -> Iterator[
     if dense:
         fields = tuple((name, kind) for name, kind, _, _ in dense)
         yield whole._replace(fields=fields, columns=[bits for _, _, bits, _ in dense], order=order)
-    for name, kind, bits, there in sparse:
-        places = np.flatnonzero(there)
-        if len(places):
+    for name, kind, bits, is_valid in sparse:
+        present = np.flatnonzero(is_valid)
+        if len(present):
             part = whole._replace(fields=((name, kind),), columns=[bits], order=order)
-            yield with_rows(part, places)
+            yield with_rows(part, present)
 
 
 def _arrow(data: Any) -> Any:
@@ -89,7 +89,7 @@ def _arrow(data: Any) -> Any:
             return pa.Table.from_batches([data])
         return data if isinstance(data, pa.Table) else pa.table(dict(data))
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise Invalid(f"this is no table of columns of equal length ({error})") from error
+        raise Invalid(f"this is not a table of columns of equal length ({error})") from error
 
 
 def _times(column: Any, name: str) -> Ints:
@@ -109,29 +109,27 @@ def _times(column: Any, name: str) -> Ints:
 
 
 def _series(table: Any, tags: Sequence[str]) -> tuple[list[bytes], Ints | None]:
-    """The series there are, and each row's."""
+    """The series, and the index of each row's series."""
     if not tags:
         return [b""], None
     columns = [_tag(table.column(tag), tag) for tag in tags]
     keys = np.zeros(table.num_rows, dtype="<i8")
     for values, numbers in columns:
         keys = np.unique(keys * len(values) + numbers, return_inverse=True)[1]
-    _, places, rows = np.unique(keys, return_index=True, return_inverse=True)
+    _, firsts, rows = np.unique(keys, return_index=True, return_inverse=True)
     parts = []
     for tag, (values, numbers) in sorted(zip(tags, columns, strict=True)):
         packed = _packed(tag, values)
-        parts.append([packed[number] for number in numbers[places].tolist()])
-    found = [BETWEEN.join(filter(None, part)) for part in zip(*parts, strict=True)]
-    check_size(max(map(len, found)))
-    return found, None if len(found) == 1 else rows.astype("<i8")
+        parts.append([packed[number] for number in numbers[firsts].tolist()])
+    series = [BETWEEN.join(filter(None, part)) for part in zip(*parts, strict=True)]
+    check_size(max(map(len, series)))
+    return series, None if len(series) == 1 else rows.astype("<i8")
 
 
 def _packed(tag: str, values: list[str]) -> list[bytes]:
-    """A tag with each of its values, canonical; nothing where there is none."""
-    together = "".join(values)
-    if max(map(len, values)) >= NAME_BYTES_MAX or not (
-        together.isascii() and together.isprintable()
-    ):
+    """A tag with each of its values in canonical form; empty for a missing value."""
+    text = "".join(values)
+    if max(map(len, values)) >= NAME_BYTES_MAX or not (text.isascii() and text.isprintable()):
         return [canonical({tag: value}) if value else b"" for value in values]
     begin = check_name(tag, "a tag") + "\x00"
     return [(begin + value).encode() if value else b"" for value in values]
@@ -150,15 +148,15 @@ def _tag(column: Any, name: str) -> tuple[list[str], Ints]:
 
 
 def _values(column: Any, name: str, kind_of: KindOf) -> tuple[Kind, Ints, Any]:
-    """Kind and bits, and where there are values at all."""
-    there = column.is_valid().to_numpy() if column.null_count else None
+    """Kind, bits, and a mask of the values; None if there are no nulls."""
+    is_valid = column.is_valid().to_numpy() if column.null_count else None
     kind, filled = _typed(column, name)
     if kind is Kind.FLOAT and not bool(pc.all(pc.is_finite(filled)).as_py()):
         raise Invalid(f"column {name!r} has values that are not finite: leave them out (null)")
     values = filled.to_numpy()
     if kind is Kind.INT and kind_of(name) is Kind.FLOAT and _are_exact(values):
         kind, values = Kind.FLOAT, values.astype("<f8")
-    return kind, to_bits(values, kind), there
+    return kind, to_bits(values, kind), is_valid
 
 
 def _typed(column: Any, name: str) -> tuple[Kind, Any]:
@@ -182,7 +180,7 @@ def _are_exact(values: Ints) -> bool:
 def row_of(
     measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any], at: int, kind_of: KindOf
 ) -> Row:
-    """One row. A whole number in a field of floats is a float."""
+    """One row. An integer in a field of floats is a float."""
     check_name(measurement, "a measurement")
     if not fields:
         raise Invalid("a point needs at least one field")

@@ -1,12 +1,12 @@
-"""Line protocol -> tables, quickly: plain lines here, the others by whoever can read them.
+"""Line protocol -> tables, fast: parses plain lines, and passes others to a callback.
 
-Plain is a line without escapes, strings, comments and more blanks than needed. Their numbers are
-converted a whole column at once; Python's ``int`` and ``float`` accept more than the protocol does
-(underscores, blanks, other digits, words), so a column's characters are looked at first.
+A plain line has no escapes, strings, comments or extra blanks. Numbers are converted a column at a
+time; Python's ``int`` and ``float`` accept more than the protocol (underscores, blanks, other
+digits, words), so the characters of a column are checked first.
 
-It never says what is wrong with a text: it gives up with None, and strict_parser.py reads all of
-it again to find the place. What it accepts strict_parser.py accepts with the same result, which
-tests/unit/views/metrics/ingest/test_fast_parser.py holds it to.
+It reports no errors: for invalid text it returns None, and strict_parser.py parses the whole text
+again to find the position. strict_parser.py accepts all texts that it accepts, with the same
+result: tests/unit/views/metrics/ingest/test_fast_parser.py checks that.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ BOOLS = dict.fromkeys(("t", "T", "true", "True", "TRUE"), True) | dict.fromkeys(
 _FLOATS = re.compile(r"[-+.0-9eE\n]*")
 _INTS = re.compile(r"(?:[-+]?[0-9]+i\n?)*")
 _TIMES = re.compile(r"[-0-9\n]*")
-_UNFIT = re.compile(r'[\\"#\x00-\x1f\x7f]')
+_SPECIAL = re.compile(r'[\\"#\x00-\x1f\x7f]')
 _HEADS_MAX = 32_768
 
 _heads: dict[str, tuple[str, bytes] | None] = {}
-"""Heads of lines that were parsed before: they come again and again."""
+"""Cache of parsed heads of lines, which are usually repeated."""
 
 HeadOf = Callable[[str], tuple[str, bytes] | None]
 AddLine = Callable[[str, int, TableBuilder], None]
-"""Reads one line, whatever it is, or raises."""
+"""Parses one line of any form, or raises."""
 
 
 class _Rows:
@@ -57,16 +57,16 @@ _Shapes = dict[tuple[str, tuple[str, ...]], _Rows]
 def quick_parse(
     text: str, *, unit: int, now_ns: int, head_of: HeadOf, add_line: AddLine
 ) -> list[Table] | None:
-    """The tables of a text; None when it has to be read again to see what is wrong."""
+    """The tables of a text; None if strict_parser.py has to find the error."""
     shapes: _Shapes = {}
     others = TableBuilder()
-    plain = not _UNFIT.search(text.replace("\n", ""))
+    plain = not _SPECIAL.search(text.replace("\n", ""))
     for number, line in enumerate(text.split("\n"), start=1):
         if not line:
             continue
-        if not ((plain or not _UNFIT.search(line)) and _add(shapes, line, number, head_of)):
+        if not ((plain or not _SPECIAL.search(line)) and _add_plain(shapes, line, number, head_of)):
             add_line(line, number, others)
-    alike = Counter(measurement for measurement, _ in shapes) + others.measurements()
+    table_counts = Counter(measurement for measurement, _ in shapes) + others.measurements()
     tables = []
     for (measurement, names), rows in shapes.items():
         table = _table(measurement, names, rows, unit, now_ns)
@@ -74,12 +74,12 @@ def quick_parse(
             return None
         tables.append(table)
     return [
-        table if alike[table.measurement] > 1 else table._replace(order=None)
+        table if table_counts[table.measurement] > 1 else table._replace(order=None)
         for table in (*tables, *others.tables())
     ]
 
 
-def _add(shapes: _Shapes, line: str, number: int, head_of: HeadOf) -> bool:
+def _add_plain(shapes: _Shapes, line: str, number: int, head_of: HeadOf) -> bool:
     parts = line.split(" ")
     if len(parts) == 3:
         head_text, body, time = parts
@@ -111,18 +111,18 @@ def _add(shapes: _Shapes, line: str, number: int, head_of: HeadOf) -> bool:
 
 
 def known_head(text: str, head_of: HeadOf) -> tuple[str, bytes] | None:
-    """What a line begins with; kept, for it comes again and again."""
-    found = _heads.get(text)
-    if found is None:
-        found = head_of(text)
+    """The parsed head of a line, from a cache."""
+    head = _heads.get(text)
+    if head is None:
+        head = head_of(text)
         if len(_heads) >= _HEADS_MAX:
             _heads.clear()
-        _heads[text] = found
-    return found
+        _heads[text] = head
+    return head
 
 
 def are_names(names: Sequence[str]) -> bool:
-    """Whether fields of one line may be called so."""
+    """Whether these are valid names of the fields of one line."""
     return len(set(names)) == len(names) and all(
         name and len(name) * 4 <= NAME_BYTES_MAX and "=" not in name for name in names
     )
@@ -137,11 +137,11 @@ def _table(
     columns = [_column(raws) for raws in rows.raws]
     sorted_names = sorted(range(len(names)), key=names.__getitem__)
     fields, bits = [], []
-    for place in sorted_names:
-        column = columns[place]
+    for number in sorted_names:
+        column = columns[number]
         if column is None:
             return None
-        fields.append((names[place], column[0]))
+        fields.append((names[number], column[0]))
         bits.append(column[1])
     one_each = len(rows.series) in (1, len(rows.rows))
     return Table(
@@ -174,7 +174,7 @@ def _times(raws: list[str], unit: int, now_ns: int) -> Ints | None:
 
 
 def fits(at: Ints, unit: int) -> bool:
-    """Whether times of a unit are times in nanoseconds."""
+    """Whether times in this unit are in the range of nanoseconds."""
     return int(at.max()) <= AT_MAX // unit and int(at.min()) >= -(AT_MAX // unit)
 
 

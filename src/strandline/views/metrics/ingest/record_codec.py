@@ -1,15 +1,15 @@
-"""What the records of a metrics view say, by their meta. Pure.
+"""Records of a metrics view <-> their content, by their meta. Pure.
 
     meta                                data
     0x00 "mx" "p"                       points (batch.py)
-    0x00 "mx" "d" and a Progress        points that downsampling has made
+    0x00 "mx" "d" and a Progress        points that downsampling computed
     0x00 "mx" "r"                       a rule (rules.py)
-    0x00 "mx" "f"                       a floor: below it a measurement has no points any more
-    anything else, or none              line protocol, of nanoseconds, if it can be read as that; a
-                                        line without a time is of the record's
+    0x00 "mx" "f"                       a floor: a measurement has no points below it any more
+    anything else, or none              line protocol in nanoseconds, if it is valid; a line without
+                                        a time has the time of the record
 
-Bodies but points are MessagePack. A record without our mark that is no line protocol, and a marked
-one that cannot be read, is nothing to this view: it is counted and stays in the log.
+Rules and floors are MessagePack. A record without the mark that is not line protocol, and a marked
+one that cannot be read, have no content for this view: they are counted and stay in the log.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _POINTS_ONCE = (POINTS,)
 
 
 class Floor(msgspec.Struct, frozen=True, array_like=True):
-    """Below this time the measurement has no points any more."""
+    """The measurement has no points below this time any more."""
 
     measurement: str
     floor: int
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Points, and what they are the outcome of."""
+    """Points, and the progress of the rule that computed them."""
 
     tables: list[Table]
     progress: Progress | None = None
 
 
 Meaning = Row | Written | Keep | Downsample | Removed | Floor | None
-"""What a record says to the view; None: nothing."""
+"""The content of a record; None if it has none for this view."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _progress = msgspec.msgpack.Decoder(Progress)
@@ -67,7 +67,7 @@ _floor = msgspec.msgpack.Decoder(Floor)
 
 
 def draft_points(tables: Sequence[Table], progress: Progress | None = None) -> Draft:
-    """Records of a write, as few as can be; how far a rule is stands in the last."""
+    """The records of a write, as few as possible; the last has the progress of a rule."""
     data = _records(tables)
     metas = [POINTS] * len(data)
     if progress is not None:
@@ -89,16 +89,16 @@ def draft_floor(measurement: str, floor: int) -> Draft:
 
 
 def meaning(meta: bytes | None, data: bytes, ts_us: int) -> Meaning:
-    """What a record says to the view."""
+    """The content of a record for the view."""
     try:
         if meta is None or not meta.startswith(MARK):
             return Written(parse(data, precision="ns", now_ns=ts_us * 1000))
         if meta == POINTS:
-            found = decode(data)
-            return found if isinstance(found, Row) else Written(found)
+            points = decode(data)
+            return points if isinstance(points, Row) else Written(points)
         if meta.startswith(MADE):
-            made = decode(data)
-            tables = [table_of(made)] if isinstance(made, Row) else made
+            points = decode(data)
+            tables = [table_of(points)] if isinstance(points, Row) else points
             return Written(tables, _progress.decode(meta[len(MADE) :]))
         if meta == RULE:
             rule: Keep | Downsample | Removed = _rule.decode(data)
@@ -111,7 +111,7 @@ def meaning(meta: bytes | None, data: bytes, ts_us: int) -> Meaning:
 
 
 def _records(tables: Sequence[Table]) -> list[bytes]:
-    """The data of as many records as are needed, so that none is too large."""
+    """The data of records, as many as needed so that none is too large."""
     if _size(tables) <= TABLE_BYTES_MAX:
         return [encode(tables)]
     ordered = [table for table in tables if table.order is not None]
@@ -120,7 +120,7 @@ def _records(tables: Sequence[Table]) -> list[bytes]:
 
 
 def _by_order(tables: Sequence[Table]) -> Iterator[list[Table]]:
-    """Tables that may meet, cut at the same places of the write: records are in order, too."""
+    """Tables that may have equal points, cut at the same rows of the write, in order."""
     if not tables:
         return
     order = np.unique(np.concatenate([table.order for table in tables if table.order is not None]))
@@ -131,13 +131,13 @@ def _by_order(tables: Sequence[Table]) -> Iterator[list[Table]]:
         low, high = order[first], order[min(first + step, len(order)) - 1]
         parts = []
         for table in tables:
-            places = np.flatnonzero((table.order >= low) & (table.order <= high))
-            if len(places):
-                parts.append(with_rows(table, places))
+            rows = np.flatnonzero((table.order >= low) & (table.order <= high))
+            if len(rows):
+                parts.append(with_rows(table, rows))
         yield parts
 
 
 def _size(tables: Sequence[Table]) -> int:
-    """About so many bytes tables have before they are packed."""
+    """The approximate size of tables before they are packed."""
     rows = sum(table.points + 2 * len(table.at) for table in tables)
     return 8 * rows + sum(len(series) for table in tables for series in table.series)

@@ -1,21 +1,21 @@
-"""Line protocol -> tables, exactly, or an error that says where.
+"""Line protocol -> tables, or an error with its position.
 
     line         measurement [, tag=value]...  field=number [, field=number]...  [at]
                  with one space before the fields, and one before the time
     number       1.5  -2e3        float64
                  12i  -7i         int64
-                 12u              int64; 2^63 and above is refused
+                 12u              int64; 2^63 and above is rejected
                  t T true True TRUE f F false False FALSE      bool
-    at           a whole number since 1970, in the precision of the write: s, ms, us or ns
+    at           an integer since 1970, in the precision of the write: s, ms, us or ns
     escapes      backslash before comma or space; in names of tags and fields and in values of tags
-                 also before "="; any other backslash is itself
-    comment      a line that begins with "#"; empty lines are fine
+                 also before "="; any other backslash is literal
+    comment      a line that starts with "#"; empty lines are ignored
 
-The syntax is InfluxDB's, except that only numbers can be kept: a string is an error. So are a tag
-or field that is named twice, a tag without a value, and a number that is not finite. An error tells
-line and column, both from 1, and nothing of the text is taken then.
+The syntax is InfluxDB's, except that only numbers can be stored: a string is an error. So are a
+duplicate tag or field, a tag without a value, and a number that is not finite. An error has line
+and column, both from 1, and then nothing of the text is written.
 
-``parse`` leaves texts of many plain lines to vectorized_parser.py, and plain lines to
+``parse`` passes texts of many plain lines to vectorized_parser.py, and plain lines to
 fast_parser.py.
 """
 
@@ -45,18 +45,18 @@ _ESCAPED = re.compile(r"\\([,= ])")
 
 
 class Head(NamedTuple):
-    """What a line begins with: whose points these are."""
+    """The head of a line: the series of its points."""
 
     measurement: str
     series: bytes
 
 
 def parse(text: str | bytes, *, precision: str, now_ns: int) -> list[Table]:
-    """The points of a text. A line without a time is of now."""
+    """The points of a text. A line without a time has the time ``now_ns``."""
     unit = PRECISIONS.get(precision)
     if unit is None:
         raise Invalid(f"precision {precision!r}: give one of {', '.join(PRECISIONS)}")
-    decoded = _decoded(text)
+    decoded = _decode(text)
 
     def add_line(line: str, number: int, builder: TableBuilder) -> None:
         _Line(line.removesuffix("\r"), number).add_to(builder, unit, now_ns)
@@ -64,24 +64,24 @@ def parse(text: str | bytes, *, precision: str, now_ns: int) -> list[Table]:
     columns = column_parse(decoded, unit=unit, now_ns=now_ns, head_of=parse_head)
     if columns is not None:
         return columns
-    quick = quick_parse(decoded, unit=unit, now_ns=now_ns, head_of=parse_head, add_line=add_line)
-    return parse_exactly(decoded, unit=unit, now_ns=now_ns) if quick is None else quick
+    fast = quick_parse(decoded, unit=unit, now_ns=now_ns, head_of=parse_head, add_line=add_line)
+    return parse_exactly(decoded, unit=unit, now_ns=now_ns) if fast is None else fast
 
 
 def parse_exactly(text: str, *, unit: int, now_ns: int) -> list[Table]:
-    """The same, every line by itself."""
+    """The same, with every line parsed strictly."""
     builder = TableBuilder()
     for number, line in enumerate(text.split("\n"), start=1):
         _Line(line.removesuffix("\r"), number).add_to(builder, unit, now_ns)
-    alike = builder.measurements()
+    table_counts = builder.measurements()
     return [
-        table if alike[table.measurement] > 1 else table._replace(order=None)
+        table if table_counts[table.measurement] > 1 else table._replace(order=None)
         for table in builder.tables()
     ]
 
 
 def parse_head(text: str) -> Head | None:
-    """Measurement and tags; None when the text is not exactly that."""
+    """Measurement and tags; None if the text is anything else."""
     try:
         line = _Line(text, 1)
         head = line.head()
@@ -96,15 +96,15 @@ class _Line:
     def __init__(self, text: str, number: int) -> None:
         self._text = text
         self._number = number
-        self._place = 0
+        self._position = 0
 
     @property
     def at_end(self) -> bool:
-        return self._place == len(self._text)
+        return self._position == len(self._text)
 
     def add_to(self, builder: TableBuilder, unit: int, now_ns: int) -> None:
-        self._place = len(self._text) - len(self._text.lstrip(" \t"))
-        if self.at_end or self._text[self._place] == "#":
+        self._position = len(self._text) - len(self._text.lstrip(" \t"))
+        if self.at_end or self._text[self._position] == "#":
             return
         head = self.head()
         self._expect(_SPACES, "a space, then fields")
@@ -114,51 +114,53 @@ class _Line:
             self._expect(_SPACES, "a space, then the time")
         if not self.at_end:
             at = self._at(unit)
-        rest = self._text[self._place :].lstrip(" ")
+        rest = self._text[self._position :].lstrip(" ")
         if rest:
             raise self._error("expected the end of the line", len(self._text) - len(rest))
         builder.add(head.measurement, head.series, fields, at, place=self._number)
 
     def head(self) -> Head:
-        start = self._place
-        found = self._expect(_MEASUREMENT, "a measurement")
-        name = re.sub(r"\\([, ])", r"\1", found)
-        with self._at_place(start):
+        start = self._position
+        text = self._expect(_MEASUREMENT, "a measurement")
+        name = re.sub(r"\\([, ])", r"\1", text)
+        with self._errors_at(start):
             check_name(name, "a measurement")
         tags: dict[str, str] = {}
         while self._skip(","):
-            start = self._place
+            start = self._position
             tag = self._name("a tag")
-            self._expect_sign("=", "= and the tag's value")
+            self._expect_text("=", "= and the tag's value")
             value = self._name(f"the value of tag {tag!r}")
             if tag in tags:
                 raise self._error(f"tag {tag!r} is there twice", start)
-            with self._at_place(start):
+            with self._errors_at(start):
                 canonical({tag: value})
             tags[tag] = value
-        with self._at_place(start):
+        with self._errors_at(start):
             return Head(name, canonical(tags))
 
     def _fields(self) -> dict[str, tuple[Kind, int]]:
         fields: dict[str, tuple[Kind, int]] = {}
         while True:
-            start = self._place
+            start = self._position
             name = self._name("a field")
             if name in fields:
                 raise self._error(f"field {name!r} is there twice", start)
-            with self._at_place(start):
+            with self._errors_at(start):
                 check_name(name, "a field")
-            self._expect_sign("=", "= and the field's value")
-            fields[name] = self._number_here(name)
+            self._expect_text("=", "= and the field's value")
+            fields[name] = self._field_value(name)
             if not self._skip(","):
                 return fields
 
-    def _number_here(self, field: str) -> tuple[Kind, int]:
-        start = self._place
+    def _field_value(self, field: str) -> tuple[Kind, int]:
+        start = self._position
         if self._text[start : start + 1] == '"':
-            raise self._error(f"field {field!r} is a string: only numbers and booleans can be kept")
+            raise self._error(
+                f"field {field!r} is a string: only numbers and booleans can be stored"
+            )
         raw = self._expect(_VALUE, f"the value of field {field!r}")
-        with self._at_place(start):
+        with self._errors_at(start):
             if _FLOAT.fullmatch(raw):
                 return Kind.FLOAT, bits_of(raw, Kind.FLOAT)
             whole = _INT.fullmatch(raw)
@@ -169,14 +171,14 @@ class _Line:
         raise self._error(f"{raw!r} is not a number (1.5, 12i, 12u) nor true or false", start)
 
     def _at(self, unit: int) -> int:
-        start = self._place
+        start = self._position
         raw = self._expect(_VALUE, "the time")
         if not _AT.fullmatch(raw):
-            raise self._error(f"{raw!r} is no time: give a whole number", start)
+            raise self._error(f"{raw!r} is not a time: write an integer", start)
         at = int(raw) * unit if len(raw) < 30 else AT_MAX + 1
         if not AT_MIN <= at <= AT_MAX:
             raise self._error(
-                f"{raw!r} is no time: in nanoseconds it needs more than 64 bits", start
+                f"{raw!r} is not a time: in nanoseconds it needs more than 64 bits", start
             )
         return at
 
@@ -184,47 +186,47 @@ class _Line:
         return _ESCAPED.sub(r"\1", self._expect(_NAME, what))
 
     def _skip(self, sign: str) -> bool:
-        found = self._text.startswith(sign, self._place)
-        self._place += found
-        return found
+        is_there = self._text.startswith(sign, self._position)
+        self._position += is_there
+        return is_there
 
-    def _expect_sign(self, sign: str, what: str) -> None:
+    def _expect_text(self, sign: str, what: str) -> None:
         if not self._skip(sign):
             raise self._error(f"expected {what}")
 
     def _expect(self, pattern: re.Pattern[str], what: str) -> str:
-        found = pattern.match(self._text, self._place)
-        if found is None:
+        match = pattern.match(self._text, self._position)
+        if match is None:
             raise self._error(f"expected {what}")
-        self._place = found.end()
-        return found[0]
+        self._position = match.end()
+        return match[0]
 
-    def _error(self, reason: str, place: int | None = None) -> Invalid:
-        column = (self._place if place is None else place) + 1
+    def _error(self, reason: str, position: int | None = None) -> Invalid:
+        column = (self._position if position is None else position) + 1
         return Invalid(f"line {self._number}, column {column}: {reason}; nothing was written")
 
-    def _at_place(self, place: int) -> _Place:
-        return _Place(self, place)
+    def _errors_at(self, position: int) -> _PositionedErrors:
+        return _PositionedErrors(self, position)
 
 
-class _Place:
-    """Gives errors inside it the place where the line has gone wrong."""
+class _PositionedErrors:
+    """Adds a position in the line to errors."""
 
-    __slots__ = ("_line", "_place")
+    __slots__ = ("_line", "_position")
 
-    def __init__(self, line: _Line, place: int) -> None:
+    def __init__(self, line: _Line, position: int) -> None:
         self._line = line
-        self._place = place
+        self._position = position
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, Invalid):
-            raise self._line._error(str(error), self._place) from error
+            raise self._line._error(str(error), self._position) from error
 
 
-def _decoded(text: str | bytes) -> str:
+def _decode(text: str | bytes) -> str:
     if isinstance(text, str):
         return text
     try:

@@ -27,52 +27,54 @@ MOMENT = (
 )
 
 _FINER = {"ps": 10**3, "fs": 10**6, "as": 10**9}
-"""Units of numpy that are parts of a nanosecond."""
+"""Units of numpy that are fractions of a nanosecond."""
 _MONTHS_MAX = 12 * 1000
-"""Nanoseconds reach less far than a thousand years."""
+"""The range of times in nanoseconds is less than a thousand years."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PART = re.compile(r"([0-9]+)([a-z]+)")
 
 
 def duration_ns(text: str | int) -> int:
-    """A duration in nanoseconds; a number is one already."""
+    """A duration in nanoseconds, from text or from nanoseconds."""
     if isinstance(text, int) and not isinstance(text, bool):
-        found = text
+        ns = text
     elif isinstance(text, str) and re.fullmatch(DURATION, text):
-        found = sum(int(count) * UNITS_NS[unit] for count, unit in _PART.findall(text))
+        ns = sum(int(count) * UNITS_NS[unit] for count, unit in _PART.findall(text))
     else:
-        raise Invalid(f"{text!r} is no duration: write 90s, 5m, 1h30m (ns us ms s m h d w)")
-    if not 0 < found <= AT_MAX:
-        raise Invalid(f"{text!r} is no duration: it is longer than 0 and shorter than 292 years")
-    return found
+        raise Invalid(f"{text!r} is not a duration: write 90s, 5m, 1h30m (ns us ms s m h d w)")
+    if not 0 < ns <= AT_MAX:
+        raise Invalid(
+            f"{text!r} is not a duration: it must be longer than 0 and shorter than 292 years"
+        )
+    return ns
 
 
 Moment = int | np.integer | datetime | np.datetime64
 """A time: nanoseconds since 1970, or a datetime; without a zone it is UTC."""
 
 
-def at_ns(moment: Moment, least: int = AT_MIN, most: int = AT_MAX) -> int:
+def at_ns(time: Moment, least: int = AT_MIN, most: int = AT_MAX) -> int:
     """A time in nanoseconds since 1970, between two bounds."""
-    if type(moment) is int:
-        found = moment
-    elif isinstance(moment, int | np.integer) and not isinstance(moment, bool):
-        found = int(moment)
-    elif isinstance(moment, datetime):
-        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        found = (zoned - _EPOCH) // timedelta(microseconds=1) * UNITS_NS["us"]
-    elif isinstance(moment, np.datetime64) and not np.isnat(moment):
-        found = _numpy_ns(moment)
+    if type(time) is int:
+        ns = time
+    elif isinstance(time, int | np.integer) and not isinstance(time, bool):
+        ns = int(time)
+    elif isinstance(time, datetime):
+        zoned = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        ns = (zoned - _EPOCH) // timedelta(microseconds=1) * UNITS_NS["us"]
+    elif isinstance(time, np.datetime64) and not np.isnat(time):
+        ns = _numpy_ns(time)
     else:
-        raise Invalid(f"{moment!r} is no time: give nanoseconds since 1970, or a datetime")
-    if not least <= found <= most:
-        raise Invalid(f"{moment!r} is no time: nanoseconds reach from 1677 to 2262")
-    return found
+        raise Invalid(f"{time!r} is not a time: pass nanoseconds since 1970, or a datetime")
+    if not least <= ns <= most:
+        raise Invalid(f"{time!r} is not a time: times in nanoseconds are from 1677 to 2262")
+    return ns
 
 
-def _numpy_ns(moment: np.datetime64) -> int:
-    """In whole numbers of Python: numpy's own would overflow without a word."""
-    unit, step = np.datetime_data(moment.dtype)
-    count = int(moment.astype("int64")) * step
+def _numpy_ns(time: np.datetime64) -> int:
+    """Computed with integers of Python: those of numpy would overflow silently."""
+    unit, step = np.datetime_data(time.dtype)
+    count = int(time.astype("int64")) * step
     if unit in ("Y", "M"):
         months = count * (12 if unit == "Y" else 1)
         if abs(months) > _MONTHS_MAX:
@@ -89,12 +91,12 @@ def moment_ns(text: str) -> int:
     digits = re.match(r"[0-9]*", rest)
     fraction = digits[0] if digits else ""
     try:
-        found = datetime.fromisoformat(whole + rest[len(fraction) :])
+        parsed = datetime.fromisoformat(whole + rest[len(fraction) :])
     except ValueError as error:
-        raise Invalid(f"{text!r} is no time: write 2026-01-02T03:04:05Z ({error})") from error
-    zoned = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        raise Invalid(f"{text!r} is not a time: write 2026-01-02T03:04:05Z ({error})") from error
+    zoned = parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
     seconds = int((zoned - _EPOCH).total_seconds())
     at = seconds * UNITS_NS["s"] + int(fraction[:9].ljust(9, "0") if point else 0)
     if not AT_MIN <= at <= AT_MAX:
-        raise Invalid(f"{text!r} is no time: nanoseconds reach from 1677 to 2262")
+        raise Invalid(f"{text!r} is not a time: times in nanoseconds are from 1677 to 2262")
     return at

@@ -1,6 +1,6 @@
-"""Questions about one field: its points, or what they come to.
+"""Queries of one field: its points, or aggregates of them.
 
-The fold is asked under its host's lock, for the points; what is made of them is made without.
+Points are read from the fold under the lock of its host; later stages run without the lock.
 """
 
 from __future__ import annotations
@@ -24,98 +24,98 @@ from strandline.views.metrics.storage.series_index import Matcher
 from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, Ints, from_bits
 
 EACH = "*"
-"""Groups of one series each."""
+"""In place of tags: each series is a group."""
 
 
 class Question(NamedTuple):
-    """Which points are meant."""
+    """The selection of points of a query."""
 
     measurement: str
     field: str | None = None
-    """None: the only one, or the one named value."""
+    """None: the only field, or the one named value."""
     matchers: tuple[Matcher, ...] = ()
     first: int = AT_MIN
     next: int = INT64_MAX
     """Exclusive."""
 
 
-class _Found(NamedTuple):
+class _Target(NamedTuple):
     measurement: Measurement
     field: Field
     stretch: Stretch
 
 
-def points(fold: MetricsFold, question: Question, limit: int | None = None) -> Answer:
-    """The points themselves, series by series; of each the first ones up to the limit."""
-    found = _find(fold, question)
-    read = joined(list(fold.reader.series(found.stretch)))
-    groups, group = _each(found.measurement, found.stretch.series)
-    place = group[found.stretch.series.searchsorted(read.series)]
-    order = np.argsort(place, kind="stable")
-    values = from_bits(read.bits[order], found.field.kind)
-    answer = Answer(found.field.name, groups, place[order], read.at[order], values)
-    return answer if limit is None else first_of_each(answer, limit)
+def points(fold: MetricsFold, selection: Question, limit: int | None = None) -> Answer:
+    """The points by series; at most ``limit`` first points of each."""
+    target = _find(fold, selection)
+    read = joined(list(fold.reader.series(target.stretch)))
+    groups, rank = _each(target.measurement, target.stretch.series)
+    group = rank[target.stretch.series.searchsorted(read.series)]
+    order = np.argsort(group, kind="stable")
+    values = from_bits(read.bits[order], target.field.kind)
+    result = Answer(target.field.name, groups, group[order], read.at[order], values)
+    return result if limit is None else first_of_each(result, limit)
 
 
 def aggregated(
     fold: MetricsFold,
-    question: Question,
+    selection: Question,
     aggregates: Sequence[Aggregate],
     *,
     width: int | None,
     by: Sequence[str],
     unfit: Literal["refused", "left out"] = "refused",
 ) -> list[Answer]:
-    """What the points come to, for each aggregate. A sum of integers may not fit into one."""
-    found = _find(fold, question)
-    parts = _parts(fold, found.stretch, aggregates, width)
-    named, groups = _grouped(found, by, ranked=any(each.is_by_time for each in aggregates))
-    answers = []
+    """The result of each aggregate. ``unfit`` decides about integer sums that do not fit."""
+    target = _find(fold, selection)
+    parts = _parts(fold, target.stretch, aggregates, width)
+    named, groups = _grouped(target, by, ranked=any(each.is_by_time for each in aggregates))
+    results = []
     for each in aggregates:
-        made = outcome(parts, found.field.kind, each, groups, width)
+        aggregate = outcome(parts, target.field.kind, each, groups, width)
         if unfit == "refused":
-            made.checked()
-        name = f"{found.field.name}_{each.label}"
-        answers.append(Answer(name, named, made.group, made.at, made.values))
-    return answers
+            aggregate.checked()
+        name = f"{target.field.name}_{each.label}"
+        results.append(Answer(name, named, aggregate.group, aggregate.at, aggregate.values))
+    return results
 
 
-def first_of_each(answer: Answer, limit: int) -> Answer:
+def first_of_each(result: Answer, limit: int) -> Answer:
     """The first values of each group."""
-    starts = answer.group.searchsorted(answer.group)
-    return answer.replace(chosen=np.arange(len(answer)) - starts < limit)
+    starts = result.group.searchsorted(result.group)
+    return result.replace(chosen=np.arange(len(result)) - starts < limit)
 
 
-def last_of_each(answer: Answer, limit: int) -> Answer:
-    ends = answer.group.searchsorted(answer.group, side="right")
-    return answer.replace(chosen=ends - np.arange(len(answer)) <= limit)
+def last_of_each(result: Answer, limit: int) -> Answer:
+    ends = result.group.searchsorted(result.group, side="right")
+    return result.replace(chosen=ends - np.arange(len(result)) <= limit)
 
 
 def the_field(measurement: Measurement, name: str | None) -> Field:
-    """The field of this name; without one the only one, or the one named value."""
+    """The field of this name; without a name, the only field, or the one named value."""
     fields = measurement.fields
     if name is None:
         name = next(iter(fields)) if len(fields) == 1 else "value"
-    found = fields.get(name)
-    if found is None:
+    field = fields.get(name)
+    if field is None:
         known = ", ".join(sorted(fields))
         raise NotFound(f"{measurement.name!r} has no field {name!r}: it has {known}")
-    return found
+    return field
 
 
-def _find(fold: MetricsFold, question: Question) -> _Found:
-    measurement = fold.catalogue.find(question.measurement)
+def _find(fold: MetricsFold, selection: Question) -> _Target:
+    measurement = fold.catalogue.find(selection.measurement)
     if measurement is None or not measurement.fields:
         known = ", ".join(each.name for each in islice(fold.catalogue.sorted(), 10))
         raise NotFound(
-            f"there is no measurement {question.measurement!r}: there are {known or 'none'}"
+            f"there is no measurement {selection.measurement!r}: there are {known or 'none'}"
         )
-    field = the_field(measurement, question.field)
-    if question.first > question.next:
-        raise Invalid(f"the range ends before it begins: {question.first}..{question.next}")
-    series = measurement.series.match(question.matchers)
-    first = max(question.first, measurement.floor)
-    return _Found(measurement, field, Stretch(field.number, series, first, question.next))
+    field = the_field(measurement, selection.field)
+    if selection.first > selection.next:
+        raise Invalid(f"the range ends before it begins: {selection.first}..{selection.next}")
+    series = measurement.series.match(selection.matchers)
+    first = max(selection.first, measurement.floor)
+    return _Target(measurement, field, Stretch(field.number, series, first, selection.next))
 
 
 def _parts(
@@ -128,21 +128,21 @@ def _parts(
 
 
 def _grouped(
-    found: _Found, by: Sequence[str], *, ranked: bool
+    target: _Target, by: Sequence[str], *, ranked: bool
 ) -> tuple[Sequence[dict[str, str]], Groups]:
-    series = found.stretch.series
-    table = found.measurement.series
+    series = target.stretch.series
+    table = target.measurement.series
     if by == EACH:
-        named, group = _each(found.measurement, series)
+        named, group = _each(target.measurement, series)
         return named, Groups(series, group, group)
     named, group = table.groups(series, by)
     return named, Groups(series, group, table.ranks(series) if ranked else None)
 
 
 def _each(measurement: Measurement, series: Ints) -> tuple[list[dict[str, str]], Ints]:
-    """Every series its own group, in the order of tags; and the place of each."""
+    """A group for every series, in the order of tags, and the index of each."""
     packed = measurement.series.packed_many(series)
     order = sorted(range(len(packed)), key=packed.__getitem__)
     ranks = np.empty(len(packed), dtype="<i8")
     ranks[order] = np.arange(len(packed))
-    return [tags_of(packed[place]) for place in order], ranks
+    return [tags_of(packed[number]) for number in order], ranks

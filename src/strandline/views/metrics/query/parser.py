@@ -1,4 +1,4 @@
-"""The pipe language: text -> a query, or an error that points to the place.
+"""The pipe language: text -> a query, or an error with its position.
 
     cpu{host=~"web-", region!=eu}[1h] | field(load) | window(5m) | avg by (host) | topk(3)
 
@@ -6,12 +6,12 @@
     name      letters, digits, _ . : - and any text in double quotes
     matcher   tag = value    tag != value    tag =~ "expression"    tag !~ "expression"
     range     1h             the last hour, up to now
-              a..b           from a on and before b; each a moment (2026-01-02T03:04:05Z), now,
+              a..b           from a on and before b; each a time (2026-01-02T03:04:05Z), now,
                              -1h (before now), or nanoseconds since 1970
-    stage     field(name)                      which field; the first stage
-              window(5m)                       then an aggregate: of each five minutes
+    stage     field(name)                      the field; the first stage
+              window(5m)                       for the next aggregate: windows of five minutes
               avg sum count min max first last percentile(p) rate rate(1m)     [ by (tag, ...) ]
-                                               aggregates; by (*) is each series by itself
+                                               aggregates; with by (*) each series is a group
               group_by(tag, ...)               the same as by, before the aggregate
               rate rate(1m) delta              without a window: from each value to the next
               where(value > 10)                = != < <= > >=
@@ -19,9 +19,9 @@
               abs ceil floor round round(2)
               topk(n) bottomk(n)               the groups with the highest or lowest average
               limit(n)                         the first values of each group
-              alias(name)                      what the values are called
+              alias(name)                      the name of the values
 
-What the stages do is in stages.py, which of them can follow each other in executor.py.
+stages.py has the stages, executor.py their valid orders.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from strandline.views.metrics.storage.series_index import Matcher
 from strandline.views.metrics.value_types import AT_MAX
 
 TEXT_MAX = 10_000
-"""Characters of a query."""
+"""The maximal number of characters of a query."""
 
 
 class Moment(NamedTuple):
-    """A time, or one before now."""
+    """A time, absolute or relative to now."""
 
     at: int
     is_before_now: bool = False
@@ -52,23 +52,23 @@ class Moment(NamedTuple):
 
 
 class Range(NamedTuple):
-    """From ``first`` on and before ``next``; without that up to now, and now included."""
+    """From ``first`` on and before ``next``; without ``next``, up to and including now."""
 
     first: Moment
     next: Moment | None
 
 
 class Stage(NamedTuple):
-    """One step behind a pipe."""
+    """One step after a pipe."""
 
     name: str
     arguments: tuple[Any, ...]
     place: int
-    """Where in the text it stands."""
+    """Its offset in the text."""
 
 
 class Query(NamedTuple):
-    """A query as it is written."""
+    """A parsed query."""
 
     measurement: str
     matchers: tuple[Matcher, ...]
@@ -134,7 +134,7 @@ STRING: /"(?:[^"\\\n]|\\.)*"/
 %ignore /[ \t\r\n]+/
 """
 
-_MEANT = {
+_TOKEN_NAMES = {
     "AGGREGATE": "avg, sum, count, min, max, first, last",
     "PLAIN": "delta, abs, ceil, floor",
     "NAMED": "field, alias",
@@ -163,20 +163,20 @@ _MEANT = {
 }
 
 
-class _Misplaced(Exception):
-    """Something at a place of the text cannot be."""
+class _SyntaxError(Exception):
+    """Something at an offset of the text is not valid."""
 
-    def __init__(self, place: int, reason: str) -> None:
+    def __init__(self, offset: int, reason: str) -> None:
         super().__init__(reason)
-        self.place = place
+        self.offset = offset
 
 
-class _Build(Transformer[Token, Query]):
-    """Makes values of what was read, from the inside out."""
+class _QueryBuilder(Transformer[Token, Query]):
+    """Builds the query from the parse tree, bottom up."""
 
     def start(self, parts: list[Any]) -> Query:
-        name, matchers, found, *stages = parts
-        return Query(name, tuple(matchers or ()), found, tuple(stages))
+        name, matchers, time_range, *stages = parts
+        return Query(name, tuple(matchers or ()), time_range, tuple(stages))
 
     def name(self, parts: list[Token]) -> str:
         (token,) = parts
@@ -192,7 +192,7 @@ class _Build(Transformer[Token, Query]):
 
     def matcher(self, parts: list[Any]) -> Matcher:
         tag, operator, value = parts
-        return Matcher(tag, str(operator), value)  # type: ignore[arg-type]  # the grammar knows which
+        return Matcher(tag, str(operator), value)  # type: ignore[arg-type]  # by the grammar
 
     def last(self, parts: list[Token]) -> Range:
         return Range(Moment(_duration(parts[0]), is_before_now=True), None)
@@ -210,15 +210,15 @@ class _Build(Transformer[Token, Query]):
             try:
                 return Moment(moment_ns(str(token)))
             except Invalid as error:
-                raise _Misplaced(token.start_pos or 0, str(error)) from error
+                raise _SyntaxError(token.start_pos or 0, str(error)) from error
         if not token.isdigit() or int(token) > AT_MAX:
-            raise _Misplaced(token.start_pos or 0, "nanoseconds since 1970 are a whole number")
+            raise _SyntaxError(token.start_pos or 0, "nanoseconds since 1970 are a whole number")
         return Moment(int(token))
 
     def stage(self, parts: list[Any]) -> Stage:
         (step,) = parts
-        found = step.children if hasattr(step, "children") else [step]
-        word, *arguments = found
+        tokens = step.children if hasattr(step, "children") else [step]
+        word, *arguments = tokens
         return Stage(str(word), tuple(_argument(each) for each in arguments), word.start_pos)
 
     def by(self, parts: list[Any]) -> Any:
@@ -258,37 +258,41 @@ class _Build(Transformer[Token, Query]):
 
 @functools.cache
 def _parser() -> Lark:
-    """Made when it is first needed: making it takes longer than opening a store."""
+    """The parser. Built at first use: that takes longer than opening a store."""
     return Lark(
-        _GRAMMAR, parser="lalr", lexer="contextual", transformer=_Build(), maybe_placeholders=True
+        _GRAMMAR,
+        parser="lalr",
+        lexer="contextual",
+        transformer=_QueryBuilder(),
+        maybe_placeholders=True,
     )
 
 
 def parse(text: str) -> Query:
-    """The query that a text is; Invalid with line, column and what was expected."""
+    """Parse a query; raises Invalid with line, column and the expected tokens."""
     if len(text) > TEXT_MAX:
-        raise Invalid(f"a query has {TEXT_MAX} characters at most, not {len(text)}")
+        raise Invalid(f"a query has at most {TEXT_MAX} characters, not {len(text)}")
     try:
-        found: Any = _parser().parse(text)
-    except _Misplaced as error:
-        raise pointing(text, error.place, str(error)) from error
+        parsed: Any = _parser().parse(text)
+    except _SyntaxError as error:
+        raise pointing(text, error.offset, str(error)) from error
     except UnexpectedInput as error:
-        place = error.pos_in_stream if isinstance(error.pos_in_stream, int) else len(text)
+        offset = error.pos_in_stream if isinstance(error.pos_in_stream, int) else len(text)
         if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-            place = len(text)
-        raise pointing(text, max(0, place), f"expected {_expected(error)}") from error
-    query: Query = found
+            offset = len(text)
+        raise pointing(text, max(0, offset), f"expected {_expected(error)}") from error
+    query: Query = parsed
     return query
 
 
-def pointing(text: str, place: int, reason: str) -> Invalid:
-    """An error that shows where in a text it is."""
-    before = text[:place]
-    line, column = before.count("\n") + 1, place - (before.rfind("\n") + 1)
-    shown = text.split("\n")[line - 1]
+def pointing(text: str, offset: int, reason: str) -> Invalid:
+    """An error that shows its position in the text."""
+    before = text[:offset]
+    line, column = before.count("\n") + 1, offset - (before.rfind("\n") + 1)
+    excerpt = text.split("\n")[line - 1]
     start = max(0, column - 60)
-    shown, mark = shown[start : column + 40], " " * (column - start) + "^"
-    return Invalid(f"line {line}, column {column + 1}: {reason}\n  {shown}\n  {mark}")
+    excerpt, mark = excerpt[start : column + 40], " " * (column - start) + "^"
+    return Invalid(f"line {line}, column {column + 1}: {reason}\n  {excerpt}\n  {mark}")
 
 
 def _expected(error: UnexpectedInput) -> str:
@@ -298,7 +302,9 @@ def _expected(error: UnexpectedInput) -> str:
         names = error.allowed or set()
     else:
         names = set()
-    words = {word for name in names for word in _MEANT.get(name, name.lower()).split(", ") if word}
+    words = {
+        word for name in names for word in _TOKEN_NAMES.get(name, name.lower()).split(", ") if word
+    }
     *others, last = sorted(words) or ["something else"]
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -315,7 +321,7 @@ def _duration(token: Token, text: str | None = None) -> int:
     try:
         return duration_ns(str(token) if text is None else text)
     except Invalid as error:
-        raise _Misplaced(token.start_pos or 0, str(error)) from error
+        raise _SyntaxError(token.start_pos or 0, str(error)) from error
 
 
 def _unquoted(token: Token) -> str:
@@ -323,7 +329,7 @@ def _unquoted(token: Token) -> str:
 
 
 def aggregate_of(stage: Stage) -> tuple[Aggregate, Any] | None:
-    """The aggregate and the groups of a stage, None when it is not an aggregate."""
+    """The aggregate and the groups of a stage; None if it is not an aggregate."""
     if stage.name == "percentile":
         return percentile(stage.arguments[0]), stage.arguments[1]
     if stage.name == "rate":

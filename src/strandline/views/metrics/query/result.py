@@ -1,4 +1,4 @@
-"""What a question to a metrics view gives: values by group and time, as columns."""
+"""The result of a query of metrics: values by group and time, as columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Series(NamedTuple):
 
 
 class Answer:
-    """Values of groups, in the order of (group, at). Never changed; safe from many threads."""
+    """Values of groups, in the order of (group, at). Immutable; safe to use from many threads."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class Answer:
         values: Values,
     ) -> None:
         self.name = name
-        """What the values are called."""
+        """The name of the values."""
         self.groups = groups
         """The tags of every group. A group may have no values."""
         self.group = group
-        """Each value's group, by its place in ``groups``."""
+        """The group of each value, as an index of ``groups``."""
         self.at = at
         """Nanoseconds since 1970."""
         self.values = values
@@ -61,16 +61,16 @@ class Answer:
             yield Row(groups[group], at, value)
 
     def rows(self) -> list[Row]:
-        """One after the other."""
+        """All values as rows."""
         return list(self)
 
     def series(self) -> list[Series]:
-        """The values of each group that has some."""
+        """The values of each group that has values."""
         bounds = self.group.searchsorted(np.arange(len(self.groups) + 1)).tolist()
         return [
-            Series(tags, self.at[first:following], self.values[first:following])
-            for tags, first, following in zip(self.groups, bounds, bounds[1:], strict=False)
-            if first < following
+            Series(tags, self.at[first:after], self.values[first:after])
+            for tags, first, after in zip(self.groups, bounds, bounds[1:], strict=False)
+            if first < after
         ]
 
     def arrow(self) -> Any:
@@ -85,7 +85,7 @@ class Answer:
         return pa.table(columns)
 
     def replace(self, *, chosen: Values | None = None, **changed: Any) -> Answer:
-        """The same with some things changed, or with some of the values only."""
+        """A copy with some attributes replaced, or with only the ``chosen`` values."""
         parts = {
             "name": self.name,
             "groups": self.groups,

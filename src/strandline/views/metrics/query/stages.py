@@ -1,6 +1,6 @@
-"""What each stage of a query does to the values before it. Pure.
+"""The stages of a query after the first aggregate, as functions on results. Pure.
 
-Values come as groups in the order of time, and leave so. A group keeps its tags.
+Input and output are values by group in the order of time. A group keeps its tags.
 """
 
 from __future__ import annotations
@@ -40,48 +40,48 @@ _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def aggregate(
-    answer: Answer, how: Aggregate, *, width: int | None, by: Sequence[str] | None
+    result: Answer, function: Aggregate, *, width: int | None, by: Sequence[str] | None
 ) -> Answer:
-    """Values that were made before, put together once more."""
-    values = _numbers(answer.values)
+    """Aggregate values of earlier stages."""
+    values = _numbers(result.values)
     kind = Kind.FLOAT if values.dtype.kind == "f" else Kind.INT
-    points = Points(answer.group, answer.at, to_bits(values, kind)) if len(values) else no_points()
-    named, groups = _regrouped(answer, by or ())
+    points = Points(result.group, result.at, to_bits(values, kind)) if len(values) else no_points()
+    named, groups = _regroup(result, by or ())
     part = Part(points, np.empty(0, dtype=ENTRY))
-    found = outcome([part], kind, how, groups, width).checked()
-    name = f"{answer.name}_{how.label}"
-    return Answer(name, named, found.group, found.at, found.values)
+    aggregated = outcome([part], kind, function, groups, width).checked()
+    name = f"{result.name}_{function.label}"
+    return Answer(name, named, aggregated.group, aggregated.at, aggregated.values)
 
 
-def delta(answer: Answer) -> Answer:
-    """From each value to the next of its group, at the time of the later one."""
-    alike = answer.group[1:] == answer.group[:-1]
-    values = np.diff(_numbers(answer.values))[alike]
-    later = np.flatnonzero(alike) + 1
-    return answer.replace(group=answer.group[later], at=answer.at[later], values=values)
+def delta(result: Answer) -> Answer:
+    """The difference from each value to the next of its group, at the time of the later one."""
+    same_group = result.group[1:] == result.group[:-1]
+    values = np.diff(_numbers(result.values))[same_group]
+    later = np.flatnonzero(same_group) + 1
+    return result.replace(group=result.group[later], at=result.at[later], values=values)
 
 
-def rate(answer: Answer, per_ns: int) -> Answer:
-    """How fast a counter rises from each value to the next; a fall is a new beginning from 0."""
-    alike = answer.group[1:] == answer.group[:-1]
-    values = _numbers(answer.values).astype("<f8")
+def rate(result: Answer, per_ns: int) -> Answer:
+    """The rate of a counter from each value to the next; a fall is a restart from 0."""
+    same_group = result.group[1:] == result.group[:-1]
+    values = _numbers(result.values).astype("<f8")
     rises = np.diff(values)
-    rises = np.where(rises < 0, values[1:], rises)[alike]
-    later = np.flatnonzero(alike) + 1
-    spans = answer.at[later] - answer.at[later - 1]
-    return answer.replace(
-        group=answer.group[later], at=answer.at[later], values=rises * (per_ns / spans)
+    rises = np.where(rises < 0, values[1:], rises)[same_group]
+    later = np.flatnonzero(same_group) + 1
+    spans = result.at[later] - result.at[later - 1]
+    return result.replace(
+        group=result.group[later], at=result.at[later], values=rises * (per_ns / spans)
     )
 
 
-def where(answer: Answer, comparison: str, number: float) -> Answer:
-    """The values that compare so."""
-    return answer.replace(chosen=_COMPARISONS[comparison](answer.values, number))
+def where(result: Answer, comparison: str, number: float) -> Answer:
+    """The values for which the comparison is true."""
+    return result.replace(chosen=_COMPARISONS[comparison](result.values, number))
 
 
-def math(answer: Answer, postfix: Sequence[str | float]) -> Answer:
-    """Every value through an expression; what becomes no finite number is left out."""
-    values = _numbers(answer.values).astype("<f8")
+def math(result: Answer, postfix: Sequence[str | float]) -> Answer:
+    """Apply an expression to every value; results that are not finite are left out."""
+    values = _numbers(result.values).astype("<f8")
     stack: list[Any] = []
     with np.errstate(all="ignore"):
         for part in postfix:
@@ -92,32 +92,34 @@ def math(answer: Answer, postfix: Sequence[str | float]) -> Answer:
             else:
                 right, left = stack.pop(), stack.pop()
                 stack.append(_SIGNS[part](left, right))
-    (found,) = stack
-    found = np.broadcast_to(found, values.shape)
-    return answer.replace(values=found.copy()).replace(chosen=np.isfinite(found))
+    (computed,) = stack
+    computed = np.broadcast_to(computed, values.shape)
+    return result.replace(values=computed.copy()).replace(chosen=np.isfinite(computed))
 
 
-def rounded(answer: Answer, how: str, digits: float | None) -> Answer:
+def rounded(result: Answer, function: str, digits: float | None) -> Answer:
     """abs, ceil, floor or round."""
-    values = _numbers(answer.values)
-    if how == "round":
+    values = _numbers(result.values)
+    if function == "round":
         if digits is not None and digits != int(digits):
             raise Invalid("round takes a whole number of digits")
-        return answer.replace(values=np.round(values, int(digits or 0)))
-    return answer.replace(values={"abs": np.abs, "ceil": np.ceil, "floor": np.floor}[how](values))
+        return result.replace(values=np.round(values, int(digits or 0)))
+    return result.replace(
+        values={"abs": np.abs, "ceil": np.ceil, "floor": np.floor}[function](values)
+    )
 
 
-def top(answer: Answer, count: float, *, lowest: bool) -> Answer:
-    """The groups with the highest or the lowest average; of equal ones the first by tags."""
-    if not len(answer):
-        return answer
-    wanted = whole(count)
-    sizes = np.bincount(answer.group, minlength=len(answer.groups))
-    totals = np.bincount(answer.group, weights=answer.values, minlength=len(answer.groups))
-    there = np.flatnonzero(sizes)
-    averages = totals[there] / sizes[there]
+def top(result: Answer, count: float, *, lowest: bool) -> Answer:
+    """The groups with the highest or the lowest average; of equal ones, the first by tags."""
+    if not len(result):
+        return result
+    groups_max = whole(count)
+    sizes = np.bincount(result.group, minlength=len(result.groups))
+    totals = np.bincount(result.group, weights=result.values, minlength=len(result.groups))
+    used = np.flatnonzero(sizes)
+    averages = totals[used] / sizes[used]
     order = np.argsort(averages if lowest else -averages, kind="stable")
-    return answer.replace(chosen=np.isin(answer.group, there[order[:wanted]]))
+    return result.replace(chosen=np.isin(result.group, used[order[:groups_max]]))
 
 
 def whole(count: float) -> int:
@@ -127,15 +129,15 @@ def whole(count: float) -> int:
 
 
 def _numbers(values: Values) -> Values:
-    """To calculate with: booleans are 0 and 1."""
+    """Values for arithmetic: booleans are 0 and 1."""
     return values.astype("<i8") if values.dtype.kind == "b" else values
 
 
-def _regrouped(answer: Answer, by: Sequence[str]) -> tuple[Sequence[dict[str, str]], Groups]:
-    numbers = np.arange(len(answer.groups))
+def _regroup(result: Answer, by: Sequence[str]) -> tuple[Sequence[dict[str, str]], Groups]:
+    numbers = np.arange(len(result.groups))
     if by == EACH:
-        return answer.groups, Groups(numbers, numbers, numbers)
-    keys = [tuple(tags.get(tag, "") for tag in by) for tags in answer.groups]
-    known = {key: place for place, key in enumerate(sorted(set(keys)))}
-    named = [dict(zip(by, key, strict=True)) for key in known]
-    return named, Groups(numbers, np.array([known[key] for key in keys], dtype="<i8"), numbers)
+        return result.groups, Groups(numbers, numbers, numbers)
+    keys = [tuple(tags.get(tag, "") for tag in by) for tags in result.groups]
+    group_of = {key: number for number, key in enumerate(sorted(set(keys)))}
+    named = [dict(zip(by, key, strict=True)) for key in group_of]
+    return named, Groups(numbers, np.array([group_of[key] for key in keys], dtype="<i8"), numbers)

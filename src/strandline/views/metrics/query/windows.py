@@ -1,11 +1,11 @@
 """Points -> one value for each group and window. Pure; definitions are in aggregates.py.
 
-First the points of every series are added up window by window, which are *sums*; a block that was
-not read is a sum already. Then the sums of a group are put together. What needs the points
-themselves, percentile and rate, has its own way.
+First the points of every series are aggregated by window to *sums*; a block that was not read is a
+sum already. Then the sums of a group are combined. Percentile and rate, which need the points
+themselves, are computed separately.
 
-A window is a number: at // width, so windows begin at multiples of the width since 1970.
-Without a width there is one window.
+A window is a number: at // width, so windows start at multiples of the width since 1970. Without a
+width there is one window.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from strandline.views.metrics.storage.point_reader import Part
 from strandline.views.metrics.value_types import Ints, Kind, Values, numbers
 
 WHOLE = 1 << 62
-"""A width that has all times in a few windows."""
+"""A width with all times in a few windows."""
 
 _HALF = 32
 _LOW = (1 << _HALF) - 1
 _PARTITION_SIZE = 128
-"""Above so many points in a window it is quicker to look for a rank than to sort them all."""
+"""Above so many points per window, selecting a rank is faster than sorting all points."""
 _REDUCES = {"min": np.minimum, "max": np.maximum, "sum": np.add}
 
 
 class Groups(NamedTuple):
-    """Which group each series is of; both are in the order of tags."""
+    """The group of each series; both are in the order of tags."""
 
     series: Ints
-    """In order of their numbers."""
+    """In the order of their numbers."""
     group: Ints
     rank: Ints | None = None
-    """The place of each series in the order of their tags; not known when it does not matter."""
+    """The rank of each series in the order of tags; None if it is not needed."""
 
     def of(self, series: Ints) -> Ints:
         return self.group[self.series.searchsorted(series)]
@@ -56,17 +56,17 @@ class Outcome(NamedTuple):
     at: Ints
     values: Values
     unfit: int = 0
-    """Sums that are left out: they do not fit into an int64."""
+    """The number of sums that were left out because they do not fit into an int64."""
 
     def checked(self) -> Outcome:
-        """The outcome itself, if it is whole."""
+        """The outcome itself; raises Invalid if sums were left out."""
         if self.unfit:
-            raise Invalid("a sum does not fit into an int64: ask for avg, or for shorter windows")
+            raise Invalid("a sum does not fit into an int64: use avg, or shorter windows")
         return self
 
 
 class _Sums(NamedTuple):
-    """What points of one series in one window come to."""
+    """The aggregated points of one series in one window."""
 
     series: Ints
     window: Ints
@@ -74,9 +74,9 @@ class _Sums(NamedTuple):
     first_at: Ints
     last_at: Ints
     value: Values
-    """What is asked for: their minimum, maximum, first, last, or sum."""
+    """The requested value: minimum, maximum, first, last, or sum."""
     rest: Ints
-    """Of a sum of integers the lower half: the value is the upper one, so that none overflows."""
+    """The lower half of a sum of integers; ``value`` is the upper half, so none overflows."""
 
 
 def outcome(
@@ -97,21 +97,21 @@ def _outcome(
         points = joined([part.points for part in parts])
         return _rates(points, kind, aggregate.per_ns, groups, width)
     name = "sum" if aggregate.name == "avg" else aggregate.name
-    pieces = [sums for part in parts for sums in _sums_of(part, kind, name, width)]
-    if not pieces:
-        nothing = np.empty(0, dtype="<i8")
-        return Outcome(nothing, nothing, nothing)
-    together = _Sums(*map(np.concatenate, zip(*pieces, strict=True)))
-    return _together(together, kind, aggregate.name, groups, width)
+    sums = [each for part in parts for each in _sums_of(part, kind, name, width)]
+    if not sums:
+        empty = np.empty(0, dtype="<i8")
+        return Outcome(empty, empty, empty)
+    joined_sums = _Sums(*map(np.concatenate, zip(*sums, strict=True)))
+    return _combine(joined_sums, kind, aggregate.name, groups, width)
 
 
 def _sums_of(part: Part, kind: Kind, name: str, width: int | None) -> list[_Sums]:
-    found = []
+    sums = []
     if len(part.points.at):
-        found.append(_sums_of_points(part.points, kind, name, width))
+        sums.append(_sums_of_points(part.points, kind, name, width))
     if len(part.blocks):
-        found.append(_sums_of_blocks(part.blocks, kind, name, width))
-    return found
+        sums.append(_sums_of_blocks(part.blocks, kind, name, width))
+    return sums
 
 
 def _sums_of_points(points: Points, kind: Kind, name: str, width: int | None) -> _Sums:
@@ -154,11 +154,11 @@ def _sums_of_blocks(blocks: Entries, kind: Kind, name: str, width: int | None) -
     )
 
 
-def _together(sums: _Sums, kind: Kind, name: str, groups: Groups, width: int | None) -> Outcome:
-    """The sums of each group and window as one."""
+def _combine(sums: _Sums, kind: Kind, name: str, groups: Groups, width: int | None) -> Outcome:
+    """Combine the sums of each group and window."""
     group = groups.of(sums.series)
-    when = sums.last_at if name == "last" else sums.first_at
-    order = np.lexsort((groups.ranks(sums.series), when, sums.window, group))
+    order_at = sums.last_at if name == "last" else sums.first_at
+    order = np.lexsort((groups.ranks(sums.series), order_at, sums.window, group))
     group, window, value = group[order], sums.window[order], sums.value[order]
     starts = np.flatnonzero(_changes(group, window))
     group = group[starts]
@@ -175,7 +175,7 @@ def _together(sums: _Sums, kind: Kind, name: str, groups: Groups, width: int | N
     total, rest = np.add.reduceat(value, starts), np.add.reduceat(sums.rest[order], starts)
     if name == "avg":
         return Outcome(group, at, _as_floats(total, rest, kind) / count)
-    return _summed(Outcome(group, at, total), rest, kind)
+    return _join_halves(Outcome(group, at, total), rest, kind)
 
 
 def _percentiles(
@@ -192,10 +192,10 @@ def _percentiles(
     share = rank - np.floor(rank)
     high = low + (share > 0)
     if len(values) > _PARTITION_SIZE * len(starts):
-        for first, size, *wanted in zip(
+        for first, size, *ranks in zip(
             *(c.tolist() for c in (starts, sizes, low, high)), strict=True
         ):
-            values[first : first + size].partition([place - first for place in wanted])
+            values[first : first + size].partition([position - first for position in ranks])
     else:
         values = values[np.lexsort((values, window, group))]
     first_at = np.minimum.reduceat(points.at[order], starts) if len(starts) else points.at
@@ -204,7 +204,7 @@ def _percentiles(
 
 
 def _rates(points: Points, kind: Kind, per_ns: int, groups: Groups, width: int | None) -> Outcome:
-    """Each series by itself, then those of a group added up."""
+    """Rates of each series, then their sum for each group."""
     values, window = numbers(points.bits, kind).astype("<f8"), _windows(points.at, width)
     if not len(values):
         return Outcome(points.series, points.at, values)
@@ -232,7 +232,7 @@ def _rates(points: Points, kind: Kind, per_ns: int, groups: Groups, width: int |
 
 
 def _rises(values: Values) -> Values:
-    """From each value to the next; a fall is a counter that began again."""
+    """The increases from each value to the next; a fall is a restarted counter."""
     rises = np.diff(values)
     return np.where(rises < 0, values[1:], rises)
 
@@ -242,25 +242,25 @@ def _windows(at: Ints, width: int | None) -> Ints:
 
 
 def _times(first_at: Ints, window: Ints, width: int | None) -> Ints:
-    """When an outcome is: the beginning of its window, without windows its first point."""
+    """The time of an outcome: the start of its window; without windows its first point."""
     return first_at if width is None else window * width
 
 
 def _changes(one: Ints, other: Ints) -> Mask:
-    """Where one of two columns is not what it was before; the first row always."""
+    """The rows in which one of two columns changes; the first row is always one."""
     changed = np.ones(len(one), dtype=bool)
     changed[1:] = (one[1:] != one[:-1]) | (other[1:] != other[:-1])
     return changed
 
 
-def _summed(found: Outcome, rest: Ints, kind: Kind) -> Outcome:
-    """Sums of integers out of their halves, those that fit."""
+def _join_halves(sums: Outcome, rest: Ints, kind: Kind) -> Outcome:
+    """The sums of integers from their halves, if they fit."""
     if kind is Kind.FLOAT:
-        return found
-    high = found.values + (rest >> _HALF)
+        return sums
+    high = sums.values + (rest >> _HALF)
     fits = (high < 1 << (_HALF - 1)) & (high >= -(1 << (_HALF - 1)))
     values = (high[fits] << _HALF) | (rest[fits] & _LOW)
-    return Outcome(found.group[fits], found.at[fits], values, len(fits) - int(fits.sum()))
+    return Outcome(sums.group[fits], sums.at[fits], values, len(fits) - int(fits.sum()))
 
 
 def _as_floats(total: Values, rest: Ints, kind: Kind) -> Values:

@@ -4,19 +4,18 @@
     0       1     1, the version of this layout
     1       1     kind of the values (views/metrics/value_types.py)
     2       2     0
-    4       4     points
-    8       4     series
+    4       4     number of points
+    8       4     number of series
     12      4     size of the series' numbers, packed (column_codec.py)
     16      4     size of their counts
     20      4     size of the times
-    24      n     numbers of the series, in order, each once: nothing in a block of one series
-            n     how many points each of them has: the same
+    24      n     numbers of the series, in order, each once; empty in a block of one series
+            n     counts: the number of points of each; empty in a block of one series
             n     times, nanoseconds since 1970
             n     bits of the values
 
-Points are in the order of (series, at), each once. A series with many points has blocks of its own;
-series with few share one. How a block begins and ends is known by whoever wrote it
-(block_index.py).
+Points are in the order of (series, at), without duplicates. A series with many points has separate
+blocks; series with few share one. The index has the bounds of a block (block_index.py).
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ class Points(NamedTuple):
     at: Ints
     bits: Ints
 
-    def chosen(self, which: Ints | NDArray[np.bool_] | slice) -> Points:
-        """Those that places, a mask or a slice choose."""
-        return Points(self.series[which], self.at[which], self.bits[which])
+    def chosen(self, selector: Ints | NDArray[np.bool_] | slice) -> Points:
+        """The points that indices, a mask or a slice select."""
+        return Points(self.series[selector], self.at[selector], self.bits[selector])
 
 
 def no_points() -> Points:
-    nothing = np.empty(0, dtype="<i8")
-    return Points(nothing, nothing, nothing)
+    empty = np.empty(0, dtype="<i8")
+    return Points(empty, empty, empty)
 
 
 def joined(parts: list[Points]) -> Points:
-    """All of them, one part after the other."""
+    """The concatenation of the parts."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -62,7 +61,7 @@ def joined(parts: list[Points]) -> Points:
 
 
 def encode(points: Points, kind: Kind, *, small: bool = False) -> bytes:
-    """A page of points; ``small`` takes more time and less room."""
+    """A page of points; ``small`` takes more time and less space."""
     series, counts, series_count = b"", b"", 1
     if points.series[0] != points.series[-1]:
         numbers, sizes = np.unique(points.series, return_counts=True)
@@ -74,7 +73,7 @@ def encode(points: Points, kind: Kind, *, small: bool = False) -> bytes:
 
 
 def decode(page: bytes, series: int) -> Points:
-    """The points of a page; the series is given for a block that has only one."""
+    """The points of a page; ``series`` is used for a block of one series."""
     try:
         version, kind, _, count, series_count, *sizes = _HEAD.unpack_from(page)
         if version != _VERSION:

@@ -1,15 +1,14 @@
-"""Which block has what: an ordered map of entries, small enough to be read instead of the blocks.
+"""The index of blocks: an ordered map of entries, which can be read in place of the blocks.
 
     key      run, field, series of the first point: 4 bytes each; its time, 8 bytes; big-endian, the
-             time with its sign bit turned, so that keys are in the order of points
-    value    ENTRY: where the block lies, what range it covers, and for a block of one series what
-             its points add up to
+             time with its sign bit inverted, so that keys are in the order of points
+    value    ENTRY: the page of the block, its range, and for a block of one series the aggregates
+             of its points
 
-A run is points that were sorted together (runs.py): inside one, blocks do not reach over each other
-in the order of (series, time), so the one before a series is the only other that may have some of
-it. An entry's numbers are bits of the field's kind (views/metrics/value_types.py); of a block of
-several series, or
-when a sum of integers may not fit, EXACT is not set, and the points have to be read.
+A run is points that were sorted together (runs.py): blocks of a run do not overlap in the order of
+(series, time), so only the block before those of a series may have points of it, too. The numbers
+of an entry are bits of the field's kind (views/metrics/value_types.py). For a block of several
+series, or if a sum of integers may not fit, EXACT is not set, and the points have to be read.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _SUM_MAX = 2.0**62
 
 
 def entry_of(points: Points, kind: Kind, page: int) -> Entries:
-    """What is to be known of a block, as one row."""
+    """The entry of a block, as an array of one row."""
     with np.errstate(over="ignore"):  # a sum of floats may become infinite
         return _entry_of(points, kind, page)
 
@@ -67,7 +66,7 @@ def _entry_of(points: Points, kind: Kind, page: int) -> Entries:
     row["min_at"], row["max_at"] = points.at.min(), points.at.max()
     values = numbers(points.bits, kind)
     if points.series[0] == points.series[-1]:
-        bounds = to_bits(np.array([values.min(), values.max()]), _stored_as(kind))
+        bounds = to_bits(np.array([values.min(), values.max()]), _stored_kind(kind))
         row["low"], row["high"] = bounds
         row["first"], row["last"] = points.bits[0], points.bits[-1]
         if kind is Kind.FLOAT:
@@ -80,7 +79,7 @@ def _entry_of(points: Points, kind: Kind, page: int) -> Entries:
 
 
 def joined_entries(parts: Sequence[Entries]) -> Entries:
-    """All of them, one part after the other: as bytes, since numpy looks at every field."""
+    """The concatenation of parts, as bytes, since numpy would copy field by field."""
     filled = [part for part in parts if len(part)]
     if len(filled) == 1:
         return filled[0]
@@ -94,56 +93,56 @@ class Index:
         self.map = entries
 
     def put(self, run: int, field: int, at: int, entry: Entries) -> None:
-        """The entry of a block whose first point is of this time."""
+        """Add the entry of a block whose first point has this time."""
         self.map.put(_key(run, field, int(entry["series"][0]), at), entry.tobytes())
 
     def find(self, run: int, field: int, first_series: int, next_series: int) -> Entries:
         """Entries of all blocks that may have points of these series, in order."""
         values = [value for _, value in self.scan(run, field, first_series, next_series)]
-        found = np.frombuffer(b"".join(values), dtype=ENTRY)
-        if len(found) and int(found["last_series"][0]) < first_series:
-            return found[1:]
-        return found
+        entries = np.frombuffer(b"".join(values), dtype=ENTRY)
+        if len(entries) and int(entries["last_series"][0]) < first_series:
+            return entries[1:]
+        return entries
 
-    def find_one(self, run: int, field: int, series: int, first: int, following: int) -> Entries:
+    def find_one(self, run: int, field: int, series: int, first: int, until: int) -> Entries:
         """Entries of the blocks that may have points of one series between two times."""
         prefix = _PREFIX.pack(run, field)
-        start, end = _key(run, field, series, first), _key(run, field, series, following)
+        start, end = _key(run, field, series, first), _key(run, field, series, until)
         before = next(self.map.range(prefix, start, reverse=True), None)
         values = [] if before is None else [before[1]]
         values += [value for _, value in self.map.range(start, end)]
-        found = np.frombuffer(b"".join(values), dtype=ENTRY)
-        return found[found["last_series"] >= series]
+        entries = np.frombuffer(b"".join(values), dtype=ENTRY)
+        return entries[entries["last_series"] >= series]
 
     def scan(
         self, run: int, field: int, first_series: int, next_series: int = SERIES_NEXT_MAX
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and entries from the block before these series on, which may reach into them."""
+        """Keys and entries from the block before these series on, which may overlap them."""
         prefix = _PREFIX.pack(run, field)
         first = _key(run, field, first_series, -_AT_SIGN)
         before = next(self.map.range(prefix, first, reverse=True), None)
         if before is not None:
             yield before
-        following = (
+        until = (
             _key(run, field, next_series, -_AT_SIGN)
             if next_series < SERIES_NEXT_MAX
             else _PREFIX.pack(run, field + 1)
         )
-        yield from self.map.range(first, following)
+        yield from self.map.range(first, until)
 
     def delete(self, run: int, field: int) -> Entries:
-        """Take out all entries of a field in a run; what they were."""
-        found = list(self.map.prefix(_PREFIX.pack(run, field)))
-        for key, _ in found:
+        """Delete all entries of a field in a run, and return them."""
+        items = list(self.map.prefix(_PREFIX.pack(run, field)))
+        for key, _ in items:
             self.map.delete(key)
-        return np.frombuffer(b"".join(value for _, value in found), dtype=ENTRY)
+        return np.frombuffer(b"".join(value for _, value in items), dtype=ENTRY)
 
     def delete_keys(self, keys: list[bytes]) -> None:
         for key in keys:
             self.map.delete(key)
 
 
-def _stored_as(kind: Kind) -> Kind:
+def _stored_kind(kind: Kind) -> Kind:
     return Kind.FLOAT if kind is Kind.FLOAT else Kind.INT
 
 

@@ -1,11 +1,11 @@
-"""Pages of blocks: written once, read often, gone as a whole.
+"""Pages of blocks: written once, read often, deleted as a whole.
 
-    page id     space << 32 | number; a number is given once
+    page id     space << 32 | number; a number is never used again
 
-A new page stays in memory until the next save, so one that is merged away before is never written.
-When new pages take more than ``ram_bytes`` the oldest go to the spill, and without one, or when it
-is full, to the session (as a map's pages do: reservoir/btree/node_store.py). The session learns of
-pages that are gone at the save, too: a store that is open for reading only never saves.
+A new page stays in memory until the next save, so a page that is dropped by a merge before is never
+written. If new pages take more than ``ram_bytes``, the oldest are moved to the spill, or without a
+spill, or if it is full, to the session (like pages of maps: reservoir/btree/node_store.py). Dropped
+pages are deleted from the session at the save, too: a store that is open read-only never saves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strandline.reservoir.session import Session
 
 
 class Pages:
-    """The blocks' pages of one fold. Owned by one thread."""
+    """The pages of blocks of one fold. Owned by one thread."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Pages:
         self._dropped: list[int] = []
 
     def put(self, page: bytes) -> int:
-        """Keep a page; its number."""
+        """Add a page and return its number."""
         number = self.next_number
         self.next_number += 1
         self._new[number] = page
@@ -63,7 +63,7 @@ class Pages:
         return page
 
     def drop(self, number: int) -> None:
-        """Nobody needs the page any more."""
+        """Delete a page."""
         page = self._new.pop(number, None)
         if page is not None:
             self.ram -= sys.getsizeof(page)
@@ -73,7 +73,7 @@ class Pages:
             self._dropped.append(number)
 
     def shrink(self, ram_bytes: int) -> None:
-        """Move new pages out of memory, the oldest first, until they take no more than this."""
+        """Move new pages out of memory, the oldest first, until they take at most ``ram_bytes``."""
         for number in list(self._new):
             if self.ram <= ram_bytes:
                 return
@@ -86,7 +86,7 @@ class Pages:
             self.ram -= sys.getsizeof(page)
 
     def save(self) -> None:
-        """Hand all that is new to the session, and take out what is gone."""
+        """Write new pages to the session, and delete dropped ones from it."""
         for number in sorted(self._spilled):
             self._session.write(self._id(number), self.get(number))
             self._unspill(number)

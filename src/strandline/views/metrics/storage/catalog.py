@@ -1,9 +1,9 @@
-"""Everything that has a name: measurements, their fields and their series.
+"""The names of a fold: measurements, their fields and their series.
 
-A field has one kind of values for ever: that of the first record with it. Points of another are
-refused by whoever writes; in a plain record they are passed over and counted.
+The kind of a field is that of the first record with it, and never changes. A write of points of
+another kind is rejected; in a plain record they are skipped and counted.
 
-Series are known as long as they have a point above the floor. Measurements and fields stay.
+A series is removed when all its points are below the floor. Measurements and fields stay.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Field(msgspec.Struct, frozen=True, array_like=True):
     name: str
     kind: Kind
     defined_by: int
-    """The seq of the first record with it."""
+    """The seq of the first record with the field."""
 
 
 class _StoredMeasurement(msgspec.Struct, array_like=True):
@@ -38,7 +38,7 @@ class _StoredMeasurement(msgspec.Struct, array_like=True):
 
 
 class _Chunk(msgspec.Struct, array_like=True):
-    """When series had their last points."""
+    """The times of the last points of some series."""
 
     count: int
     series: bytes
@@ -79,31 +79,31 @@ class Catalogue:
         return self._by_name.get(name)
 
     def measurement(self, name: str) -> Measurement:
-        """The measurement of this name, a new one if there is none."""
-        found = self._by_name.get(name)
-        if found is None:
-            found = Measurement(len(self.measurements), name)
-            self._add(found)
-        return found
+        """The measurement of this name; a new one if there is none."""
+        measurement = self._by_name.get(name)
+        if measurement is None:
+            measurement = Measurement(len(self.measurements), name)
+            self._add(measurement)
+        return measurement
 
     def field(self, measurement: Measurement, name: str, kind: Kind, seq: int) -> Field | None:
-        """The field of this name, a new one if there is none; None when its kind is another."""
-        found = measurement.fields.get(name)
-        if found is None:
-            found = Field(len(self.fields), measurement.number, name, kind, seq)
-            measurement.fields[name] = found
-            self.fields.append(found)
-        return found if found.kind is kind else None
+        """The field of this name, or a new one; None if it has another kind."""
+        field = measurement.fields.get(name)
+        if field is None:
+            field = Field(len(self.fields), measurement.number, name, kind, seq)
+            measurement.fields[name] = field
+            self.fields.append(field)
+        return field if field.kind is kind else None
 
     def numbers_of(self, measurement: Measurement, series: Sequence[bytes]) -> Ints:
-        """The numbers of series, by their tags; new ones get a number."""
-        known = list(map(measurement.series.by_tags.get, series))
-        if None in known:
-            known = [self.number_of(measurement, packed) for packed in series]
-        return np.array(known, dtype="<i8")
+        """The numbers of series, by their tags; new series get a number."""
+        numbers = list(map(measurement.series.by_tags.get, series))
+        if None in numbers:
+            numbers = [self.number_of(measurement, packed) for packed in series]
+        return np.array(numbers, dtype="<i8")
 
     def number_of(self, measurement: Measurement, packed: bytes) -> int:
-        """The number of one series."""
+        """The number of one series; a new series gets a number."""
         number = measurement.series.by_tags.get(packed)
         if number is None:
             number = measurement.series.add(packed)
@@ -119,7 +119,7 @@ class Catalogue:
         return self._floors
 
     def raise_floor(self, measurement: Measurement, floor: int, seq: int) -> int:
-        """Below this there is nothing any more; the seq of the record that said so before."""
+        """Raise a floor; return the seq of the record with the floor before, or 0."""
         before, measurement.floor_seq = measurement.floor_seq, seq
         measurement.floor = max(measurement.floor, floor)
         measurement.changed = True
@@ -127,16 +127,16 @@ class Catalogue:
         return before
 
     def forget(self, measurement: Measurement, numbers: Ints) -> None:
-        """Series without points."""
+        """Remove series without points."""
         if len(numbers):
             measurement.series = measurement.series.without(numbers)
             self.series_count -= len(numbers)
-            gone = set(numbers.tolist())
-            measurement.gone_series += gone
-            measurement.new_series = [one for one in measurement.new_series if one[0] not in gone]
+            lost = set(numbers.tolist())
+            measurement.gone_series += lost
+            measurement.new_series = [one for one in measurement.new_series if one[0] not in lost]
 
     def save(self, facts: Facts) -> None:
-        """Put what has changed into the facts."""
+        """Write changes to the metadata."""
         for field in self.fields[self._fields_saved :]:
             facts.put("f", field.number, fact=field)
         self._fields_saved = len(self.fields)
@@ -147,7 +147,7 @@ class Catalogue:
                 measurement.changed = False
 
     def load(self, facts: Facts) -> None:
-        """Begin with what was saved."""
+        """Load the saved names."""
         for (number,), stored in facts.all("m", kind=_StoredMeasurement):
             measurement = Measurement(number, stored.name)
             measurement.floor, measurement.floor_seq = stored.floor, stored.floor_seq
@@ -182,7 +182,7 @@ class Catalogue:
                 facts.delete("t", number, chunk)
 
     def _add(self, measurement: Measurement) -> None:
-        assert measurement.number == len(self.measurements), "numbers are places"
+        assert measurement.number == len(self.measurements), "numbers are indices"
         self.measurements.append(measurement)
         self._by_name[measurement.name] = measurement
 

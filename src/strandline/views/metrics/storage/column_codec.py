@@ -2,7 +2,7 @@
 
     offset  size  field
     0       1     form
-    1       n     numbers, as the form says
+    1       n     numbers in this form
 
     form    numbers
     0       8 bytes each, little-endian
@@ -10,10 +10,10 @@
     2       one pcodec chunk (int64, or float64 for floats)
     3       one bit each, the first highest (booleans)
 
-pcodec was measured beside delta, decimal-to-integer and zstd in numpy, in blocks of 4,096: it is as
-quick to write (20 to 40 ns for a point, time and value), three to five times as quick to read (5
-ns), a tenth to a third smaller, and exact for every float, -0.0 included (docs/guide/metrics.md).
-Few numbers stay as they are: a chunk costs 40 bytes and some microseconds to begin with.
+pcodec was compared with delta, decimal-to-integer and zstd in numpy, in blocks of 4,096: it is as
+fast to write (20 to 40 ns for a point, time and value), three to five times as fast to read (5 ns),
+a tenth to a third smaller, and exact for every float, -0.0 included (docs/guide/metrics.md). Few
+numbers are stored raw: a chunk has a fixed cost of 40 bytes and some microseconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from strandline.views.metrics.value_types import Ints, Kind
 RAW, EQUAL, CHUNK, FLAGS = range(4)
 
 _CHUNK_COUNT_MIN = 32
-_QUICK = ChunkConfig(compression_level=2)
+_FAST = ChunkConfig(compression_level=2)
 _SMALL = ChunkConfig(compression_level=5)
 _ONE = struct.Struct("<Bq")
 _RAW = bytes((RAW,))
@@ -38,7 +38,7 @@ _FLAGS = bytes((FLAGS,))
 
 
 def pack(bits: Ints, kind: Kind, *, small: bool = False) -> bytes:
-    """Numbers as bytes; ``small`` takes more time and less room."""
+    """Numbers as bytes; ``small`` takes more time and less space."""
     count = len(bits)
     if count > 1 and bits[0] == bits[-1] and bool((bits == bits[0]).all()):
         return _ONE.pack(EQUAL, int(bits[0]))
@@ -48,7 +48,7 @@ def pack(bits: Ints, kind: Kind, *, small: bool = False) -> bytes:
         return _RAW + np.ascontiguousarray(bits, dtype="<i8").tobytes()
     column = np.ascontiguousarray(bits)
     typed = column.view("<f8") if kind is Kind.FLOAT else column
-    chunk = standalone.simple_compress(typed, _SMALL if small else _QUICK)
+    chunk = standalone.simple_compress(typed, _SMALL if small else _FAST)
     return _CHUNK + chunk if len(chunk) < 8 * count else _RAW + column.tobytes()
 
 
@@ -58,7 +58,7 @@ def pack_one(bits: int) -> bytes:
 
 
 def unpack_one(data: bytes) -> int | None:
-    """One number that ``pack_one`` has packed; None for anything else."""
+    """A number that ``pack_one`` packed; None for other bytes."""
     if len(data) != _ONE.size or data[0] != RAW:
         return None
     bits: int = _ONE.unpack(data)[1]
@@ -66,9 +66,9 @@ def unpack_one(data: bytes) -> int | None:
 
 
 def unpack(data: bytes, count: int, kind: Kind) -> Ints:
-    """So many numbers again; Corrupt when it is not so many."""
+    """``count`` numbers from their bytes; raises Corrupt for another count."""
     try:
-        bits = _unpacked(data, count, kind)
+        bits = _unpack_form(data, count, kind)
     except (ValueError, RuntimeError, TypeError, struct.error, IndexError) as error:
         raise Corrupt(f"a column of numbers cannot be read ({error})", path="a block") from error
     if len(bits) != count:
@@ -76,7 +76,7 @@ def unpack(data: bytes, count: int, kind: Kind) -> Ints:
     return bits
 
 
-def _unpacked(data: bytes, count: int, kind: Kind) -> Ints:
+def _unpack_form(data: bytes, count: int, kind: Kind) -> Ints:
     form = data[0]
     if form == EQUAL:
         return np.full(count, _ONE.unpack(data)[1], dtype="<i8")

@@ -1,14 +1,15 @@
-"""Which records of the log still matter, so that the others can be let go.
+"""Which records of the log are still needed, so that the others can be removed.
 
-Records are counted in buckets of 256 seqs. A bucket knows which of its records have points of a
-measurement, and up to what time. Below the floor, these records of it go together; one that is late
-keeps them for a while. A record with points of several measurements goes with the last of them.
+Records are tracked in buckets of 256 seqs. For each measurement, a bucket has the records with its
+points, and the latest time of these points. Once that time is below the floor, these records are
+removed together; a late record delays them. A record with points of several measurements is removed
+with the last of them.
 
-These records never go, or what is left would not mean the same:
+Some records are never removed, as the meaning of others depends on them:
 
-- those that are nothing to this view;
-- the first with a field, which says what kind its values are;
-- rules that hold, their removals, floors and progress that nothing newer has replaced.
+- records without content for this view;
+- the first record with a field, which defines its kind;
+- current rules, removals of rules, floors and progress, until a newer record replaces them.
 """
 
 from __future__ import annotations
@@ -24,69 +25,69 @@ from strandline.views.metrics.value_types import INT64_MIN
 
 BUCKET_BITS = 8
 
-_PLACES = (1 << BUCKET_BITS) - 1
+_INDEX_MASK = (1 << BUCKET_BITS) - 1
 _REPLACED = -1
-"""In place of a measurement: below all floors."""
+"""In place of a measurement: always below the floor."""
 
 
 class Bucket(msgspec.Struct, array_like=True):
-    """What is known of some seqs, by measurement."""
+    """The references of 256 seqs, by measurement."""
 
     until: dict[int, int] = {}
-    """The latest time in it."""
+    """The latest time of points."""
     places: dict[int, set[int]] = {}
-    """Its records, by their place in the bucket."""
+    """The records, by their index in the bucket."""
 
-    def add(self, measurement: int, until: int, place: int) -> None:
+    def add(self, measurement: int, until: int, index: int) -> None:
         known = self.until.get(measurement)
         if known is None:
-            self.until[measurement], self.places[measurement] = until, {place}
+            self.until[measurement], self.places[measurement] = until, {index}
             return
         if until > known:
             self.until[measurement] = until
-        self.places[measurement].add(place)
+        self.places[measurement].add(index)
 
     def take(self, floor_of: Callable[[int], int]) -> set[int]:
-        """Take out the records that lie below the floors, with all that they have."""
-        over = [m for m, until in self.until.items() if m < 0 or until < floor_of(m)]
-        gone = set[int]().union(*(self.places[measurement] for measurement in over))
-        for measurement in over:
+        """Remove and return the records whose points are all below the floors."""
+        expired = [m for m, until in self.until.items() if m < 0 or until < floor_of(m)]
+        candidates = set[int]().union(*(self.places[measurement] for measurement in expired))
+        for measurement in expired:
             del self.until[measurement], self.places[measurement]
-        return gone.difference(*self.places.values())
+        return candidates.difference(*self.places.values())
 
 
 class Lives:
-    """Records by how long they matter. Owned by one thread."""
+    """The references of all records. Owned by one thread."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._changed: dict[int, Bucket] = {}
 
     def add(self, seq: int, measurement: int, until: int) -> None:
-        """A record has points of a measurement, the latest at this time."""
-        self._bucket(seq >> BUCKET_BITS).add(measurement, until, seq & _PLACES)
+        """Add a record with points of a measurement up to a time."""
+        self._bucket(seq >> BUCKET_BITS).add(measurement, until, seq & _INDEX_MASK)
 
     def replaced(self, seq: int) -> None:
-        """Something newer says what this record said."""
-        self._bucket(seq >> BUCKET_BITS).add(_REPLACED, INT64_MIN, seq & _PLACES)
+        """Mark a record that a newer one has replaced."""
+        self._bucket(seq >> BUCKET_BITS).add(_REPLACED, INT64_MIN, seq & _INDEX_MASK)
 
     def take(
         self, floor_of: Callable[[int], int], first: int, count: int, secured: int
     ) -> tuple[BitMap64, int]:
-        """Records that lie below the floors, and are forgotten here; and where to look on.
+        """Remove and return records that are below the floors, and the next bucket to examine.
 
-        It looks at so many buckets from ``first`` on, as far as all their records are secured; 0 is
-        from the beginning again.
+        Examines ``count`` buckets from ``first`` on, up to the first with a record after
+        ``secured``; the next bucket is 0 at the end.
         """
-        gone = BitMap64()
-        for looked, number in enumerate(self._numbers(first, count + 1)):
-            if looked == count:
-                return gone, number
+        removable = BitMap64()
+        for examined, number in enumerate(self._numbers(first, count + 1)):
+            if examined == count:
+                return removable, number
             if (number + 1) << BUCKET_BITS > secured + 1:
                 break
             bucket = self._bucket(number)
-            gone |= BitMap64(number << BUCKET_BITS | place for place in bucket.take(floor_of))
-        return gone, 0
+            removable |= BitMap64(number << BUCKET_BITS | index for index in bucket.take(floor_of))
+        return removable, 0
 
     def save(self) -> None:
         for number, bucket in self._changed.items():
@@ -97,14 +98,14 @@ class Lives:
         self._changed.clear()
 
     def _bucket(self, number: int) -> Bucket:
-        found = self._changed.get(number)
-        if found is None:
+        bucket = self._changed.get(number)
+        if bucket is None:
             stored = self._facts.get("l", number, kind=Bucket)
-            found = self._changed[number] = Bucket() if stored is None else stored
-        return found
+            bucket = self._changed[number] = Bucket() if stored is None else stored
+        return bucket
 
     def _numbers(self, first: int, count: int) -> list[int]:
-        """Buckets that there are, in order, so many when there are."""
+        """The numbers of existing buckets in order, at most ``count``."""
         stored = islice(self._facts.since("l", first, kind=msgspec.Raw), count)
         changed = (number for number in self._changed if number >= first)
         return sorted({*(number for number, _ in stored), *changed})[:count]

@@ -1,14 +1,15 @@
-"""Merges runs of alike size, a few points at a time.
+"""Merges runs of similar size, a few points at a time.
 
 A run has a size class: two runs of one class differ by less than a factor of eight. As soon as
-eight of one class follow each other, with smaller ones between them or not, they become one. It is
-done in steps, each after the tail has become a run, so that no write waits for all of it; until it
-is finished, readers see what is merged from. Where it stands is saved, and goes on after a restart.
+eight runs of one class follow each other, with or without smaller ones between them, they become
+one. This is done in steps, each after the tail became a run, so that no write waits for a whole
+merge; until it is finished, readers use its inputs. Its progress is saved, and it resumes after a
+restart.
 
-A block of one series that is at least half full, and that no other point overlaps, is taken over as
-it is, unread. So in-order points of busy series are packed once.
+A block of one series that is at least half full, and that no other point overlaps, is reused
+without reading it. So points in order of busy series are packed once.
 
-Merging does not change what anybody sees, so when it happens does not matter.
+A merge does not change the result of any query, so it may run at any time.
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ from strandline.views.metrics.storage.runs import Run, Runs
 from strandline.views.metrics.value_types import Kind
 
 RUNS_MIN = 8
-"""So many runs of one class become one."""
+"""So many runs of one class are merged."""
 POINTS_MAX = 1 << 25
-"""A run is not merged beyond this: old runs are stretches of time that go as a whole."""
+"""The maximal size of a merged run: old runs cover ranges of time, and expire as a whole."""
 SLICE_POINTS = 1 << 17
-"""About so many points are merged in one step."""
+"""The approximate number of points that one step merges."""
 
-_BLOCK_PRICE = 64
-"""Taking a block over costs about as much as merging so many points."""
+_BLOCK_COST = 64
+"""Reusing a block costs about as much as merging so many points."""
 
 
 class Merge(msgspec.Struct):
-    """A merge that is under way."""
+    """A merge in progress."""
 
     inputs: list[int]
     output: Run
     field: int = 0
     series: int = 0
-    """The first series of the field that is not merged."""
+    """The first series of the field that is not merged yet."""
 
 
 class Merging:
@@ -62,7 +63,7 @@ class Merging:
         self._floor_of = floor_of
 
     def resume(self, merge: Merge | None) -> None:
-        """Go on with what was saved."""
+        """Continue a saved merge."""
         self.current = merge
         self._runs.making = [] if merge is None else [merge.output]
 
@@ -74,108 +75,108 @@ class Merging:
         """Merge about so many points, if there is anything to merge."""
         while points > 0:
             if self.current is None:
-                chosen = choose(self._runs.runs)
-                if not chosen:
+                selected = choose(self._runs.runs)
+                if not selected:
                     return
-                self.resume(Merge([run.number for run in chosen], self._runs.begin()))
+                self.resume(Merge([run.number for run in selected], self._runs.begin()))
             points -= self._step()
 
     def _step(self) -> int:
-        """Merge some series of one field, or finish; what it cost, in points."""
+        """Merge some series of one field, or finish; return the cost in points."""
         merge = self.current
-        assert merge is not None, "work has begun it"
+        assert merge is not None, "work has started it"
         inputs = [run for run in self._runs.runs if run.number in merge.inputs]
         fields = sorted({field for run in inputs for field in run.spans if field >= merge.field})
         if not fields:
             self.resume(None)
             self._runs.replace(inputs, merge.output)
-            return _BLOCK_PRICE
+            return _BLOCK_COST
         if fields[0] > merge.field:
             merge.field, merge.series = fields[0], 0
-        return self._merge_some(merge, [run for run in inputs if merge.field in run.spans])
+        return self._merge_series(merge, [run for run in inputs if merge.field in run.spans])
 
-    def _merge_some(self, merge: Merge, inputs: list[Run]) -> int:
+    def _merge_series(self, merge: Merge, inputs: list[Run]) -> int:
         field, first = merge.field, merge.series
-        wanted = SLICE_POINTS // len(inputs)
-        fetched = [self._fetch(run, field, first, wanted) for run in inputs]
-        following = min(limit for _, limit in fetched)
-        found = joined_entries([entries[entries["series"] < following] for entries, _ in fetched])
-        found = found[found["max_at"] >= self._floor_of(field)]
-        cost = self._rewrite(merge.output, field, found, first, following)
-        if following == SERIES_NEXT_MAX:
+        count_min = SLICE_POINTS // len(inputs)
+        fetched = [self._fetch(run, field, first, count_min) for run in inputs]
+        after = min(limit for _, limit in fetched)
+        blocks = joined_entries([entries[entries["series"] < after] for entries, _ in fetched])
+        blocks = blocks[blocks["max_at"] >= self._floor_of(field)]
+        cost = self._rewrite(merge.output, field, blocks, first, after)
+        if after == SERIES_NEXT_MAX:
             merge.field, merge.series = field + 1, 0
         else:
-            merge.series = following
+            merge.series = after
         return cost
 
-    def _rewrite(self, output: Run, field: int, found: Entries, first: int, following: int) -> int:
-        """Write the points of blocks, from oldest to newest run, that are of these series."""
+    def _rewrite(self, output: Run, field: int, inputs: Entries, first: int, after: int) -> int:
+        """Write the points of a range of series from blocks, which are from oldest to newest."""
         runs = self._runs
         half = max(2, runs.block_points // 2)
-        ready = (found["series"] == found["last_series"]) & (found["count"] >= half)
-        points = in_order(joined([runs.read(entry) for entry in found[~ready]]))
-        blocks = found[ready]
+        ready = (inputs["series"] == inputs["last_series"]) & (inputs["count"] >= half)
+        points = in_order(joined([runs.read(entry) for entry in inputs[~ready]]))
+        blocks = inputs[ready]
         free = undisturbed(blocks, points)
         if not free.all():
             # In the order of the runs, so that of equal points the last one counts.
-            kept = np.zeros(len(found), dtype=bool)
-            kept[np.flatnonzero(ready)[free]] = True
-            points = in_order(joined([runs.read(entry) for entry in found[~kept]]))
+            reused = np.zeros(len(inputs), dtype=bool)
+            reused[np.flatnonzero(ready)[free]] = True
+            points = in_order(joined([runs.read(entry) for entry in inputs[~reused]]))
             blocks = blocks[free]
-        mine = (points.series >= first) & (points.series < following)
-        points = points.chosen(mine & (points.at >= self._floor_of(field)))
+        in_range = (points.series >= first) & (points.series < after)
+        points = points.chosen(in_range & (points.at >= self._floor_of(field)))
         kind, written = self._kind_of(field), 0
-        for block in _in_order(blocks):
-            # A new block must not reach over one that is taken over: blocks of a run are in order.
-            place = _place_of(points, block)
-            runs.write(output, field, kind, points.chosen(slice(written, place)), small=True)
+        for block in _sorted_blocks(blocks):
+            # A new block must not overlap a reused one: blocks of a run are in order.
+            before = _count_before(points, block)
+            runs.write(output, field, kind, points.chosen(slice(written, before)), small=True)
             runs.place(output, field, int(block["min_at"][0]), block)
-            written = place
+            written = before
         runs.write(output, field, kind, points.chosen(slice(written, None)), small=True)
-        return len(points.at) + _BLOCK_PRICE * (len(found) + 1)
+        return len(points.at) + _BLOCK_COST * (len(inputs) + 1)
 
-    def _fetch(self, run: Run, field: int, first: int, wanted: int) -> tuple[Entries, int]:
-        """Entries of the series from the first on, until it is enough; the first series missing."""
+    def _fetch(self, run: Run, field: int, first: int, count_min: int) -> tuple[Entries, int]:
+        """Entries from series ``first`` on, about ``count_min`` points; and the next series."""
         values: list[bytes] = []
         count = 0
         for _, value in self._runs.index.scan(run.number, field, first):
             entry = np.frombuffer(value, dtype=ENTRY)[0]
             if int(entry["last_series"]) < first:
                 continue
-            if count >= wanted and int(entry["series"]) > first:
+            if count >= count_min and int(entry["series"]) > first:
                 return np.frombuffer(b"".join(values), dtype=ENTRY), int(entry["series"])
             values.append(value)
             count += int(entry["count"])
         return np.frombuffer(b"".join(values), dtype=ENTRY), SERIES_NEXT_MAX
 
 
-def _in_order(blocks: Entries) -> Iterator[Entries]:
+def _sorted_blocks(blocks: Entries) -> Iterator[Entries]:
     order = np.lexsort((blocks["min_at"], blocks["series"]))
-    return (blocks[place : place + 1] for place in order.tolist())
+    return (blocks[index : index + 1] for index in order.tolist())
 
 
-def _place_of(points: Points, block: Entries) -> int:
-    """How many points come before a block of one series."""
-    first, following = points.series.searchsorted([block["series"][0], block["series"][0] + 1])
-    return int(first + points.at[first:following].searchsorted(block["min_at"][0]))
+def _count_before(points: Points, block: Entries) -> int:
+    """The number of points before a block of one series."""
+    first, after = points.series.searchsorted([block["series"][0], block["series"][0] + 1])
+    return int(first + points.at[first:after].searchsorted(block["min_at"][0]))
 
 
 def choose(runs: list[Run]) -> list[Run]:
-    """The newest runs that are to become one, none when there are too few of one size."""
-    classes = [_class(run.points) for run in runs]
+    """The newest runs to merge; empty if there are too few of one size class."""
+    classes = [_size_class(run.points) for run in runs]
     for limit in sorted(set(classes)):
         first = len(runs)
         while first and classes[first - 1] <= limit:
             first -= 1
-        last = max(place for place, size in enumerate(classes) if size == limit)
-        chosen = runs[first : last + 1]
+        last = max(index for index, size in enumerate(classes) if size == limit)
+        selected = runs[first : last + 1]
         if (
             classes[first : last + 1].count(limit) >= RUNS_MIN
-            and sum(run.points for run in chosen) <= POINTS_MAX
+            and sum(run.points for run in selected) <= POINTS_MAX
         ):
-            return chosen
+            return selected
     return []
 
 
-def _class(points: int) -> int:
+def _size_class(points: int) -> int:
     return max(0, points.bit_length() - 1) // 3

@@ -1,14 +1,14 @@
-"""The small facts of a fold, in one ordered map: what it is named, numbered and ruled by.
+"""Metadata of a fold in one ordered map: names, numbers, runs and references to the log.
 
     m  measurement             name, floor
     f  field                   measurement, name, kind, record that defined it
     s  measurement, series     canonical tags
-    t  measurement, series/4096    when each of these series had its last point
-    u  run                     what it has (runs.py)
-    l  seq/256                 which records still matter (log_references.py)
+    t  measurement, series/4096    times of the last points of these series
+    u  run                     its spans (runs.py)
+    l  seq/256                 which records are still needed (log_references.py)
 
-Keys are one letter and big-endian numbers of 8 bytes; values MessagePack, or bytes. Only what has
-changed is put, and at a save: the map itself then hands over the pages that have changed.
+Keys are one letter and big-endian numbers of 8 bytes; values are MessagePack, or bytes. A save puts
+only changed entries; the map then writes its changed pages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Facts:
-    """Facts by letter and numbers. Owned by one thread."""
+    """Entries by letter and numbers. Owned by one thread."""
 
     def __init__(self, stored: PagedMap) -> None:
         self.map = stored
@@ -43,25 +43,25 @@ class Facts:
         self.map.delete(_key(letter, numbers))
 
     def get(self, letter: str, *numbers: int, kind: type[T]) -> T | None:
-        found = self.map.get(_key(letter, numbers))
-        return None if found is None else msgspec.msgpack.decode(found, type=kind)
+        data = self.map.get(_key(letter, numbers))
+        return None if data is None else msgspec.msgpack.decode(data, type=kind)
 
     def raw(self, letter: str, *numbers: int) -> bytes | None:
-        """A fact as it is stored."""
+        """The stored bytes of an entry."""
         return self.map.get(_key(letter, numbers))
 
     def all(self, letter: str, *numbers: int, kind: type[T]) -> Iterator[tuple[tuple[int, ...], T]]:
-        """Facts whose keys begin so, in order, with all their numbers."""
+        """Entries whose keys start with these numbers, in order, with all their numbers."""
         decoder = msgspec.msgpack.Decoder(kind)
         for key, value in self.map.prefix(_key(letter, numbers)):
             count = (len(key) - 1) // 8
             yield struct.unpack(f">{count}Q", key[1:]), decoder.decode(value)
 
     def since(self, letter: str, first: int, *, kind: type[T]) -> Iterator[tuple[int, T]]:
-        """Facts of one number from this on."""
+        """Entries with one number, from ``first`` on."""
         decoder = msgspec.msgpack.Decoder(kind)
-        following = bytes((ord(letter) + 1,))
-        for key, value in self.map.range(_key(letter, (first,)), following):
+        end = bytes((ord(letter) + 1,))
+        for key, value in self.map.range(_key(letter, (first,)), end):
             yield _NUMBER.unpack(key[1:])[0], decoder.decode(value)
 
 

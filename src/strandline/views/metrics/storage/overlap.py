@@ -1,7 +1,7 @@
-"""Where points of different origins may meet in time. Pure.
+"""Overlaps in time of points from different runs and the tail. Pure.
 
-A block that has a stretch of time to itself can be used unread: no other point lies between its
-points, and none replaces one.
+A block that no other points overlap in time can be used without reading it: no other point is
+between its points or replaces one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 
 
 def in_order(points: Points) -> Points:
-    """In the order of (series, at), each once: of equal ones the last counts."""
+    """Points in the order of (series, at), without duplicates: of equal ones, the last counts."""
     series, at, _ = points
     same_series = series[1:] == series[:-1]
     if bool(((series[1:] > series[:-1]) | (same_series & (at[1:] > at[:-1]))).all()):
@@ -28,30 +28,30 @@ def in_order(points: Points) -> Points:
 
 
 def contested(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The times, first and last, that more than one of the spans has; in order, apart."""
-    found: list[tuple[int, int]] = []
-    reached: int | None = None
+    """The ranges of time that more than one span has, sorted and disjoint."""
+    ranges: list[tuple[int, int]] = []
+    end: int | None = None
     for low, high in sorted(spans):
-        if reached is not None and low <= reached:
-            both = low, min(high, reached)
-            if found and both[0] <= found[-1][1]:
-                before = found.pop()
-                both = before[0], max(before[1], both[1])
-            found.append(both)
-        reached = high if reached is None else max(reached, high)
-    return found
+        if end is not None and low <= end:
+            overlap = low, min(high, end)
+            if ranges and overlap[0] <= ranges[-1][1]:
+                before = ranges.pop()
+                overlap = before[0], max(before[1], overlap[1])
+            ranges.append(overlap)
+        end = high if end is None else max(end, high)
+    return ranges
 
 
 def touching(low: Ints, high: Ints, times: list[tuple[int, int]]) -> Mask:
-    """Which spans have some of the times."""
-    found = np.zeros(len(low), dtype=bool)
+    """A mask of the spans that overlap some of the ranges of time."""
+    is_touching = np.zeros(len(low), dtype=bool)
     for first, last in times:
-        found |= (low <= last) & (high >= first)
-    return found
+        is_touching |= (low <= last) & (high >= first)
+    return is_touching
 
 
 def undisturbed(blocks: Entries, points: Points) -> Mask:
-    """Which of these blocks, each of one series, overlap no other and none of the points.
+    """A mask of the blocks, each of one series, that overlap no other block and no point.
 
     The points are in order.
     """
@@ -66,16 +66,16 @@ def undisturbed(blocks: Entries, points: Points) -> Mask:
 
 
 def _overlapping(blocks: Entries) -> Mask:
-    """Of blocks in the order of (series, min_at), those that overlap another."""
+    """A mask of blocks, sorted by (series, min_at), that overlap another."""
     overlapping = np.zeros(len(blocks), dtype=bool)
-    alike = blocks["series"][1:] == blocks["series"][:-1]
-    meets_next = alike & (blocks["min_at"][1:] <= blocks["max_at"][:-1])
-    overlapping[:-1] |= meets_next
-    # The latest end so far in a series: ranks, so that a new series always begins higher.
+    is_same_series = blocks["series"][1:] == blocks["series"][:-1]
+    overlaps_next = is_same_series & (blocks["min_at"][1:] <= blocks["max_at"][:-1])
+    overlapping[:-1] |= overlaps_next
+    # The latest end so far in a series, as a rank, so that a new series always starts higher.
     ends, ranks = np.unique(blocks["max_at"], return_inverse=True)
-    numbers = np.cumsum(np.append(0, ~alike))
+    numbers = np.cumsum(np.append(0, ~is_same_series))
     latest = np.maximum.accumulate(numbers * len(ends) + ranks) - numbers * len(ends)
-    overlapping[1:] |= alike & (blocks["min_at"][1:] <= ends[np.maximum(latest[:-1], 0)])
+    overlapping[1:] |= is_same_series & (blocks["min_at"][1:] <= ends[np.maximum(latest[:-1], 0)])
     return overlapping
 
 
@@ -83,13 +83,13 @@ def _mark_with_points(free: Mask, blocks: Entries, points: Points) -> None:
     starts = np.flatnonzero(np.append(True, points.series[1:] != points.series[:-1]))
     series = points.series[starts]
     ends = np.append(starts[1:], len(points.at))
-    place = np.minimum(np.searchsorted(series, blocks["series"]), len(series) - 1)
-    meets = (
-        (series[place] == blocks["series"])
-        & (points.at[starts[place]] <= blocks["max_at"])
-        & (points.at[ends[place] - 1] >= blocks["min_at"])
+    row = np.minimum(np.searchsorted(series, blocks["series"]), len(series) - 1)
+    overlaps = (
+        (series[row] == blocks["series"])
+        & (points.at[starts[row]] <= blocks["max_at"])
+        & (points.at[ends[row] - 1] >= blocks["min_at"])
     )
-    for number in np.flatnonzero(free & meets).tolist():
-        mine: Ints = points.at[starts[place[number]] : ends[place[number]]]
+    for number in np.flatnonzero(free & overlaps).tolist():
+        series_at: Ints = points.at[starts[row[number]] : ends[row[number]]]
         low, high = blocks["min_at"][number], blocks["max_at"][number]
-        free[number] = mine.searchsorted(low) == mine.searchsorted(high, side="right")
+        free[number] = series_at.searchsorted(low) == series_at.searchsorted(high, side="right")

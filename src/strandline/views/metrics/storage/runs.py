@@ -1,15 +1,15 @@
-"""Sorted runs of points: what was the tail, and what was merged from such runs.
+"""Sorted runs of points: sorted tails, and merges of runs.
 
     run      points of all fields that were sorted together, as blocks (block.py) that are found
-             through the index (block_index.py); never changed, but for blocks that are dropped
+             by the index (block_index.py); immutable, except that blocks are dropped
     order    the list of runs is in the order of arrival: of two points with the same column and
              time, the one in the later run counts
 
-A series that has many points in a run gets blocks of its own, at least half full; series with few
-share blocks. So a hundred thousand quiet series are as cheap as one busy one: what a block costs is
-paid for every few thousand points, however many series they are of.
+A series with many points in a run gets separate blocks, at least half full; series with few points
+share blocks. So a hundred thousand quiet series cost as little as one busy one: there is one block
+for every few thousand points, however many series they are of.
 
-Runs of alike size are merged (merge_runs.py), so that there are few, and a point is rewritten at
+Runs of similar size are merged (merge_runs.py), so that there are few, and a point is rewritten at
 most once for each factor of eight.
 """
 
@@ -35,7 +35,7 @@ from strandline.views.metrics.value_types import INT64_MAX, INT64_MIN, Ints, Kin
 
 
 class Span(msgspec.Struct, array_like=True):
-    """What a run has of one field."""
+    """The points of one field in a run."""
 
     min_at: int = INT64_MAX
     max_at: int = INT64_MIN
@@ -60,14 +60,14 @@ class Runs:
     def __init__(self, index: Index, pages: Pages, *, next_number: int, block_points: int) -> None:
         self.runs: list[Run] = []
         self.making: list[Run] = []
-        """A run that is being merged, and not in the list yet. It shares blocks with others."""
+        """The output of a merge that is not in the list yet. It shares blocks with its inputs."""
         self.index = index
         self.pages = pages
         self.next_number = next_number
         self.block_points = block_points
 
     def begin(self) -> Run:
-        """A new run, not in the list yet."""
+        """A new run that is not in the list yet."""
         run = Run(self.next_number)
         self.next_number += 1
         return run
@@ -75,14 +75,14 @@ class Runs:
     def write(
         self, run: Run, field: int, kind: Kind, points: Points, *, small: bool = False
     ) -> None:
-        """Add points of a field to a run: in order, behind what it has of the field."""
-        for first, following in _cuts(points.series, self.block_points):
-            part = points.chosen(slice(first, following))
+        """Add points of a field to a run: sorted, and after those that it has of the field."""
+        for first, after in _block_ranges(points.series, self.block_points):
+            part = points.chosen(slice(first, after))
             page = self.pages.put(encode(part, kind, small=small))
             self.place(run, field, int(part.at[0]), entry_of(part, kind, page))
 
     def place(self, run: Run, field: int, at: int, entry: Entries) -> None:
-        """Add a block that is there already; ``at`` is the time of its first point."""
+        """Add an existing block; ``at`` is the time of its first point."""
         self.index.put(run.number, field, at, entry)
         span = run.spans.setdefault(field, Span())
         span.min_at = min(span.min_at, int(entry["min_at"][0]))
@@ -95,16 +95,16 @@ class Runs:
         return decode(self.pages.get(int(entry["page"])), int(entry["series"]))
 
     def drop_below(self, field: int, floor: int) -> None:
-        """Drop blocks of a field that lie below a floor as a whole."""
+        """Drop blocks of a field that are entirely below a floor."""
         pages: set[int] = set()
         for run in (*self.runs, *self.making):
             span = run.spans.get(field)
             if span is not None and span.min_at < floor:
-                pages |= self._drop_some(run, field, span, floor)
+                pages |= self._drop_blocks(run, field, span, floor)
         self._drop_pages(pages)
 
     def replace(self, inputs: list[Run], output: Run) -> None:
-        """A run takes the place of those that it was merged from."""
+        """Replace the inputs of a merge by its output."""
         first = self.runs.index(inputs[0])
         self.runs[first : first + len(inputs)] = [output] if output.spans else []
         old = set[int]()
@@ -112,26 +112,26 @@ class Runs:
             for field in run.spans:
                 old.update(self.index.delete(run.number, field)["page"].tolist())
         for field in output.spans:
-            found = self.index.find(output.number, field, 0, SERIES_NEXT_MAX)
-            old.difference_update(found["page"].tolist())
+            entries = self.index.find(output.number, field, 0, SERIES_NEXT_MAX)
+            old.difference_update(entries["page"].tolist())
         self._drop_pages(old)
 
-    def prune(self, kept: Collection[int]) -> None:
-        """Take out runs that have nothing left, but for these."""
-        self.runs = [run for run in self.runs if run.spans or run.number in kept]
+    def prune(self, keep: Collection[int]) -> None:
+        """Remove empty runs, except these."""
+        self.runs = [run for run in self.runs if run.spans or run.number in keep]
 
-    def _drop_some(self, run: Run, field: int, span: Span, floor: int) -> set[int]:
-        gone, pages, low = [], set(), INT64_MAX
+    def _drop_blocks(self, run: Run, field: int, span: Span, floor: int) -> set[int]:
+        dropped, pages, low = [], set(), INT64_MAX
         for key, value in list(self.index.scan(run.number, field, 0)):
             entry = np.frombuffer(value, dtype=ENTRY)[0]
             if int(entry["max_at"]) >= floor:
                 low = min(low, int(entry["min_at"]))
                 continue
-            gone.append(key)
+            dropped.append(key)
             pages.add(int(entry["page"]))
             span.points -= int(entry["count"])
             span.blocks -= 1
-        self.index.delete_keys(gone)
+        self.index.delete_keys(dropped)
         span.min_at = low
         if not span.blocks:
             del run.spans[field]
@@ -143,48 +143,48 @@ class Runs:
 
 
 def by_field(columns: Ints, at: Ints, bits: Ints) -> Iterator[tuple[int, Points]]:
-    """Points as they came, sorted, each once, field by field."""
+    """Points in the order of arrival -> sorted points by field, without duplicates."""
     order = np.lexsort((at, columns))
     columns, at, bits = columns[order], at[order], bits[order]
     replaced = (columns[1:] == columns[:-1]) & (at[1:] == at[:-1])
     if replaced.any():
-        kept = np.append(~replaced, True)
-        columns, at, bits = columns[kept], at[kept], bits[kept]
+        is_last = np.append(~replaced, True)
+        columns, at, bits = columns[is_last], at[is_last], bits[is_last]
     points = Points(columns & SERIES_MASK, at, bits)
     fields = columns >> FIELD_SHIFT
     starts = np.flatnonzero(np.append(True, fields[1:] != fields[:-1])).tolist()
-    for first, following in zip(starts, [*starts[1:], len(fields)], strict=True):
-        yield int(fields[first]), points.chosen(slice(first, following))
+    for first, after in zip(starts, [*starts[1:], len(fields)], strict=True):
+        yield int(fields[first]), points.chosen(slice(first, after))
 
 
-def _cuts(series: Ints, size: int) -> Iterator[tuple[int, int]]:
-    """Where blocks begin and end: large series have their own, small ones share."""
+def _block_ranges(series: Ints, size: int) -> Iterator[tuple[int, int]]:
+    """The ranges of blocks: large series have separate blocks, small ones share."""
     if not len(series):
         return
     starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
     ends = np.append(starts[1:], len(series))
     large = np.flatnonzero(ends - starts >= max(2, size // 2)).tolist()
-    place = 0
+    position = 0
     for number in large:
-        yield from _shared(ends[place:number], int(starts[place]), size)
-        yield from _own(int(starts[number]), int(ends[number]), size)
-        place = number + 1
-    if place < len(starts):
-        yield from _shared(ends[place:], int(starts[place]), size)
+        yield from _shared(ends[position:number], int(starts[position]), size)
+        yield from _split_series(int(starts[number]), int(ends[number]), size)
+        position = number + 1
+    if position < len(starts):
+        yield from _shared(ends[position:], int(starts[position]), size)
 
 
-def _own(first: int, following: int, size: int) -> Iterator[tuple[int, int]]:
-    """One series, in parts of about equal size."""
-    parts = -(-(following - first) // size)
-    bounds = [first + (following - first) * part // parts for part in range(parts + 1)]
+def _split_series(first: int, after: int, size: int) -> Iterator[tuple[int, int]]:
+    """The blocks of one series, of about equal size."""
+    parts = -(-(after - first) // size)
+    bounds = [first + (after - first) * part // parts for part in range(parts + 1)]
     yield from pairwise(bounds)
 
 
 def _shared(ends: Ints, first: int, size: int) -> Iterator[tuple[int, int]]:
-    """Small series, whole, as many as fit."""
-    place = 0
-    while place < len(ends):
-        last = max(place, int(ends.searchsorted(first + size, side="right")) - 1)
-        following = int(ends[last])
-        yield first, following
-        first, place = following, last + 1
+    """The blocks of small series, each with as many whole series as fit."""
+    position = 0
+    while position < len(ends):
+        last = max(position, int(ends.searchsorted(first + size, side="right")) - 1)
+        after = int(ends[last])
+        yield first, after
+        first, position = after, last + 1

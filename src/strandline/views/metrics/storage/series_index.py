@@ -1,15 +1,15 @@
-"""The series of one measurement: found by their tags, chosen by matchers, forgotten when they die.
+"""The series of one measurement: lookup by tags, selection by matchers.
 
-A series is a number, given once and never again. Its tags stand in columns, one for each tag, of
-numbers of the tag's values, 0 for "has no such tag": so a hundred thousand series are compared at
-once. A tag that a series does not have is as good as an empty one::
+A series is a number, which is never used again. Its tags are stored in columns, one for each tag,
+as numbers of the tag's values, 0 for a missing tag: so a hundred thousand series are compared at
+once. A missing tag is equal to an empty one::
 
-    host=a     the tag is a               host!=a    it is not, or there is none
-    host=      there is no such tag       host!=     there is one
-    host=~re   the expression is found    host!~re   it is not, or there is none and "" fits not
+    host=a     the tag is a               host!=a    it is not a, or missing
+    host=      the tag is missing         host!=     it is not missing
+    host=~re   the expression matches     host!~re   it does not match the value, "" if missing
 
-Expressions are those of RE2: they take time in proportion to the text, whoever wrote them, and they
-are found anywhere in a value unless ^ and $ say otherwise.
+Expressions are those of RE2: their time is linear in the text for every expression. They match
+anywhere in a value unless they are anchored with ^ and $.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from strandline.views.metrics.names import tags_of
 from strandline.views.metrics.value_types import INT64_MIN, Ints
 
 CHUNK_BITS = 12
-"""When series had their last points is saved for 4,096 of them together."""
+"""The times of last points are saved in chunks of 4,096 series."""
 
 Operator = Literal["=", "!=", "=~", "!~"]
 
@@ -44,7 +44,7 @@ class Matcher(msgspec.Struct, frozen=True):
 
 
 class _TagColumn:
-    """The values of one tag, of all series."""
+    """The values of one tag for all series."""
 
     def __init__(self, rows: int) -> None:
         self.numbers = array("i", bytes(4 * rows))
@@ -79,7 +79,7 @@ class SeriesTable:
 
     @property
     def ram(self) -> int:
-        """Bytes of memory that the table takes, about."""
+        """Approximate bytes of memory of the table."""
         columns = sum(4 * len(tag.numbers) + 160 * len(tag.values) for tag in self._tags.values())
         return (
             sys.getsizeof(self.by_tags)
@@ -90,7 +90,7 @@ class SeriesTable:
         )
 
     def add(self, packed: bytes, number: int | None = None) -> int:
-        """A new series with these tags; its number, which is given when it was saved."""
+        """Add a series with these tags and return its number; ``number`` for a saved series."""
         if number is None:
             number = self.next_number
         self.next_number = max(self.next_number, number + 1)
@@ -116,14 +116,14 @@ class SeriesTable:
         return np.array(self._numbers, dtype="<i8")
 
     def match(self, matchers: Sequence[Matcher]) -> Ints:
-        """The series that all matchers fit, in order."""
+        """The series for which all matchers are true, in order."""
         fits = np.ones(len(self._packed), dtype=bool)
         for matcher in matchers:
             fits &= self._fits(matcher)
         return self.numbers()[fits]
 
     def packed(self, number: int) -> bytes:
-        """The tags of a series, canonical."""
+        """The tags of a series in canonical form."""
         return self._packed[int(self._rows(np.array([number]))[0])]
 
     def packed_many(self, numbers: Ints) -> list[bytes]:
@@ -131,7 +131,7 @@ class SeriesTable:
         return [packed[row] for row in self._rows(numbers).tolist()]
 
     def ranks(self, numbers: Ints) -> Ints:
-        """The place of each of the series in the order of their tags."""
+        """The rank of each of the series in the order of tags."""
         packed = self.packed_many(numbers)
         order = sorted(range(len(packed)), key=packed.__getitem__)
         ranks = np.empty(len(packed), dtype="<i8")
@@ -139,74 +139,74 @@ class SeriesTable:
         return ranks
 
     def groups(self, numbers: Ints, tags: Sequence[str]) -> tuple[list[dict[str, str]], Ints]:
-        """Series by what they have for these tags: the groups, in order, and each one's group."""
+        """Group series by these tags: the groups in order, and the group of each series."""
         if not len(numbers):
             return [], np.empty(0, dtype="<i8")
         rows = self._rows(numbers)
         columns = [self._tags.get(tag) or _TagColumn(len(self._packed)) for tag in tags]
         keys = np.zeros(len(numbers), dtype="<i8")
         for column in columns:
-            # Dense again after each tag, so that the product of two does not overflow.
+            # Renumbered densely after each tag, so that the product of two does not overflow.
             keys = keys * len(column.values) + column.array()[rows]
             keys = np.unique(keys, return_inverse=True)[1]
-        _, places, group = np.unique(keys, return_index=True, return_inverse=True)
-        chosen = [column.array()[rows[places]].tolist() for column in columns]
-        found = [
+        _, firsts, group = np.unique(keys, return_index=True, return_inverse=True)
+        codes = [column.array()[rows[firsts]].tolist() for column in columns]
+        values = [
             tuple(column.values[n] for column, n in zip(columns, each, strict=True))
-            for each in (zip(*chosen, strict=True) if chosen else [()])
+            for each in (zip(*codes, strict=True) if codes else [()])
         ]
-        order = sorted(range(len(found)), key=found.__getitem__)
-        ranks = np.empty(len(found), dtype="<i8")
-        ranks[order] = np.arange(len(found))
-        named = [dict(zip(tags, found[place], strict=True)) for place in order]
+        order = sorted(range(len(values)), key=values.__getitem__)
+        ranks = np.empty(len(values), dtype="<i8")
+        ranks[order] = np.arange(len(values))
+        named = [dict(zip(tags, values[number], strict=True)) for number in order]
         return named, ranks[group]
 
     def seen(self, numbers: Ints, at: Ints) -> None:
-        """Series have points at these times; each series stands there once."""
+        """Record the times of last points of series, each of which is listed once."""
         rows = self._rows(numbers)
         self._last_at[rows] = np.maximum(self._last_at[rows], at)
         self._touched.update(np.unique(numbers >> CHUNK_BITS).tolist())
 
     def last_at(self, numbers: Ints) -> Ints:
-        """When each of the series had its last point, as far as ``seen`` was told."""
+        """The times of the last points of these series, from ``seen``."""
         return self._last_at[self._rows(numbers)]
 
     def take_touched(self) -> list[tuple[int, Ints, Ints]]:
-        """Chunks of series that were seen since the last time: number, series, last points."""
+        """Chunks that changed since the last call: number, series, times of last points."""
         numbers = self.numbers()
         chunks = []
         for chunk in sorted(self._touched):
             bounds = numbers.searchsorted([chunk << CHUNK_BITS, (chunk + 1) << CHUNK_BITS])
-            mine = slice(int(bounds[0]), int(bounds[1]))
-            chunks.append((chunk, numbers[mine], self._last_at[mine]))
+            part = slice(int(bounds[0]), int(bounds[1]))
+            chunks.append((chunk, numbers[part], self._last_at[part]))
         self._touched.clear()
         return chunks
 
     def count_values(self, numbers: Ints) -> dict[str, int]:
-        """How many values each tag has among these series."""
+        """The number of values of each tag among these series."""
         rows = self._rows(numbers)
         counts = {}
         for tag, column in sorted(self._tags.items()):
-            found = np.unique(column.array()[rows])
-            count = int((found > 0).sum())
+            used = np.unique(column.array()[rows])
+            count = int((used > 0).sum())
             if count:
                 counts[tag] = count
         return counts
 
     def without(self, numbers: Ints) -> SeriesTable:
-        """The same without some series."""
-        left = np.ones(len(self._packed), dtype=bool)
-        left[self._rows(numbers)] = False
+        """A copy of the table without some series."""
+        is_kept = np.ones(len(self._packed), dtype=bool)
+        is_kept[self._rows(numbers)] = False
         table = SeriesTable()
-        for row in np.flatnonzero(left).tolist():
+        for row in np.flatnonzero(is_kept).tolist():
             table.add(self._packed[row], self._numbers[row])
-        table._last_at[: len(table)] = self._last_at[: len(left)][left]
+        table._last_at[: len(table)] = self._last_at[: len(is_kept)][is_kept]
         table.next_number = self.next_number
         table._touched = self._touched | set((numbers >> CHUNK_BITS).tolist())
         return table
 
     def _rows(self, numbers: Ints) -> Ints:
-        """Where series stand. Their numbers rise; without gaps they are the rows."""
+        """The rows of series. Numbers are ascending; without gaps they are the rows."""
         if self.next_number == len(self._packed):
             return numbers
         return self.numbers().searchsorted(numbers)
@@ -217,15 +217,15 @@ class SeriesTable:
             number = column.by_value.get(matcher.value, -1)
             fits: NDArray[np.bool_] = column.array() == number
         else:
-            fits = _found(matcher, column.values)[column.array()]
+            fits = _match_regex(matcher, column.values)[column.array()]
         return ~fits if matcher.operator.startswith("!") else fits
 
 
-def _found(matcher: Matcher, values: Sequence[str]) -> NDArray[np.bool_]:
+def _match_regex(matcher: Matcher, values: Sequence[str]) -> NDArray[np.bool_]:
     try:
-        found = pc.match_substring_regex(pa.array(values, pa.string()), matcher.value)
+        matches = pc.match_substring_regex(pa.array(values, pa.string()), matcher.value)
     except pa.ArrowInvalid as error:
         reason = str(error).rpartition("pattern: ")[2] or str(error)
-        raise Invalid(f"{matcher.value!r} is no regular expression: {reason}") from error
-    fits: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+        raise Invalid(f"{matcher.value!r} is not a regular expression: {reason}") from error
+    fits: NDArray[np.bool_] = matches.to_numpy(zero_copy_only=False)
     return fits

@@ -1,7 +1,7 @@
-"""The newest points, in the order in which they came, until they are sorted into a run.
+"""The newest points in the order of arrival, until they are sorted into a run.
 
-Columns of a fixed size are filled from the front. What is there does not change, and a full tail
-gets new columns: so whoever reads may keep what it was given.
+Columns of a fixed size are filled from the front. Filled rows never change, and a full tail gets
+new columns: so a reader may keep the slices that it got.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SERIES_MASK = (1 << FIELD_SHIFT) - 1
 
 
 class Tail:
-    """Points that are in no run yet. Owned by one thread."""
+    """Points that are not in a run yet. Owned by one thread."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -35,7 +35,7 @@ class Tail:
         return self._columns.nbytes * 3
 
     def add(self, columns: Ints, at: Ints, bits: Ints) -> None:
-        """Points for which there is room."""
+        """Add points, which must fit."""
         first, self.count = self.count, self.count + len(at)
         if self.count > len(self._at):
             self._grow()
@@ -44,17 +44,17 @@ class Tail:
         self._bits[first : self.count] = bits
 
     def add_one(self, column: int, at: int, bits: int) -> None:
-        """One point, for which there is room."""
-        place = self.count
-        if place == len(self._at):
+        """Add one point, which must fit."""
+        row = self.count
+        if row == len(self._at):
             self._grow()
-        self._columns[place] = column
-        self._at[place] = at
-        self._bits[place] = bits
-        self.count = place + 1
+        self._columns[row] = column
+        self._at[row] = at
+        self._bits[row] = bits
+        self.count = row + 1
 
     def all(self) -> tuple[Ints, Ints, Ints]:
-        """Everything: columns, times, bits."""
+        """All points: columns, times, bits."""
         return self._filled()
 
     def clear(self) -> None:
@@ -62,19 +62,19 @@ class Tail:
         self._columns = self._at = self._bits = np.empty(0, dtype="<i8")
 
     def points(self, field: int, first_series: int = 0, last_series: int = SERIES_MASK) -> Points:
-        """The points of a field that are of these series, as they came."""
+        """The points of a field and a range of series, in the order of arrival."""
         columns, at, bits = self._filled()
         first, last = field << FIELD_SHIFT | first_series, field << FIELD_SHIFT | last_series
-        mine = columns == first if first == last else (columns >= first) & (columns <= last)
-        places = np.flatnonzero(mine)
-        return Points(columns[places] & SERIES_MASK, at[places], bits[places])
+        is_match = columns == first if first == last else (columns >= first) & (columns <= last)
+        positions = np.flatnonzero(is_match)
+        return Points(columns[positions] & SERIES_MASK, at[positions], bits[positions])
 
     def _filled(self) -> tuple[Ints, Ints, Ints]:
         count = self.count
         return self._columns[:count], self._at[:count], self._bits[:count]
 
     def _grow(self) -> None:
-        """New columns of twice the size, so that a quiet view needs little."""
+        """Double the columns: a view with few points needs little memory."""
         size = min(self.size, max(64, 2 * len(self._at), self.count))
         for name in ("_columns", "_at", "_bits"):
             old = getattr(self, name)

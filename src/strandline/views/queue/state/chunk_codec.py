@@ -1,16 +1,16 @@
 """A chunk <-> a page of the reservoir. Pure.
 
     0   1  form: 1
-    1   1  1 when rows were moved together
+    1   1  1 if the rows were compacted
     2   4  rows
     6   2  columns that follow: one bit each, in the order of ``_COLUMNS``
     8   2  of those, columns in which every row has the same value
 
-Then the offsets if rows were moved together, then the columns: all values, or the one that stands
-for all. So a run of jobs that wait and were never touched takes a few bytes.
+Then the offsets if the rows were compacted, then the columns: all values, or the one value that all
+rows have. So a range of waiting jobs with default options takes a few bytes.
 
-Which jobs may be claimed is a matter of time, and time is not saved: a lease that has run out is
-written as held, a delay that is over as a delay.
+Which jobs may be claimed depends on the time, and time is not saved: a job with an expired lease is
+written as held, a job after its delay as delayed.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ def encode(chunk: Chunk) -> bytes:
         "deliveries": chunk.deliveries,
         **chunk.extra,
     }
-    there = alike = 0
+    present = alike = 0
     parts: list[bytes] = []
     if chunk.offsets is not None:
         parts.append(chunk.offsets.astype("<u2", copy=False).tobytes())
-    for place, (name, kind) in enumerate(_COLUMNS.items()):
+    for bit, (name, kind) in enumerate(_COLUMNS.items()):
         column = columns.get(name)
         if column is None:
             continue
-        there |= 1 << place
+        present |= 1 << bit
         if len(column) and (column == column[0]).all():
-            alike |= 1 << place
+            alike |= 1 << bit
             column = column[:1]
         parts.append(column.astype(kind, copy=False).tobytes())
-    head = _HEAD.pack(_FORM, chunk.offsets is not None, len(chunk), there, alike)
+    head = _HEAD.pack(_FORM, chunk.offsets is not None, len(chunk), present, alike)
     return b"".join((head, *parts))
 
 
 def decode(number: int, page: bytes) -> Chunk:
-    """The chunk of a page. How many jobs may be claimed is not counted yet."""
+    """The chunk of a page. Its ready jobs are not counted yet."""
     try:
         return _decode(number, page)
     except (struct.error, ValueError) as error:
@@ -78,21 +78,21 @@ def decode(number: int, page: bytes) -> Chunk:
 
 
 def _decode(number: int, page: bytes) -> Chunk:
-    form, moved, rows, there, alike = _HEAD.unpack_from(page)
+    form, compacted, rows, present, alike = _HEAD.unpack_from(page)
     if form != _FORM or not 0 < rows <= SIZE:
         raise ValueError(f"form {form}, {rows} rows")
     chunk = Chunk(number)
     at = _HEAD.size
-    if moved:
+    if compacted:
         chunk.offsets = np.frombuffer(page, dtype="<u2", count=rows, offset=at).copy()
         at += chunk.offsets.nbytes
-    for place, (name, kind) in enumerate(_COLUMNS.items()):
-        if not there & 1 << place:
+    for bit, (name, kind) in enumerate(_COLUMNS.items()):
+        if not present & 1 << bit:
             continue
-        count = 1 if alike & 1 << place else rows
-        found: Column = np.frombuffer(page, dtype=kind, count=count, offset=at)
-        at += found.nbytes
-        column = np.full(rows, found[0]) if count < rows else found.copy()
+        count = 1 if alike & 1 << bit else rows
+        values: Column = np.frombuffer(page, dtype=kind, count=count, offset=at)
+        at += values.nbytes
+        column = np.full(rows, values[0]) if count < rows else values.copy()
         if name in KINDS:
             chunk.extra[name] = column.astype(KINDS[name], copy=False)
         else:
@@ -105,7 +105,7 @@ def _decode(number: int, page: bytes) -> Chunk:
 def _timeless(chunk: Chunk) -> Column:
     state = chunk.state.copy()
     state[state == LAPSED] = HELD
-    moments = chunk.extra.get("not_before")
-    if moments is not None:
-        state[(state == READY) & (moments > 0)] = DELAYED
+    not_before = chunk.extra.get("not_before")
+    if not_before is not None:
+        state[(state == READY) & (not_before > 0)] = DELAYED
     return state

@@ -1,18 +1,18 @@
-"""Jobs as columns: a run of 16,384 seqs, and of each job what a queue must know.
+"""Chunks: the state of the jobs of 16,384 consecutive seqs, as columns.
 
     state, priority, deliveries     always: four bytes for a job
     not_before, expires             microseconds; 0 for none
     group, following                hash of its group, seq of the next job of the group
-    unique                          hash of its key when that is unique
-    lease, grant                    whose it is while in flight; 0 when it is nobody's
-    size                            bytes of its record, in a queue that has a cap of bytes
+    unique                          hash of its key, if that is unique
+    lease, grant                    while it is in flight; else 0
+    size                            bytes of its record, in a queue that has a cap in bytes
 
-A column of the second kind is there when a job of the chunk needs it. Payloads are not here: they
-are in the log.
+All columns but the first three exist only if a job of the chunk needs them. Payloads are not here:
+they are in the log.
 
-A row is a job's place in the columns. In a young chunk it is what is left of the seq; when few jobs
-of a chunk are still alive their rows are moved together, and ``offsets`` tells whose they are. So
-old jobs that nobody can finish do not keep the memory of all that came with them.
+A row is the index of a job in the columns. In a new chunk it is the lowest bits of the seq; when
+few jobs of a chunk are live, their rows are compacted, and ``offsets`` maps rows to seqs. So a few
+old jobs that never end do not keep the memory of their whole chunk.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from strandline.views.queue.codec import Seqs
 BITS = 14
 SIZE = 1 << BITS
 SHRINK_SHARE = 4
-"""Rows are moved together when less than this part of them is alive."""
+"""Rows are compacted when less than one in so many is live."""
 ROWS_MIN = 16
 
 GONE, GHOST, BLOCKED, DELAYED, DYING, HELD, READY, LAPSED = range(8)
 """States of a job.
 
     GONE      no such job, or ended
-    GHOST     ended, but still a link in the chain of its group
+    GHOST     ended, but still linked in its group
     BLOCKED   waits for an older job of its group
     DELAYED   waits for its time
-    DYING     on its way to the dead letters
+    DYING     being moved to the dead letters
     HELD      in flight
     READY     waits to be claimed
-    LAPSED    in flight, but its lease has run out: may be claimed
+    LAPSED    in flight, but its lease has expired: may be claimed
 """
 
 Column = NDArray[Any]
 Rows = NDArray[np.int64]
-"""Places in the columns of one chunk."""
+"""Indexes in the columns of one chunk."""
 
 ALWAYS = ("state", "priority", "deliveries")
 KINDS: dict[str, type[np.generic]] = {
@@ -60,7 +60,7 @@ KINDS: dict[str, type[np.generic]] = {
 }
 _WINDOW_MIN = 64
 _EMPTY_BYTES = 1100
-"""What the objects of a chunk take besides the columns, as measured."""
+"""Measured bytes of the objects of a chunk, without the columns."""
 
 
 class Ready:
@@ -71,11 +71,11 @@ class Ready:
     def __init__(self) -> None:
         self.count = 0
         self.first = 0
-        """No such job is in an earlier row."""
+        """A lower bound: no such job is in an earlier row."""
 
 
 class Chunk:
-    """A run of seqs. Owned by its board."""
+    """The jobs of a range of seqs. Owned by its job table."""
 
     __slots__ = (
         "base",
@@ -114,48 +114,48 @@ class Chunk:
         return _EMPTY_BYTES + sum(column.nbytes for column in columns)
 
     def column(self, name: str) -> Column:
-        """A column, made if there is none yet."""
-        found = self.extra.get(name)
-        if found is None:
-            found = self.extra[name] = np.zeros(len(self.state), dtype=KINDS[name])
-        return found
+        """A column, created if it does not exist."""
+        column = self.extra.get(name)
+        if column is None:
+            column = self.extra[name] = np.zeros(len(self.state), dtype=KINDS[name])
+        return column
 
     def values(self, name: str, rows: Rows) -> Column:
-        """What stands in a column, zeros when there is none."""
+        """The values of a column, zeros if it does not exist."""
         if name in ALWAYS:
             column: Column = getattr(self, name)
             return column[rows]
-        found = self.extra.get(name)
-        return np.zeros(len(rows), dtype=KINDS[name]) if found is None else found[rows]
+        extra = self.extra.get(name)
+        return np.zeros(len(rows), dtype=KINDS[name]) if extra is None else extra[rows]
 
     def value(self, name: str, row: int) -> int:
-        found = self.extra.get(name)
-        return 0 if found is None else int(found[row])
+        column = self.extra.get(name)
+        return 0 if column is None else int(column[row])
 
     def seqs(self, rows: Rows) -> Seqs:
-        """Whose rows these are."""
+        """The seqs of rows."""
         if self.offsets is None:
             return rows + self.base
         return self.offsets[rows].astype(np.int64) + self.base
 
     def rows(self, seqs: Seqs) -> tuple[Rows, NDArray[np.bool_] | None]:
-        """The rows of seqs of this chunk, and which of them are right (None: all)."""
-        places = seqs - self.base
+        """The rows of seqs of this chunk, and which of them exist (None: all)."""
+        offsets = seqs - self.base
         if self.offsets is None:
-            return places, None
-        found = np.minimum(self.offsets.searchsorted(places), len(self.offsets) - 1)
-        return found, self.offsets[found] == places
+            return offsets, None
+        rows = np.minimum(self.offsets.searchsorted(offsets), len(self.offsets) - 1)
+        return rows, self.offsets[rows] == offsets
 
     def row(self, seq: int) -> int:
-        """The row of one seq, -1 when it has none."""
-        place = seq - self.base
+        """The row of one seq, -1 if it has none."""
+        offset = seq - self.base
         if self.offsets is None:
-            return place
-        found = int(self.offsets.searchsorted(place))
-        return found if found < len(self.offsets) and self.offsets[found] == place else -1
+            return offset
+        row = int(self.offsets.searchsorted(offset))
+        return row if row < len(self.offsets) and self.offsets[row] == offset else -1
 
     def claimable(self, priority: int, count: int) -> Rows:
-        """The first rows of a priority that may be claimed, at most so many."""
+        """The first rows of a priority that may be claimed, at most ``count``."""
         entry = self.ready[priority]
         count = min(count, entry.count)
         found: list[Rows] = []
@@ -163,9 +163,9 @@ class Chunk:
         while missing > 0:
             assert at < len(self.state), "the count of jobs that may be claimed is wrong"
             following = at + window
-            fits = self.state[at:following] >= READY
-            fits &= self.priority[at:following] == priority
-            rows = fits.nonzero()[0][:missing]
+            matches = self.state[at:following] >= READY
+            matches &= self.priority[at:following] == priority
+            rows = matches.nonzero()[0][:missing]
             if len(rows):
                 if not found:
                     entry.first = at + int(rows[0])
@@ -175,21 +175,21 @@ class Chunk:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def is_sparse(self) -> bool:
-        """Whether rows should be moved together."""
+        """Whether the rows should be compacted."""
         return len(self.state) > ROWS_MIN and self.live * SHRINK_SHARE < len(self.state)
 
     def shrink(self) -> None:
-        """Keep the rows of jobs that are not gone, and nothing else."""
-        kept = self.state.nonzero()[0]
-        places = kept if self.offsets is None else self.offsets[kept]
-        self.offsets = places.astype(np.uint16)
-        self.state, self.priority = self.state[kept], self.priority[kept]
-        self.deliveries = self.deliveries[kept]
-        self.extra = {name: column[kept] for name, column in self.extra.items()}
+        """Compact the columns: keep only the rows of jobs that are not gone."""
+        rows = self.state.nonzero()[0]
+        offsets = rows if self.offsets is None else self.offsets[rows]
+        self.offsets = offsets.astype(np.uint16)
+        self.state, self.priority = self.state[rows], self.priority[rows]
+        self.deliveries = self.deliveries[rows]
+        self.extra = {name: column[rows] for name, column in self.extra.items()}
         self.drop_zeros()
         for entry in self.ready.values():
             entry.first = 0
 
     def drop_zeros(self) -> None:
-        """Forget columns that say nothing any more."""
+        """Remove columns that have only zeros."""
         self.extra = {name: column for name, column in self.extra.items() if column.any()}

@@ -1,13 +1,13 @@
-"""From the hash of a key to the seq of a job, in 11 to 14 bytes for an entry.
+"""Hash table from the hash of a key to the seq of a job, in 11 to 14 bytes for an entry.
 
-The table holds nothing but seqs: the hashes stand in a column of the jobs themselves, and are
-looked up there. Linear probing without wrapping around: an entry lies at its home, which grows with
-the upper half of its hash, or behind it, and nothing between the two is free. The array is longer
-than there are homes, and its last slot is always free. It grows by a quarter at a time, so that
-little of it is empty.
+The table contains only seqs: the hashes are in a column of the jobs, and are looked up there.
+Linear probing without wrap-around: an entry is at its home slot, which grows with the upper half of
+its hash, or after it, and no slot between the two is free. The array is longer than the number of
+homes, and its last slot is always free. It grows by a quarter at a time, so that few slots are
+empty.
 
-Two keys with the same hash (one pair among 10^9 keys has a chance of 1 in 37) cannot be told apart
-here. Where that matters the caller looks at the record.
+Two keys with the same hash (probability 1 in 37 of one pair among 10^9 keys) cannot be
+distinguished here. Where that matters the caller reads the record.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Hashes = NDArray[np.uint64]
 
 _HOMES_MIN = 16
 _SLACK = 64
-_FULL = 0.75
-_FILLED = 0.6
-_EMPTY = 0.2
-"""Parts of the homes: how many entries are too many, how many there are then, how many too few."""
+_FULL_RATIO = 0.75
+_FILL_RATIO = 0.6
+_SPARSE_RATIO = 0.2
+"""Entries per home: the most, the number after a rebuild, the fewest."""
 
 
 def hash_of(key: bytes) -> int:
-    """The hash of a key: never 0, which stands for no key."""
+    """The hash of a key: never 0, which means no key."""
     return xxhash.xxh3_64_intdigest(key) or 1
 
 
@@ -42,7 +42,7 @@ class SeqTable:
         self._board = board
         self._column = column
         self._state = state
-        """Jobs that are in this state or a later one are in the table."""
+        """The table has the jobs in this state or a later one."""
         self._count = 0
         self._homes = _HOMES_MIN
         self._slots: Seqs = np.zeros(_HOMES_MIN + _SLACK, dtype=np.int64)
@@ -56,20 +56,20 @@ class SeqTable:
         return self._slots.nbytes
 
     def get(self, key_hash: int) -> int:
-        """The seq, 0 when there is none."""
+        """The seq, 0 if there is none."""
         at = self._find(key_hash)
         return self._view[at]
 
     def put(self, key_hash: int, seq: int) -> None:
-        """Let the hash lead to this job, whatever it led to before."""
+        """Map the hash to this job, and to no other."""
         at = self._find(key_hash)
         self._count += not self._view[at]
         self._view[at] = seq
-        if at == len(self._slots) - 1 or self._count > _FULL * self._homes:
-            self._fill(self._slots[self._slots != 0])
+        if at == len(self._slots) - 1 or self._count > _FULL_RATIO * self._homes:
+            self._rebuild(self._slots[self._slots != 0])
 
     def remove(self, key_hash: int, seq: int) -> None:
-        """Forget the job, if the hash leads to it."""
+        """Remove the hash, if it maps to this job."""
         view, at = self._view, self._find(key_hash)
         if view[at] != seq:
             return
@@ -80,11 +80,11 @@ class SeqTable:
                 view[at], at = view[following], following
             following += 1
         view[at] = 0
-        if self._homes > _HOMES_MIN and self._count < _EMPTY * self._homes:
-            self._fill(self._slots[self._slots != 0])
+        if self._homes > _HOMES_MIN and self._count < _SPARSE_RATIO * self._homes:
+            self._rebuild(self._slots[self._slots != 0])
 
     def load(self) -> None:
-        """Hold what the columns say: of jobs with the same hash the newest."""
+        """Rebuild the table from the columns: for each hash the newest job."""
         seqs, hashes = [NO_SEQS], [np.empty(0, dtype=np.uint64)]
         for chunk in self._board.chunks.values():
             column = chunk.extra.get(self._column)
@@ -92,19 +92,19 @@ class SeqTable:
                 rows = ((chunk.state >= self._state) & (column > 0)).nonzero()[0]
                 seqs.append(chunk.seqs(rows))
                 hashes.append(column[rows])
-        found, keys = np.concatenate(seqs), np.concatenate(hashes)
-        order = np.lexsort((found, keys))
-        last = np.ones(len(found), dtype=bool)
+        all_seqs, keys = np.concatenate(seqs), np.concatenate(hashes)
+        order = np.lexsort((all_seqs, keys))
+        last = np.ones(len(all_seqs), dtype=bool)
         last[:-1] = keys[order][1:] != keys[order][:-1]
-        self._fill(found[order][last])
+        self._rebuild(all_seqs[order][last])
 
-    def _fill(self, seqs: Seqs) -> None:
-        """Hold these and no others; their hashes differ."""
-        self._homes = max(_HOMES_MIN, int(len(seqs) / _FILLED) + 1)
+    def _rebuild(self, seqs: Seqs) -> None:
+        """Rebuild the table with these jobs only; their hashes differ."""
+        self._homes = max(_HOMES_MIN, int(len(seqs) / _FILL_RATIO) + 1)
         upper = self._hashes(seqs) >> np.uint64(32)
         homes = (upper * np.uint64(self._homes) >> np.uint64(32)).astype(np.int32)
         order = np.argsort(homes, kind="stable")
-        # Sorted by home, each lies at its home or right behind the one before it.
+        # Sorted by home, each is at its home or directly after the one before it.
         places = homes[order]
         steps = np.arange(len(seqs), dtype=np.int32)
         places -= steps
@@ -117,7 +117,7 @@ class SeqTable:
         self._count = len(seqs)
 
     def _find(self, key_hash: int) -> int:
-        """The slot that has the hash, or the free one where it would be."""
+        """The slot of the hash, or the free slot where it would be."""
         view, at = self._view, self._home(key_hash)
         while (seq := view[at]) and self._hash(seq) != key_hash:
             at += 1
@@ -127,8 +127,8 @@ class SeqTable:
         return (key_hash >> 32) * self._homes >> 32
 
     def _hash(self, seq: int) -> int:
-        found = self._board.locate(seq)
-        return 0 if found is None else found[0].value(self._column, found[1])
+        location = self._board.locate(seq)
+        return 0 if location is None else location[0].value(self._column, location[1])
 
     def _hashes(self, seqs: Seqs) -> Hashes:
         hashes = np.zeros(len(seqs), dtype=np.uint64)

@@ -1,18 +1,18 @@
-"""The state of leases said once more, so that older records of leases may go.
+"""Surveys: snapshots of the lease state in the log, so that older lease records can be deleted.
 
-A survey is a row of records in the topic of leases. Each speaks of a range of seqs, from 1 up to
-the newest job of its beginning, and tells which jobs of the range are alive, and what became of
-those that were claimed at least once. It is true where it stands: others may come between.
+A survey is a series of records in the topic of leases. Each covers a range of seqs; together they
+cover 1 to the newest job at the start of the survey. A record contains which jobs of its range are
+live, and the state of those that were claimed at least once. It holds at its own position: other
+records may come in between.
 
-Whoever folds what is left from the beginning of a survey on has the same state after its last
-record, whatever was there before:
+A fold that starts at the first record of a survey has the same state after its last record,
+whatever the state was before:
 
-- a job of the range that is not alive has ended, even if its own record is still in the log;
-- a job that was claimed has exactly what is said here, and one that was not is as it was put;
-- a job behind the last range came later, so all that is to be said of it stands behind the
-  beginning.
+- a job of the range that is not live has ended, even if its own record is still in the log;
+- a job that was claimed has exactly the state in the survey, others are as they were put;
+- a job after the last range is newer, so all lease records about it are after the start.
 
-A survey that was not finished is only a repetition: nothing goes before its last record is there.
+An incomplete survey is only a repetition: nothing is deleted before its last record is durable.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from strandline.views.queue.state.job_table import Board
 from strandline.views.queue.state.leases import Leases, Terms
 
 ROWS_MAX = 4096
-"""Claimed jobs that one record tells of."""
+"""Claimed jobs in one record."""
 CHUNKS_MAX = 64
-"""Chunks that one record speaks of."""
+"""Chunks in one record."""
 
 WAITING, IN_FLIGHT, ON_ITS_WAY = range(3)
-"""What a job that was claimed is doing; the last leads to the dead letters."""
+"""Activities of a job that was claimed; the last is the move to the dead letters."""
 
 
 class Statement(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
@@ -46,23 +46,23 @@ class Statement(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     last: bool
     first: int
     following: int
-    """It speaks of the seqs from the first to before this one."""
+    """It covers the range of seqs ``[first, following)``."""
     live: bytes
-    """The jobs among them that are alive, as a Roaring bitmap."""
+    """The jobs of the range that are live, as a Roaring bitmap."""
     seqs: bytes
-    """Of those the ones that were claimed; below is what became of them."""
+    """The seqs of those that were claimed; the next fields are columns for them."""
     doings: bytes
     deliveries: bytes
     not_before: bytes
     leases: bytes
     grants: bytes
     terms: list[tuple[int, int, int]]
-    """The grants among them: number, place of the worker, lease in ms."""
+    """Their grants: number, index of the worker, lease in ms."""
     workers: list[bytes]
     paused: bool = False
-    """Said in the first record, as what follows."""
+    """Only in the first record, like the next fields."""
     burial: int = 0
-    """Number of the burial that is under way, 0 for none."""
+    """Number of the burial in progress, 0 for none."""
     buried: bytes = b""
     """The seqs of its jobs."""
 
@@ -83,27 +83,27 @@ def encode(statement: Statement) -> bytes:
 
 
 def decode(data: bytes) -> Statement | None:
-    """A statement, None when it is none."""
+    """A statement, None if the bytes are not a valid one."""
     try:
-        found = msgspec.msgpack.decode(data, type=Statement)
-        live_of(found)
-        columns = claimed(found)
-        known = set(terms_of(found)) | {0}
+        statement = msgspec.msgpack.decode(data, type=Statement)
+        live_of(statement)
+        columns = claimed(statement)
+        grants = set(terms_of(statement)) | {0}
     except (msgspec.DecodeError, ValueError, IndexError):
         return None
     sizes = {len(getattr(columns, name)) for name in Claimed._fields}
-    fits = 0 < found.first <= found.following and len(found.buried) % 8 == 0
-    fits = fits and len(sizes) == 1 and known >= set(columns.grants.tolist())
-    return found if fits and (np.diff(columns.seqs) > 0).all() else None
+    valid = 0 < statement.first <= statement.following and len(statement.buried) % 8 == 0
+    valid = valid and len(sizes) == 1 and grants >= set(columns.grants.tolist())
+    return statement if valid and (np.diff(columns.seqs) > 0).all() else None
 
 
 def live_of(statement: Statement) -> BitMap64:
-    """The jobs that are alive."""
+    """The jobs that are live."""
     return BitMap64.deserialize(statement.live)
 
 
 def claimed(statement: Statement) -> Claimed:
-    """What became of those that were claimed."""
+    """The columns of the jobs that were claimed."""
     return Claimed(
         np.frombuffer(statement.seqs, dtype="<i8"),
         np.frombuffer(statement.doings, dtype="u1"),
@@ -115,7 +115,7 @@ def claimed(statement: Statement) -> Claimed:
 
 
 def terms_of(statement: Statement) -> dict[int, Terms]:
-    """The grants that a statement names."""
+    """The grants in a statement, by number."""
     return {
         number: Terms(statement.workers[worker], lease_ms)
         for number, worker, lease_ms in statement.terms
@@ -123,14 +123,14 @@ def terms_of(statement: Statement) -> dict[int, Terms]:
 
 
 def opening(statement: Statement, *, paused: bool, burial: int, buried: Seqs) -> Statement:
-    """The first record of a survey also tells what is true of the queue as a whole."""
+    """The first record of a survey: it also has the state of the queue as a whole."""
     return msgspec.structs.replace(
         statement, paused=paused, burial=burial, buried=buried.astype("<i8").tobytes()
     )
 
 
 class Span(NamedTuple):
-    """Which part of a survey a statement is."""
+    """The part of a survey that a statement covers."""
 
     begin: int
     first: int
@@ -139,7 +139,7 @@ class Span(NamedTuple):
 
 
 def state(board: Board, leases: Leases, span: Span, rows_max: int = ROWS_MAX) -> Statement:
-    """What is to be said of the jobs from the first of a span on, as far as it fits."""
+    """The statement about the jobs from the first of a span on, as many as fit."""
     chunks = board.between(span.first, span.end)
     following = span.end if len(chunks) <= CHUNKS_MAX else chunks[CHUNKS_MAX].base
     chunks = chunks[:CHUNKS_MAX]
@@ -149,7 +149,7 @@ def state(board: Board, leases: Leases, span: Span, rows_max: int = ROWS_MAX) ->
         following = int(seqs[rows_max])
         touched = [_touched(chunk, span.first, following) for chunk in chunks]
     parts = [_claimed(chunk, rows) for chunk, rows in zip(chunks, touched, strict=True)]
-    columns = [b"".join(pieces) for pieces in zip(*parts, strict=True)] or [b""] * 6
+    columns = [b"".join(column) for column in zip(*parts, strict=True)] or [b""] * 6
     live = BitMap64()
     for chunk in chunks:
         _add_live(live, chunk, span.first, following)
@@ -172,7 +172,7 @@ def state(board: Board, leases: Leases, span: Span, rows_max: int = ROWS_MAX) ->
 
 
 def _touched(chunk: Chunk, first: int, following: int) -> Rows:
-    """Rows of jobs of which more is to be said than that they are alive."""
+    """Rows of live jobs that were claimed or are being buried."""
     touched = (chunk.deliveries > 0) | (chunk.state == DYING)
     rows = ((chunk.state >= BLOCKED) & touched).nonzero()[0]
     seqs = chunk.seqs(rows)
@@ -205,10 +205,10 @@ def _add_live(live: BitMap64, chunk: Chunk, first: int, following: int) -> None:
 
 
 def _terms(leases: Leases, grants: bytes) -> tuple[list[bytes], list[tuple[int, int, int]]]:
-    places: dict[bytes, int] = {}
+    indexes: dict[bytes, int] = {}
     terms = []
     for number in np.unique(np.frombuffer(grants, dtype="<i8")).tolist():
         if number:
             worker, lease_ms = leases.terms(number)
-            terms.append((number, places.setdefault(worker, len(places)), lease_ms))
-    return list(places), terms
+            terms.append((number, indexes.setdefault(worker, len(indexes)), lease_ms))
+    return list(indexes), terms

@@ -1,12 +1,12 @@
-"""Who holds what, until when.
+"""Grants: which worker holds which jobs, until when.
 
-A claim grants jobs to a worker for a time, and so does extending them. A grant is known by the seq
-of its record, so it never repeats. Jobs know which grant holds them (column ``grant``); a grant
-knows which jobs it was for, and how many it still holds.
+A claim grants jobs to a worker for a time, and so does an extension. The number of a grant is the
+seq of its record, so it is never reused. The column ``grant`` of a job refers to the grant that
+holds it; a grant has the seqs that it was for, and the number of jobs that it still holds.
 
-Time here is the monotonic time of this process: setting the clock ends no lease. The records tell
-how long a lease is, not when it began. One that was granted here counts from the moment at which it
-was decided; one that was found in the log, from the first look at it, in full.
+Time is the monotonic time of this process: setting the clock ends no lease. Records contain the
+length of a lease, not its start. A lease that was granted in this process starts at its decision;
+one that was read from the log starts, in full, at the first ``look`` after that.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 from strandline.views.queue.codec import Seqs
 
 _GRANT_BYTES = 500
-"""What the objects of a grant take besides its seqs, as measured."""
+"""Measured bytes of the objects of a grant, without its seqs."""
 _STALE_MIN = 1024
 _STALE_SHARE = 4
 
 
 class Grant:
-    """Jobs that a worker has for a time."""
+    """Jobs that a worker holds for a time."""
 
     __slots__ = ("deadline", "lease_ms", "left", "seqs", "worker")
 
@@ -37,27 +37,27 @@ class Grant:
         self.left = len(seqs)
         """Jobs that it still holds."""
         self.deadline: float | None = None
-        """When it runs out. None: it has not been looked at."""
+        """When it expires. None: its time has not started."""
 
 
 class Terms(NamedTuple):
-    """A grant without its jobs: what must be written down of it."""
+    """The part of a grant that is stored: everything except its jobs."""
 
     worker: bytes
     lease_ms: int
 
 
 class Leases:
-    """All grants that hold something. Owned by one thread."""
+    """All grants that hold at least one job. Owned by one thread."""
 
     def __init__(self) -> None:
         self.now: float | None = None
-        """Monotonic time of the last look, None when nobody has looked."""
+        """Monotonic time of the last ``look``, None before the first one."""
         self.nbytes = 0
         self._grants: dict[int, Grant] = {}
         self._workers: dict[bytes, set[int]] = {}
         self._new: list[int] = []
-        """Grants that nobody has looked at."""
+        """Grants whose time has not started."""
         self._heap: list[tuple[float, int]] = []
 
     def __contains__(self, number: int) -> bool:
@@ -68,7 +68,7 @@ class Leases:
         return Terms(grant.worker, grant.lease_ms)
 
     def add(self, number: int, seqs: Seqs, terms: Terms) -> None:
-        """A grant that holds these jobs."""
+        """Add a grant that holds these jobs."""
         if not len(seqs):
             return
         grant = self._grants[number] = Grant(seqs, *terms)
@@ -80,7 +80,7 @@ class Leases:
             self._start(number, grant, self.now)
 
     def join(self, number: int, seqs: Seqs, terms: Terms) -> None:
-        """A grant holds these jobs too: it is put together from what was written down."""
+        """Add jobs to a grant, which is restored from parts."""
         grant = self._grants.get(number)
         if grant is None:
             self.add(number, seqs, terms)
@@ -90,16 +90,16 @@ class Leases:
         self.nbytes += seqs.nbytes
 
     def leave(self, numbers: Seqs) -> None:
-        """Jobs are no longer held by these grants; one number for each job."""
+        """Remove jobs from their grants; ``numbers`` has the grant of each job."""
         if len(numbers) > 1 and (numbers[0] != numbers).any():
-            found, counts = np.unique(numbers, return_counts=True)
-            for number, count in zip(found.tolist(), counts.tolist(), strict=True):
+            distinct, counts = np.unique(numbers, return_counts=True)
+            for number, count in zip(distinct.tolist(), counts.tolist(), strict=True):
                 self._leave(number, count)
         elif len(numbers):
             self._leave(int(numbers[0]), len(numbers))
 
     def look(self, now: float) -> Iterator[tuple[int, Seqs]]:
-        """Grants that have run out since the last look, with the jobs that they were for."""
+        """Grants that have expired since the last call, with the jobs that they were for."""
         self.now = now
         for number in self._new:
             grant = self._grants.get(number)
@@ -113,7 +113,7 @@ class Leases:
                 yield number, grant.seqs
 
     def next(self) -> float | None:
-        """When the next grant runs out, None when there is none."""
+        """When the next grant expires, None if there is none."""
         while self._heap and self._heap[0][1] not in self._grants:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

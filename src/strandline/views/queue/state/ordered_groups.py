@@ -1,11 +1,11 @@
-"""Jobs of a group: one after the other, in the order of their seqs.
+"""Ordered groups of jobs: one job after the other, in the order of their seqs.
 
-The oldest job of a group is its head. The head may be claimed; all others are BLOCKED. Each knows
-the one that follows it, and a table the last of every group. When the head ends, the next one
-becomes head.
+The oldest job of a group is its head. The head may be claimed; all others are BLOCKED. Each job has
+the seq of the next one, and a table has the last job of every group. When the head ends, the next
+job becomes the head.
 
-A job that ends before it was head (it expired) stays as a GHOST, until the head passes over it.
-Groups whose keys have the same hash are one group: they wait for each other, and nothing is lost.
+A job that ends before it was head (it expired) stays as a GHOST until the head passes it. Groups
+whose keys have the same hash are one group: they wait for each other, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strandline.views.queue.state.key_index import SeqTable
 
 
 class Chains:
-    """The groups of a board. Owned by one thread."""
+    """The groups of a job table. Owned by one thread."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -32,19 +32,19 @@ class Chains:
         return self._tails.nbytes
 
     def join(self, group: int, chunk: Chunk, row: int, seq: int) -> bool:
-        """A new job of a group; whether it must wait for an older one."""
+        """Add a new job to a group; return whether it must wait for an older one."""
         board, at = self._board, np.array((row,))
         board.set_column(chunk, "group", at, group)
         tail = self._tails.get(group)
         if tail:
-            found = board.locate(tail)
-            assert found is not None, "the last of a group is a job or a ghost"
-            board.set_column(found[0], "following", np.array((found[1],)), seq)
+            location = board.locate(tail)
+            assert location is not None, "the last of a group is a job or a ghost"
+            board.set_column(location[0], "following", np.array((location[1],)), seq)
         self._tails.put(group, seq)
         return tail != 0
 
     def leave(self, chunk: Chunk, row: int, seq: int) -> None:
-        """A job of a group has ended."""
+        """Remove a job that has ended from its group."""
         board, at = self._board, np.array((row,))
         if chunk.state[row] == BLOCKED:
             board.move(chunk, at, GHOST)
@@ -57,16 +57,16 @@ class Chains:
             self._lead(group, following)
 
     def load(self) -> None:
-        """Know the last of every group again, from the columns."""
+        """Rebuild the table of last jobs from the columns."""
         self._tails.load()
 
     def _lead(self, group: int, seq: int) -> None:
-        """Make the first job from here on the head; ghosts before it are gone."""
+        """Make the first job from ``seq`` on the head; remove the ghosts before it."""
         board = self._board
         while seq:
-            found = board.locate(seq)
-            assert found is not None, "what follows in a group is a job or a ghost"
-            chunk, row = found
+            location = board.locate(seq)
+            assert location is not None, "the next of a group is a job or a ghost"
+            chunk, row = location
             if chunk.state[row] != GHOST:
                 board.let_wait(chunk, np.array((row,)))
                 return

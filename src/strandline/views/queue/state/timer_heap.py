@@ -1,7 +1,7 @@
-"""Which chunk must be looked at when: the earliest moment of each, in order.
+"""A timer heap: the earliest time of each chunk at which one of its jobs is due.
 
-A heap with stale entries: what counts is ``_earliest``. A chunk's moment may be too early, never
-too late; whoever looks at the chunk then says what its moment really is.
+The heap has stale entries; ``_earliest`` is authoritative. The time of a chunk may be too early,
+never too late; the caller that then checks the chunk corrects it.
 """
 
 from __future__ import annotations
@@ -13,42 +13,43 @@ _STALE_SHARE = 4
 
 
 class Moments:
-    """Chunks by their earliest moment. Owned by one thread."""
+    """Chunks by their earliest time. Owned by one thread."""
 
     def __init__(self) -> None:
         self._earliest: dict[int, int] = {}
         self._heap: list[tuple[int, int]] = []
 
-    def note(self, number: int, moment: int) -> None:
-        """Something in this chunk is due then."""
-        if moment < self._earliest.get(number, moment + 1):
-            self._put(number, moment)
+    def note(self, number: int, time: int) -> None:
+        """Add a time of a chunk. It is ignored if the chunk has an earlier one."""
+        if time < self._earliest.get(number, time + 1):
+            self._put(number, time)
 
-    def correct(self, number: int, moment: int | None) -> None:
-        """The chunk was looked at: this is its earliest moment, or it has none."""
-        if moment is None:
+    def correct(self, number: int, time: int | None) -> None:
+        """Replace the earliest time of a chunk; None removes it."""
+        if time is None:
             self._earliest.pop(number, None)
-        elif self._earliest.get(number) != moment:
-            self._put(number, moment)
+        elif self._earliest.get(number) != time:
+            self._put(number, time)
 
     def passed(self, now: int) -> int | None:
-        """The chunk whose moment came first, None when none has come. It stays until corrected."""
+        """The chunk with the earliest time that has passed, None if there is none. It stays until
+        it is corrected."""
         first = self.next()
         return None if first is None or first > now else self._heap[0][1]
 
     def next(self) -> int | None:
-        """The earliest moment of all, None when there is none."""
+        """The earliest time of all, None if there is none."""
         heap = self._heap
         while heap:
-            moment, number = heap[0]
-            if self._earliest.get(number) == moment:
-                return moment
+            time, number = heap[0]
+            if self._earliest.get(number) == time:
+                return time
             heapq.heappop(heap)
         return None
 
-    def _put(self, number: int, moment: int) -> None:
-        self._earliest[number] = moment
-        heapq.heappush(self._heap, (moment, number))
+    def _put(self, number: int, time: int) -> None:
+        self._earliest[number] = time
+        heapq.heappush(self._heap, (time, number))
         if len(self._heap) > _STALE_MIN + _STALE_SHARE * len(self._earliest):
-            self._heap = [(moment, number) for number, moment in self._earliest.items()]
+            self._heap = [(time, number) for number, time in self._earliest.items()]
             heapq.heapify(self._heap)

@@ -1,8 +1,7 @@
-"""What can happen to jobs: put, granted, given back, buried, ended.
+"""The transitions of jobs: put, claimed, extended, returned, buried, ended.
 
-Each is said of many jobs at once, and done chunk by chunk. What does not fit a job (an ack of one
-that has ended, a claim of one that waits for its group) is passed over. Rows that were found stay
-valid until ``tidy``.
+Each applies to many jobs, chunk by chunk. A transition that is not valid for a job (an ack of one
+that has ended, a claim of one that waits for its group) is skipped. Rows stay valid until ``tidy``.
 """
 
 from __future__ import annotations
@@ -34,34 +33,34 @@ from strandline.views.queue.state.ordered_groups import Chains
 
 LEASE_BITS = 16
 DELIVERIES_MAX = (1 << 16) - 1
-"""A job that was given out so often is counted no further."""
+"""The count of deliveries of a job stops here."""
 
 Mask = NDArray[np.bool_]
 
 
 class Jobs:
-    """All jobs of a queue, and who holds which. Owned by one thread."""
+    """All jobs of a queue and their grants. Owned by one thread."""
 
     def __init__(self) -> None:
         self.board = Board()
         self.leases = Leases()
         self.ended = BitMap64()
-        """Jobs that have ended, and may still be in the log."""
-        self._chains = Chains(self.board)
+        """Jobs that have ended, whose records may still be in the log."""
+        self._groups = Chains(self.board)
         self._keys = SeqTable(self.board, "unique", BLOCKED)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        tables = self._chains.nbytes + self._keys.nbytes
+        tables = self._groups.nbytes + self._keys.nbytes
         return self.board.nbytes + self.leases.nbytes + tables + _bitmap_bytes(self.ended)
 
     def by_key(self, key: bytes) -> int:
-        """The job that has a unique key, 0 for none: its record tells whether it is this key."""
+        """The job that has the hash of a unique key, 0 for none. The caller compares the key."""
         return self._keys.get(hash_of(key))
 
     def add(self, seqs: Seqs, keys: Sequence[bytes | None], job: Job) -> None:
-        """Put jobs about which the same was said."""
+        """Put jobs with the same options."""
         at = 0
         while at < len(seqs):
             number = int(seqs[at]) >> BITS
@@ -78,82 +77,82 @@ class Jobs:
             at = following
 
     def measure(self, seqs: Seqs, sizes: NDArray[np.int64]) -> None:
-        """Say how many bytes the records of jobs have."""
-        for chunk, rows, places in self.board.find(seqs):
-            self.board.measure(chunk, rows, sizes[places])
+        """Set the sizes of the records of jobs."""
+        for chunk, rows, indexes in self.board.find(seqs):
+            self.board.measure(chunk, rows, sizes[indexes])
 
     def claim(self, grant: int, seqs: Seqs, terms: Terms) -> None:
-        """Give jobs to a worker; whoever had them has them no longer."""
+        """Give jobs to a worker. They leave the grants that held them."""
         held: list[Seqs] = [NO_SEQS]
         for part in self.board.find(seqs):
             states = part.chunk.state[part.rows]
             free = (states == READY) | (states == DELAYED)
-            chunk, rows, places = _those(part, free | (states == HELD) | (states == LAPSED))
+            chunk, rows, indexes = _select(part, free | (states == HELD) | (states == LAPSED))
             if not len(rows):
                 continue
             self.leases.leave(_granted(chunk, rows))
-            self.board.set_column(chunk, "lease", rows, (grant << LEASE_BITS) + places)
+            self.board.set_column(chunk, "lease", rows, (grant << LEASE_BITS) + indexes)
             self.board.set_column(chunk, "grant", rows, grant)
             deliveries = chunk.deliveries[rows]
             chunk.deliveries[rows] = deliveries + (deliveries < DELIVERIES_MAX)
             if "not_before" in chunk.extra:
                 chunk.extra["not_before"][rows] = 0
             self.board.move(chunk, rows, HELD)
-            held.append(seqs[places])
+            held.append(seqs[indexes])
         self.leases.add(grant, _joined(held), terms)
 
     def extend(self, grant: int, seqs: Seqs, terms: Terms) -> None:
-        """Let those who have jobs keep them under new terms."""
+        """Move jobs in flight to a new grant. Their leases keep their numbers."""
         held: list[Seqs] = [NO_SEQS]
         for part in self.board.find(seqs):
-            chunk, rows, places = _in_flight(part)
+            chunk, rows, indexes = _in_flight(part)
             if len(rows):
                 self.leases.leave(_granted(chunk, rows))
                 self.board.set_column(chunk, "grant", rows, grant)
                 self.board.move(chunk, rows, HELD)
-                held.append(seqs[places])
+                held.append(seqs[indexes])
         self.leases.add(grant, _joined(held), terms)
 
     def give_back(self, seqs: Seqs, not_before: int) -> None:
-        """Jobs in flight wait again."""
+        """Return jobs in flight to the queue."""
         for part in self.board.find(seqs):
             chunk, rows, _ = _in_flight(part)
             if len(rows):
-                self._take_from_holder(chunk, rows)
+                self._release_grants(chunk, rows)
                 if not_before:
                     self.board.set_column(chunk, "not_before", rows, not_before)
                 self.board.let_wait(chunk, rows)
 
     def bury(self, seqs: Seqs) -> Seqs:
-        """Take jobs out of the queue, on their way to the dead letters; those it could take."""
+        """Start to move jobs to the dead letters; return those that are not blocked."""
         buried: list[Seqs] = [NO_SEQS]
         for part in self.board.find(seqs):
-            chunk, rows, places = _those(part, part.chunk.state[part.rows] != BLOCKED)
+            chunk, rows, indexes = _select(part, part.chunk.state[part.rows] != BLOCKED)
             if len(rows):
-                self._take_from_holder(chunk, rows)
+                self._release_grants(chunk, rows)
                 self.board.move(chunk, rows, DYING)
-                buried.append(seqs[places])
+                buried.append(seqs[indexes])
         return np.sort(_joined(buried))
 
     def end(self, seqs: Seqs) -> None:
-        """Jobs are over, whatever they were doing."""
-        for chunk, rows, places in self.board.find(seqs):
-            self._take_from_holder(chunk, rows)
-            found = seqs[places]
-            self.ended.update(found.tolist())
-            for place, key_hash in _nonzero(chunk, "unique", rows):
-                self._keys.remove(key_hash, int(found[place]))
+        """End jobs, whatever their state."""
+        for chunk, rows, indexes in self.board.find(seqs):
+            self._release_grants(chunk, rows)
+            ended = seqs[indexes]
+            self.ended.update(ended.tolist())
+            for index, key_hash in _nonzero(chunk, "unique", rows):
+                self._keys.remove(key_hash, int(ended[index]))
             grouped = chunk.values("group", rows) > 0
             if not grouped.any():
                 self.board.move(chunk, rows, GONE)
                 continue
             if not grouped.all():
                 self.board.move(chunk, rows[~grouped], GONE)
-            for row, seq in zip(rows[grouped].tolist(), found[grouped].tolist(), strict=True):
-                self._chains.leave(chunk, row, seq)
+            for row, seq in zip(rows[grouped].tolist(), ended[grouped].tolist(), strict=True):
+                self._groups.leave(chunk, row, seq)
 
     def keep_only(self, live: BitMap64, first: int, following: int) -> None:
-        """End all jobs of a range of seqs but these."""
+        """End all jobs of a range of seqs except these."""
         gone = BitMap64()
         for chunk in self.board.between(first, following):
             seqs = chunk.seqs((chunk.state >= BLOCKED).nonzero()[0])
@@ -164,47 +163,47 @@ class Jobs:
             self.end(np.array(list(gone), dtype=np.int64))
 
     def restore(self, claimed: Claimed, terms: dict[int, Terms]) -> None:
-        """Let jobs be as it was written down, whatever became of them meanwhile."""
-        for chunk, rows, places in self.board.find(claimed.seqs):
-            leases, grants = claimed.leases[places], claimed.grants[places]
-            chunk.deliveries[rows] = claimed.deliveries[places]
-            not_before = claimed.not_before[places]
+        """Set jobs to the state in a survey, whatever their state was."""
+        for chunk, rows, indexes in self.board.find(claimed.seqs):
+            leases, grants = claimed.leases[indexes], claimed.grants[indexes]
+            chunk.deliveries[rows] = claimed.deliveries[indexes]
+            not_before = claimed.not_before[indexes]
             if "not_before" in chunk.extra or not_before.any():
                 self.board.set_column(chunk, "not_before", rows, not_before)
-            other = chunk.values("grant", rows) != grants
-            other |= chunk.values("lease", rows) != leases
-            if other.any():
-                moved = rows[other]
-                self._take_from_holder(chunk, moved)
-                self.board.set_column(chunk, "lease", moved, leases[other])
-                self.board.set_column(chunk, "grant", moved, grants[other])
-                for grant in np.unique(grants[other]).tolist():
+            changed = chunk.values("grant", rows) != grants
+            changed |= chunk.values("lease", rows) != leases
+            if changed.any():
+                changed_rows = rows[changed]
+                self._release_grants(chunk, changed_rows)
+                self.board.set_column(chunk, "lease", changed_rows, leases[changed])
+                self.board.set_column(chunk, "grant", changed_rows, grants[changed])
+                for grant in np.unique(grants[changed]).tolist():
                     if grant:
-                        of_grant = other & (grants == grant)
-                        self.leases.join(grant, claimed.seqs[places[of_grant]], terms[grant])
-            self._restore_states(chunk, rows, claimed.doings[places], other)
+                        of_grant = changed & (grants == grant)
+                        self.leases.join(grant, claimed.seqs[indexes[of_grant]], terms[grant])
+            self._restore_states(chunk, rows, claimed.doings[indexes], changed)
 
     def look(self, now: float) -> None:
-        """Jobs whose lease has run out may be claimed."""
+        """Make jobs claimable whose lease has expired."""
         for grant, seqs in self.leases.look(now):
             self.board.lapse(seqs, grant)
 
     def holds(self, seqs: Seqs, leases: Seqs, *, in_time: bool = False) -> Mask:
-        """Which of these jobs are in flight under these leases; those that have not run out only,
-        if it says so."""
-        found = np.zeros(len(seqs), dtype=bool)
+        """Which of these jobs are in flight under these leases; with ``in_time`` only under leases
+        that have not expired."""
+        held = np.zeros(len(seqs), dtype=bool)
         for part in self.board.find(seqs):
-            chunk, rows, places = _in_time(part) if in_time else _in_flight(part)
+            chunk, rows, indexes = _in_time(part) if in_time else _in_flight(part)
             if len(rows):
-                found[places] = chunk.values("lease", rows) == leases[places]
-        return found
+                held[indexes] = chunk.values("lease", rows) == leases[indexes]
+        return held
 
     def column(self, name: str, seqs: Seqs) -> NDArray[np.int64]:
-        """A column of these jobs, 0 for those that are not there."""
-        found = np.zeros(len(seqs), dtype=np.int64)
-        for chunk, rows, places in self.board.find(seqs):
-            found[places] = chunk.values(name, rows)
-        return found
+        """A column of these jobs, 0 for those that do not exist."""
+        values = np.zeros(len(seqs), dtype=np.int64)
+        for chunk, rows, indexes in self.board.find(seqs):
+            values[indexes] = chunk.values(name, rows)
+        return values
 
     def held_by(self, worker: bytes) -> Seqs:
         """The jobs that a worker has in flight."""
@@ -214,7 +213,7 @@ class Jobs:
         return np.unique(_joined(held))
 
     def held_among(self, worker: bytes, seqs: Seqs) -> Seqs:
-        """Those of these jobs that a worker has in flight; looks at no other job or claim."""
+        """Those of these jobs that a worker has in flight; reads no other job or grant."""
         seqs = np.unique(seqs)
         grants = self.column("grant", seqs)
         own = [
@@ -225,8 +224,8 @@ class Jobs:
         return seqs[np.isin(grants, own)]
 
     def load(self, terms: dict[int, Terms]) -> None:
-        """The chunks are there again: know the rest from them."""
-        self._chains.load()
+        """Rebuild groups, keys and grants from the loaded chunks."""
+        self._groups.load()
         self._keys.load()
         for _, chunk in sorted(self.board.chunks.items()):
             rows = (chunk.state == HELD).nonzero()[0]
@@ -251,7 +250,7 @@ class Jobs:
         if job.group:
             group = hash_of(job.group)
             blocked = np.array(
-                [self._chains.join(group, chunk, row, chunk.base + row) for row in rows.tolist()]
+                [self._groups.join(group, chunk, row, chunk.base + row) for row in rows.tolist()]
             )
             if blocked.any():
                 board.move(chunk, rows[blocked], BLOCKED)
@@ -260,8 +259,8 @@ class Jobs:
         if len(rows):
             board.let_wait(chunk, rows)
 
-    def _take_from_holder(self, chunk: Chunk, rows: Rows) -> None:
-        """Nobody holds these any more."""
+    def _release_grants(self, chunk: Chunk, rows: Rows) -> None:
+        """Remove jobs from the grants that hold them."""
         granted = _granted(chunk, rows)
         if len(granted):
             self.leases.leave(granted)
@@ -270,32 +269,32 @@ class Jobs:
             self.board.changed.add(chunk.number)
 
     def _restore_states(
-        self, chunk: Chunk, rows: Rows, doings: NDArray[np.uint8], other: Mask
+        self, chunk: Chunk, rows: Rows, doings: NDArray[np.uint8], changed: Mask
     ) -> None:
         states = chunk.state[rows]
-        flying = (doings == IN_FLIGHT) & (other | (states != LAPSED))
-        for chosen, state in ((flying, HELD), (doings == ON_ITS_WAY, DYING)):
-            if chosen.any():
-                self.board.move(chunk, rows[chosen], state)
+        in_flight = (doings == IN_FLIGHT) & (changed | (states != LAPSED))
+        for mask, state in ((in_flight, HELD), (doings == ON_ITS_WAY, DYING)):
+            if mask.any():
+                self.board.move(chunk, rows[mask], state)
         waiting = (doings == WAITING) & (states != BLOCKED)
         if waiting.any():
             self.board.let_wait(chunk, rows[waiting])
 
 
 def bitmap_of(seqs: Seqs) -> BitMap64:
-    """Rising seqs as a bitmap; a run of them at once."""
+    """Ascending seqs as a bitmap; consecutive ones are added as a range."""
     first, last = int(seqs[0]), int(seqs[-1])
     return BitMap64(range(first, last + 1) if last - first + 1 == len(seqs) else seqs.tolist())
 
 
 def _bitmap_bytes(seqs: BitMap64) -> int:
-    """What a bitmap takes at most: two bytes for a seq, or a bit for each of a block of 65,536."""
+    """The most bytes of a bitmap: two for each seq, or a bit for each of a block of 65,536."""
     if not seqs:
         return 0
     return min(2 * len(seqs), ((seqs.max() >> 16) - (seqs.min() >> 16) + 1) * 8192)
 
 
-def _those(part: Part, mask: Mask) -> Part:
+def _select(part: Part, mask: Mask) -> Part:
     if mask.all():
         return part
     return Part(part.chunk, part.rows[mask], part.places[mask])
@@ -303,11 +302,11 @@ def _those(part: Part, mask: Mask) -> Part:
 
 def _in_flight(part: Part) -> Part:
     states = part.chunk.state[part.rows]
-    return _those(part, (states == HELD) | (states == LAPSED))
+    return _select(part, (states == HELD) | (states == LAPSED))
 
 
 def _in_time(part: Part) -> Part:
-    return _those(part, part.chunk.state[part.rows] == HELD)
+    return _select(part, part.chunk.state[part.rows] == HELD)
 
 
 def _granted(chunk: Chunk, rows: Rows) -> Seqs:
@@ -320,12 +319,12 @@ def _granted(chunk: Chunk, rows: Rows) -> Seqs:
 
 
 def _nonzero(chunk: Chunk, name: str, rows: Rows) -> Iterator[tuple[int, int]]:
-    """Places and values of those rows that have something in a column."""
+    """Indexes and values of those rows that have a nonzero value in a column."""
     column = chunk.extra.get(name)
     if column is not None:
         values = column[rows]
-        for place in values.nonzero()[0].tolist():
-            yield place, int(values[place])
+        for index in values.nonzero()[0].tolist():
+            yield index, int(values[index])
 
 
 def _joined(parts: list[Seqs]) -> Seqs:

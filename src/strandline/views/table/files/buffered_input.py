@@ -1,7 +1,7 @@
-"""Bytes of a file that were fetched, as Arrow reads them.
+"""Ranges of an object as an input of Arrow.
 
-What is going to be wanted is fetched first, near ranges in one request; Arrow is given those and
-nothing else.
+The ranges that a read needs are fetched first, neighbouring ones in one request; Arrow can read
+only these.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ Range = tuple[int, int]
 """Offset and size."""
 
 _GAP_MAX = 64 * 1024
-"""Bytes between two ranges that are rather fetched than asked for apart."""
+"""Up to this gap two ranges are fetched in one request, with the bytes between them."""
 
 
 class Fetched:
-    """Some ranges of an object. Immutable."""
+    """Fetched ranges of an object. Immutable."""
 
     def __init__(self, objects: Objects, key: str, size: int, ranges: Sequence[Range]) -> None:
-        wanted = joined(ranges)
-        self._starts = [start for start, _ in wanted]
-        self._parts = objects.get_ranges(key, wanted)
+        requests = joined(ranges)
+        self._starts = [start for start, _ in requests]
+        self._parts = objects.get_ranges(key, requests)
         self._size = size
 
     def part(self, start: int, size: int) -> memoryview:
-        """Bytes that are among those that were fetched."""
-        place = bisect.bisect_right(self._starts, start) - 1
-        first = start - self._starts[place]
-        if place < 0 or first + size > len(self._parts[place]):
-            raise OSError(f"bytes {start} to {start + size} were not to be wanted")
-        return memoryview(self._parts[place])[first : first + size]
+        """Bytes within a fetched range."""
+        index = bisect.bisect_right(self._starts, start) - 1
+        first = start - self._starts[index]
+        if index < 0 or first + size > len(self._parts[index]):
+            raise OSError(f"bytes {start} to {start + size} were not fetched")
+        return memoryview(self._parts[index])[first : first + size]
 
     def file(self) -> Any:
-        """A file of Arrow in which there is nothing else."""
-        return pa.PythonFile(_File(self, self._size), mode="r")
+        """A file of Arrow that has only the fetched ranges."""
+        return pa.PythonFile(_ArrowInput(self, self._size), mode="r")
 
 
 def joined(ranges: Sequence[Range], gap_max: int = _GAP_MAX) -> list[Range]:
-    """Sorted ranges in as few as pay."""
-    found: list[Range] = []
+    """Sorted ranges, with neighbours up to ``gap_max`` joined."""
+    merged: list[Range] = []
     for start, size in sorted(ranges):
-        if found and start - sum(found[-1]) <= gap_max:
-            before = found[-1][0]
-            found[-1] = before, max(sum(found[-1]), start + size) - before
+        if merged and start - sum(merged[-1]) <= gap_max:
+            first = merged[-1][0]
+            merged[-1] = first, max(sum(merged[-1]), start + size) - first
         else:
-            found.append((start, size))
-    return found
+            merged.append((start, size))
+    return merged
 
 
-class _File(io.RawIOBase):
-    """Arrow calls from one thread at a time."""
+class _ArrowInput(io.RawIOBase):
+    """Adapts fetched ranges to Arrow, which calls from one thread at a time."""
 
     def __init__(self, fetched: Fetched, size: int) -> None:
         self._fetched = fetched
@@ -77,11 +77,11 @@ class _File(io.RawIOBase):
         return self._offset
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        before = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size}[whence]
-        self._offset = before + offset
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size}[whence]
+        self._offset = base + offset
         return self._offset
 
     def read(self, size: int = -1) -> bytes:
-        found = bytes(self._fetched.part(self._offset, size))
+        data = bytes(self._fetched.part(self._offset, size))
         self._offset += size
-        return found
+        return data

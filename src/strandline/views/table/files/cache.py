@@ -1,12 +1,12 @@
-"""Decoded columns in memory, so that what was read once costs nothing the next time.
+"""Cache of open files and decoded columns: a column that was read before is not decoded again.
 
-What is kept is a part: one column of some zones of one file, as they were decoded together. A part
-goes as a whole, the one that was used least lately first; its zones can be had one by one. Files
-never change, so a part is right as long as it is there.
+An entry of the cache is a part: one column of some zones of one file, which were decoded together.
+A part is evicted as a whole, the least recently used one first; its zones can be read one by one.
+Files never change, so a part never becomes stale.
 
-Memory is a share of the store's, for all tables. Whoever wants to keep something takes what is
-left, never of the reserve, and then what is taken from all tables in turn: so a table that is in
-use grows and one that is not shrinks. What does not fit is read again.
+The memory is one share of the store's budget, for all tables. An insert uses free memory of the
+share, never the reserve, then evicts from all tables in turn: so the part of a table in use grows,
+and that of an unused one shrinks. A column that does not fit is not cached.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from strandline.config.memory_budget import Share
 from strandline.views.table.files.table_file import OpenFile
 
 _OPEN_MAX = 256
-"""Open files at most: each may be a descriptor."""
+"""Limit of open files: each may hold a descriptor."""
 _PART_RAM = 1024
 _PARTS_MAX = 32
-"""Of one column: then the oldest go."""
+"""Limit of parts of one column: then the oldest is evicted."""
 
 Place = tuple[str, str]
-"""Content of the file, column."""
+"""Content hash of the file, and column."""
 
 
 class Part:
@@ -42,25 +42,25 @@ class Part:
         self.size: int = column.nbytes + _PART_RAM
 
     def has(self, zones: np.ndarray) -> np.ndarray:
-        """Which of these zones are here."""
-        places = np.minimum(np.searchsorted(self.zones, zones), len(self.zones) - 1)
-        found: np.ndarray = self.zones[places] == zones
-        return found
+        """A mask of the zones that the part has."""
+        indices = np.minimum(np.searchsorted(self.zones, zones), len(self.zones) - 1)
+        is_present: np.ndarray = self.zones[indices] == zones
+        return is_present
 
     def slices(self, zones: np.ndarray) -> list[pa.Array]:
-        """The values of zones that are here, in order."""
+        """The values of zones that the part has, in order."""
         if len(zones) == len(self.zones):
             return list(self.column.chunks)
-        places = np.searchsorted(self.zones, zones)
-        found: list[pa.Array] = []
-        for run in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1):
+        indices = np.searchsorted(self.zones, zones)
+        chunks: list[pa.Array] = []
+        for run in np.split(indices, np.flatnonzero(np.diff(indices) != 1) + 1):
             start, stop = int(self.starts[run[0]]), int(self.starts[run[-1] + 1])
-            found += self.column.slice(start, stop - start).chunks
-        return found
+            chunks += self.column.slice(start, stop - start).chunks
+        return chunks
 
 
 class ColumnCache:
-    """Open files and decoded columns of one table. Safe from many threads."""
+    """Open files and decoded columns of one table. Safe to call from many threads."""
 
     def __init__(self, share: Share) -> None:
         self._share = share
@@ -68,77 +68,77 @@ class ColumnCache:
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
         self._files_ram: dict[str, int] = {}
         self._parts: OrderedDict[tuple[Place, int], Part] = OrderedDict()
-        self._of: dict[Place, list[int]] = {}
-        self._numbers = 0
-        self._is_asking = False
+        self._numbers_of: dict[Place, list[int]] = {}
+        self._last_number = 0
+        self._is_reserving = False
         self._flights: dict[object, threading.Lock] = {}
         share.evicts(self._evict)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all memory and files."""
         self._share.forget(self._evict)
         with self._lock:
-            self._free(lambda _: True)
+            self._drop_if(lambda _: True)
             for content in list(self._files):
                 self._forget_file(content)
 
     def file(self, content: str, open_file: Callable[[], OpenFile]) -> OpenFile:
-        """A file, opened when it is not."""
+        """A file from the cache, or newly opened."""
         with self._lock:
-            found = self._files.get(content)
-            if found is not None:
+            file = self._files.get(content)
+            if file is not None:
                 self._files.move_to_end(content)
-                return found
+                return file
         with self.flight(content):
             with self._lock:
-                found = self._files.get(content)
-            if found is None:
-                found = open_file()
+                file = self._files.get(content)
+            if file is None:
+                file = open_file()
                 with self._lock:
-                    self._files[content] = found
-                    self._count_file(content)
-        return found
+                    self._files[content] = file
+                    self._account_file(content)
+        return file
 
     def recount(self, content: str) -> None:
-        """The indexes of a file may have grown."""
+        """Account for the memory of a file again: more of its indexes may be loaded."""
         with self._lock:
             if content in self._files:
-                self._count_file(content)
+                self._account_file(content)
 
-    def parts(self, place: Place) -> list[Part]:
-        """What is here of a column, the newest first."""
+    def parts(self, column_key: Place) -> list[Part]:
+        """The cached parts of a column, the newest first."""
         with self._lock:
-            numbers = self._of.get(place, ())
+            numbers = self._numbers_of.get(column_key, ())
             for number in numbers:
-                self._parts.move_to_end((place, number))
-            return [self._parts[place, number] for number in reversed(numbers)]
+                self._parts.move_to_end((column_key, number))
+            return [self._parts[column_key, number] for number in reversed(numbers)]
 
-    def keep(self, place: Place, part: Part) -> None:
-        """Keep a part if there is room for it, or can be made."""
+    def keep(self, column_key: Place, part: Part) -> None:
+        """Insert a part if memory is free, or can be freed by eviction."""
         with self._lock:
-            if not self._make_room(part.size):
+            if not self._reserve(part.size):
                 return
-            self._numbers += 1
-            self._parts[place, self._numbers] = part
-            self._of.setdefault(place, []).append(self._numbers)
+            self._last_number += 1
+            self._parts[column_key, self._last_number] = part
+            self._numbers_of.setdefault(column_key, []).append(self._last_number)
             self._share.charge(part.size)
-            if len(self._of[place]) > _PARTS_MAX:
-                self._drop((place, self._of[place][0]))
+            if len(self._numbers_of[column_key]) > _PARTS_MAX:
+                self._drop((column_key, self._numbers_of[column_key][0]))
 
     def fits(self, size: int) -> bool:
-        """Whether so much may be kept at all."""
+        """Whether a part of this size may be cached at all."""
         return size <= self._share.limit // 2
 
     def forget(self, contents: set[str]) -> None:
-        """These files have left the table."""
+        """Remove files that are not in the table any more."""
         with self._lock:
-            self._free(lambda place: place[0] in contents)
+            self._drop_if(lambda column_key: column_key[0] in contents)
             for content in contents & set(self._files):
                 self._forget_file(content)
 
     @contextmanager
     def flight(self, key: object) -> Iterator[None]:
-        """One at a time for each key: who comes second finds what the first has brought."""
+        """One thread at a time for each key: the second finds the result of the first."""
         with self._lock:
             lock = self._flights.setdefault(key, threading.Lock())
         with lock:
@@ -148,22 +148,22 @@ class ColumnCache:
                 with self._lock:
                     self._flights.pop(key, None)
 
-    def _make_room(self, size: int) -> bool:
+    def _reserve(self, size: int) -> bool:
         if not self.fits(size):
             return False
-        self._is_asking = True
+        self._is_reserving = True
         try:
             return self._share.make_room(size)
         finally:
-            self._is_asking = False
+            self._is_reserving = False
 
     def _evict(self, size: int) -> int:
         if not self._lock.acquire(blocking=False):
             return 0
         try:
             freed = 0
-            # For a column of ours none of our files is closed: it may be the column's own.
-            while freed < size and (self._parts or (self._files and not self._is_asking)):
+            # An insert of this table closes none of its files: it may be the one being read.
+            while freed < size and (self._parts or (self._files and not self._is_reserving)):
                 freed += self._drop_oldest()
             return freed
         finally:
@@ -171,31 +171,31 @@ class ColumnCache:
 
     def _drop(self, key: tuple[Place, int]) -> int:
         part = self._parts.pop(key)
-        place, number = key
-        self._of[place].remove(number)
-        if not self._of[place]:
-            del self._of[place]
+        column_key, number = key
+        self._numbers_of[column_key].remove(number)
+        if not self._numbers_of[column_key]:
+            del self._numbers_of[column_key]
         self._share.release(part.size)
         return part.size
 
-    def _free(self, goes: Callable[[Place], bool]) -> None:
-        for key in [key for key in self._parts if goes(key[0])]:
+    def _drop_if(self, should_drop: Callable[[Place], bool]) -> None:
+        for key in [key for key in self._parts if should_drop(key[0])]:
             self._drop(key)
 
-    def _count_file(self, content: str) -> None:
-        """Count a file that is in use, and make room for it: the others are easily opened again."""
+    def _account_file(self, content: str) -> None:
+        """Account for a file in use, and close others beyond the limits: they can be reopened."""
         ram = self._files[content].ram
         self._share.charge(ram - self._files_ram.get(content, 0))
         self._files_ram[content] = ram
         self._files.move_to_end(content)
-        self._make_room(0)
+        self._reserve(0)
         while len(self._files) > 1 and (
             len(self._files) > _OPEN_MAX or self._share.used > self._share.limit
         ):
             self._drop_oldest()
 
     def _drop_oldest(self) -> int:
-        """Columns first: a file without its footer and indexes is read from the start."""
+        """Evict columns first: a closed file has to read its footer and indexes again."""
         if self._parts and len(self._files) <= _OPEN_MAX:
             return self._drop(next(iter(self._parts)))
         return self._forget_file(next(iter(self._files)))

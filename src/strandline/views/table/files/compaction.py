@@ -1,14 +1,14 @@
 """Merges files of a table into one, step by step, with bounded memory.
 
-Every file is sorted. Of each a few zones are in memory; the smallest of their last rows is how far
-all files are known, so all rows up to it can be sorted together and written, and files that are
-used up read on. A step takes as many rows as it is allowed; the merge goes on with the next step.
+Every file is sorted. A few zones of each are in memory. All files are read up to the smallest of
+their last rows, so all rows up to it can be sorted together and written; then files without rows in
+memory read their next zones. A step writes a bounded number of rows; the next step continues.
 
-Hidden rows and those below the floor are left out, and are no longer hidden afterwards: only those
-that were hidden when the merge began, since others may have been written already.
+Hidden rows and those below the floor are left out and removed from the hidden seqs. This applies
+only to rows that were hidden when the merge began: later ones may have been written already.
 
-Nobody sees a merge before its commit. One that is given up, or that a crash ends, leaves at most
-objects that no manifest names.
+A merge is not visible before its commit. One that is cancelled, or ended by a crash, leaves at most
+objects that no manifest refers to.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from strandline.views.table.snapshot import SEQ
 from strandline.views.table.upcast import upcast
 
 BUFFER_ROWS = 524_288
-"""Rows of all files together that are in memory at a time, about."""
+"""Approximate number of rows of all files together that are in memory at a time."""
 
 
 class Merging:
-    """A merge under way. Owned by one thread at a time."""
+    """A merge in progress. Owned by one thread at a time."""
 
     def __init__(
         self,
@@ -48,33 +48,33 @@ class Merging:
         *,
         buffer_rows: int = BUFFER_ROWS,
     ) -> None:
-        """``pinned`` is held and closed at the end; ``schema`` is the newest of its manifest."""
+        """Holds ``pinned`` until it is closed; ``schema`` is the newest of its manifest."""
         self.files = files
-        self.purged = pinned.hidden & _range(files)
+        self.purged = pinned.hidden & _seq_range(files)
         """Hidden seqs that the new file does not have."""
         self._pinned = pinned
         self._schema = schema
         zones = max(1, buffer_rows // (len(files) * where.zone_rows))
         self._sources = [self._source(file, zones) for file in files if file.rows]
-        self._pieces = merged(self._sources)
+        self._tables = merged(self._sources)
         self._writer = FileWriter(where, schema, attempt)
 
     def step(self, rows: int) -> bool:
-        """Write about so many rows; False when there are no more."""
-        done = 0
-        for piece in self._pieces:
-            self._writer.add(piece)
-            done += piece.num_rows
-            if done >= rows:
+        """Write about so many rows; False if there are no more."""
+        written = 0
+        for table in self._tables:
+            self._writer.add(table)
+            written += table.num_rows
+            if written >= rows:
                 return True
         return False
 
     def finish(self) -> LakeFile:
-        """The new file, uploaded."""
+        """Upload the new file and return its entry."""
         return self._writer.finish(self.files[0].first_seq, self.files[-1].last_seq)
 
     def close(self) -> None:
-        """Give up, or have done."""
+        """Release the files: cancels a merge that is not finished."""
         self._writer.abandon()
         self._pinned.close()
 
@@ -85,55 +85,55 @@ class Merging:
 
     def _read(self, opened: OpenFile, written: Schema, zones: int) -> Iterator[pa.Table]:
         columns = columns_of(self._schema).names
-        gone = np.fromiter(self.purged, dtype="<u8", count=len(self.purged))
+        purged_seqs = np.fromiter(self.purged, dtype="<u8", count=len(self.purged))
         for first in range(0, opened.zones, zones):
             chosen = np.arange(first, min(first + zones, opened.zones))
             table = with_coding(opened.read(opened.columns, chosen), ())
             seqs = table[SEQ].to_numpy()
-            keep = (seqs >= np.uint64(self._pinned.floor)) & ~np.isin(seqs, gone)
+            keep = (seqs >= np.uint64(self._pinned.floor)) & ~np.isin(seqs, purged_seqs)
             if not keep.all():
                 table = table.filter(pa.array(keep))
             yield upcast(table, written, self._schema, columns)
 
 
 class Source:
-    """The rows of one file that are in memory, and those to come. Owned by one thread."""
+    """The rows of one file: some in memory, then the remaining ones. Owned by one thread."""
 
     def __init__(self, tables: Iterator[pa.Table]) -> None:
         self._tables = tables
         self._rows: pa.Table | None = None
-        self._next()
+        self._load_next()
 
     @property
     def last(self) -> Any:
-        """The key of the last row in memory; None when there are no more rows."""
+        """The key of the last row in memory; None if there are no more rows."""
         return None if self._rows is None else _key(self._rows, self._rows.num_rows - 1)
 
     def take(self, key: Any) -> pa.Table | None:
-        """The rows up to a key, which are here no longer."""
+        """Remove and return the rows up to a key."""
         if self._rows is None:
             return None
         count = _count_up_to(self._rows, key)
-        found, left = self._rows.slice(0, count), self._rows.slice(count)
-        self._rows = left
-        if not left.num_rows:
-            self._next()
-        return found
+        rows, remaining = self._rows.slice(0, count), self._rows.slice(count)
+        self._rows = remaining
+        if not remaining.num_rows:
+            self._load_next()
+        return rows
 
-    def _next(self) -> None:
+    def _load_next(self) -> None:
         self._rows = next((table for table in self._tables if table.num_rows), None)
 
 
 def merged(sources: Sequence[Source]) -> Iterator[pa.Table]:
-    """The rows of all sources in order, piece by piece."""
+    """The rows of all sources in order, as a sequence of tables."""
     while lasts := [source.last for source in sources if source.last is not None]:
-        known = min(lasts)
-        parts = [part for source in sources if (part := source.take(known)) is not None]
+        bound = min(lasts)  # every source has all its rows up to here in memory
+        parts = [part for source in sources if (part := source.take(bound)) is not None]
         yield in_order(pa.concat_tables(parts))
 
 
-def _key(table: pa.Table, place: int) -> Any:
-    context, ts, seq = (table[name][place] for name in ORDER)
+def _key(table: pa.Table, row: int) -> Any:
+    context, ts, seq = (table[name][row] for name in ORDER)
     return context.as_py(), ts.value, seq.as_py()
 
 
@@ -148,5 +148,5 @@ def _count_up_to(table: pa.Table, key: Any) -> int:
     return low
 
 
-def _range(files: Sequence[LakeFile]) -> BitMap64:
+def _seq_range(files: Sequence[LakeFile]) -> BitMap64:
     return BitMap64(range(files[0].first_seq, files[-1].last_seq + 1))

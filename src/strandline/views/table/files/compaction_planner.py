@@ -1,17 +1,17 @@
 """Decides which files of a table are merged next. Pure.
 
-The level of a file follows from its rows: a flush is of level 0, eight of them together of level
-1, and so on; what was flushed early is below. Files are merged with their neighbours only, since a
-file answers for a range of seqs.
+The level of a file follows from its number of rows: a flush has level 0, a merge of eight flushes
+has level 1, and so on; an early flush has a lower level. Files are merged only with their
+neighbours, since a file covers a range of seqs.
 
-1. ``merge_files`` files of a level become one, with smaller ones that are between them.
-2. Fewer are left over where a larger file follows: no more will come between. They are merged when
-   they are two thirds of as many.
-3. The merged file is of a higher level, else they wait for more: so a row is written once for each
-   level, and not again and again to take a few others in.
-4. No merged file has more than ``rows_max`` rows. Files that have half of them together, and with
-   the next one too many, are merged without waiting.
-5. A file of which a third is hidden is written anew by itself.
+1. ``merge_files`` files of a level become one, with smaller ones between them.
+2. Before a larger file, fewer are enough: no more files will appear between. They are merged when
+   there are two thirds of ``merge_files``.
+3. The merged file must have a higher level, else the files wait for more: so a row is written once
+   per level, and not again for every few new files.
+4. No merged file has more than ``rows_max`` rows. Files that have half of that together, and with
+   the next file more than that, are merged without waiting.
+5. A file with a third of its rows hidden is rewritten alone.
 """
 
 from __future__ import annotations
@@ -26,67 +26,69 @@ from pyroaring import BitMap64
 from strandline.lake.manifest.file_entry import LakeFile
 
 ROWS_MAX = 10 * 256 * 1024
-"""Eight flushes of the usual size, and what they have too much: contexts are gathered, and yet a
-file is of a short time, so that questions about a time leave most files out."""
+"""Eight flushes of the usual size with a margin: rows of a context are together, and still a file
+covers a short time, so that queries over a range of time skip most files."""
 
 
 class MergeRules(msgspec.Struct, frozen=True, kw_only=True):
-    """When files are merged."""
+    """Limits that decide when files are merged."""
 
     flush_rows: int = 262_144
     merge_files: int = 8
     rows_max: int = ROWS_MAX
     hidden_share: float = 1 / 3
-    """A file with a larger share of hidden rows is written anew."""
+    """A file with at least this ratio of hidden rows is rewritten."""
 
 
 def level_of(rows: int, rules: MergeRules) -> int:
-    """How often files were merged to make one of so many rows, about."""
+    """The approximate number of merges that lead to a file of so many rows."""
     return round(math.log(max(1, rows) / rules.flush_rows, max(2, rules.merge_files)))
 
 
 def next_merge(
     files: Sequence[LakeFile], hidden: BitMap64, rules: MergeRules
 ) -> Sequence[LakeFile]:
-    """The files to merge next, none when all is well; one alone only loses its hidden rows."""
+    """The files to merge next; empty if none. A single file only loses its hidden rows."""
     levels = [level_of(file.rows, rules) for file in files]
     for level in sorted(set(levels)):
         for run in _runs(levels, level):
-            chosen = _chosen(files, levels, run, rules)
-            if chosen:
-                return files[chosen.start : chosen.stop]
-    return next(([file] for file in files if _is_hollow(file, hidden, rules)), [])
+            selected = _select(files, levels, run, rules)
+            if selected:
+                return files[selected.start : selected.stop]
+    return next(([file] for file in files if _should_rewrite(file, hidden, rules)), [])
 
 
 def _runs(levels: Sequence[int], level: int) -> Iterator[range]:
-    """Neighbours of a level or below, as long as they go, if one of them is of that level."""
-    for low, run in itertools.groupby(range(len(levels)), key=lambda place: levels[place] <= level):
-        places = list(run)
-        if low and any(levels[place] == level for place in places):
-            yield range(places[0], places[-1] + 1)
+    """Longest runs of neighbours of a level or below, with at least one of that level."""
+    for is_low, run in itertools.groupby(
+        range(len(levels)), key=lambda index: levels[index] <= level
+    ):
+        indices = list(run)
+        if is_low and any(levels[index] == level for index in indices):
+            yield range(indices[0], indices[-1] + 1)
 
 
-def _chosen(
+def _select(
     files: Sequence[LakeFile], levels: Sequence[int], run: range, rules: MergeRules
 ) -> range | None:
-    """The first neighbours in a run that are to be merged."""
-    level = max(levels[place] for place in run)
-    closed = run.stop < len(files)
-    enough = max(2, rules.merge_files * 2 // 3) if closed else rules.merge_files
+    """The first neighbours of a run that should be merged."""
+    level = max(levels[index] for index in run)
+    is_closed = run.stop < len(files)
+    enough = max(2, rules.merge_files * 2 // 3) if is_closed else rules.merge_files
     for start in run:
-        rows = alike = 0
-        for place in range(start, run.stop):
-            if rows + files[place].rows > rules.rows_max:
-                if rows >= rules.rows_max // 2 and place - start >= 2:
-                    return range(start, place)
+        rows = same_level = 0
+        for index in range(start, run.stop):
+            if rows + files[index].rows > rules.rows_max:
+                if rows >= rules.rows_max // 2 and index - start >= 2:
+                    return range(start, index)
                 break
-            rows += files[place].rows
-            alike += levels[place] == level
-            if alike >= enough and level_of(rows, rules) > level:
-                return range(start, place + 1)
+            rows += files[index].rows
+            same_level += levels[index] == level
+            if same_level >= enough and level_of(rows, rules) > level:
+                return range(start, index + 1)
     return None
 
 
-def _is_hollow(file: LakeFile, hidden: BitMap64, rules: MergeRules) -> bool:
-    gone = hidden.range_cardinality(file.first_seq, file.last_seq + 1)
-    return gone > 0 and gone >= file.rows * rules.hidden_share
+def _should_rewrite(file: LakeFile, hidden: BitMap64, rules: MergeRules) -> bool:
+    hidden_rows = hidden.range_cardinality(file.first_seq, file.last_seq + 1)
+    return hidden_rows > 0 and hidden_rows >= file.rows * rules.hidden_share

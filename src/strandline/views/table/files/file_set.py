@@ -1,17 +1,15 @@
-"""The files of one table: added, merged, hidden in, swept, by commits to a manifest of its own.
+"""The files of one table, changed by commits to the table's own manifest.
 
-The manifest is that of a topic (``lake/manifest/manifest.py``), under an id that no topic has. So
-files do
-not overlap in seqs, a commit is there whole or not at all, and whoever does not know whether his
-commit happened makes it again, which then changes nothing.
+The manifest is like that of a topic (``lake/manifest/manifest.py``), under an id that no topic has.
+So files do not overlap in seqs, a commit is atomic, and a commit with an unknown result is
+repeated, which changes nothing if the first one happened.
 
-**Nothing is lost and nothing is twice.** A file answers for the seqs behind the one before it.
-``add`` therefore takes only rows behind the last seq of the newest manifest: what a crash, or a
-reply that was lost, makes come again is not taken again. Rows that are not yet in a file that a
-manifest lists stay with whoever calls.
+**No row is lost or duplicated.** A file covers the seqs after the previous file. ``add`` therefore
+writes only rows after the last seq of the newest manifest: rows that are added again after a crash,
+or after a lost response, are left out. The caller keeps rows until a manifest lists their file.
 
-**A snapshot keeps its files** with ``pin``: in this process a file stays as long as a snapshot
-names it; for others, ``lake.grace_s`` after it has left.
+**A snapshot keeps its files** with ``pin``: in this process a file stays until no snapshot refers
+to it; for other processes, ``lake.grace_s`` after it left the manifest.
 """
 
 from __future__ import annotations
@@ -52,13 +50,13 @@ from strandline.views.table.snapshot import SEQ
 from strandline.views.table.upcast import upcast
 
 STEP_ROWS = 1024 * 1024
-"""Rows that one step of a merge writes, about: how long others may have to wait for it."""
+"""Approximate rows that one step of a merge writes: limits how long other threads wait."""
 
 ADD_TRIES = 3
 
 
 class _Version:
-    """A manifest that is in use, and by how many. Counted under the lock of its segments."""
+    """A manifest in use with the number of its users, which ``_users_lock`` protects."""
 
     def __init__(self, manifest: Manifest | None, hold: ExitStack) -> None:
         self.manifest = manifest
@@ -67,7 +65,7 @@ class _Version:
 
 
 class Segments:
-    """The files of one table. Safe from many threads."""
+    """The files of one table. Safe to call from many threads."""
 
     def __init__(  # noqa: PLR0913 - parts and settings, by name
         self,
@@ -99,7 +97,7 @@ class Segments:
         self._epoch = epoch
         self._term = term
         self._confirm = confirm
-        """Raises when the lake is not the store's."""
+        """Raises an error if the lake is that of another store."""
         self._ledger = Ledger(objects, store_id, table_id, clock, disk.random_id)
         self._writing = Writing(
             objects=objects,
@@ -110,21 +108,21 @@ class Segments:
         )
         self._rules = MergeRules(flush_rows=flush_rows, merge_files=merge_files, rows_max=rows_max)
         self._merge: Merging | None = None
-        # Taken before ``_changing``, which is held while something is committed, not while files
-        # are written: nobody waits for an upload but who comes with another.
-        self._adding = threading.Lock()
-        self._merging = threading.Lock()
+        # Lock order: ``_add_lock`` or ``_merge_lock``, then ``_commit_lock``, which is held for a
+        # commit, not while files are written: only an upload waits for another upload.
+        self._add_lock = threading.Lock()
+        self._merge_lock = threading.Lock()
         self._cache = ColumnCache(share)
-        self._changing = threading.RLock()
-        self._counting = threading.Lock()  # held for moments
+        self._commit_lock = threading.RLock()
+        self._users_lock = threading.Lock()  # held only for short operations
         self._released: deque[_Version] = deque()
         self._version = _Version(None, ExitStack())
         self._is_unsure = False
-        """A commit failed, and nobody knows whether it happened: read what is there."""
+        """A commit failed and may have happened: read the manifest before the next one."""
 
     @property
     def manifest(self) -> Manifest | None:
-        """The newest one known; None when there is none yet."""
+        """The newest manifest that was read; None if there is none yet."""
         return self._version.manifest
 
     @property
@@ -134,12 +132,12 @@ class Segments:
 
     @property
     def flushed(self) -> int:
-        """The last seq that files answer for."""
+        """The last seq that files cover."""
         manifest = self.manifest
         return manifest.last_seq if manifest is not None else 0
 
     def all_are_rows(self, first_seq: int, last_seq: int) -> bool:
-        """Whether files have a row for every seq from here to there."""
+        """Whether files have a row for every seq of a range."""
         manifest, next_seq = self.manifest, first_seq
         for file in manifest.files_between(first_seq, last_seq) if manifest is not None else ():
             if file.first_seq > next_seq or file.rows <= file.last_seq - file.first_seq:
@@ -149,12 +147,12 @@ class Segments:
 
     @property
     def hidden(self) -> BitMap64:
-        """Seqs that are hidden though a file may hold them. Not to be changed."""
+        """Seqs of deleted rows that a file may still have. Must not be changed."""
         manifest = self.manifest
         return manifest.deleted or BitMap64() if manifest is not None else BitMap64()
 
     def exists(self) -> bool:
-        """Whether there are, or were, files of this table: asks the object store."""
+        """Whether the object store has a manifest of this table."""
         self._confirm()
         try:
             self._ledger.load()
@@ -163,39 +161,39 @@ class Segments:
         return True
 
     def was_used(self) -> bool:
-        """Whether this id ever had files, also where their manifests are missing."""
+        """Whether this id ever had files, even if their manifests are missing."""
         return self.exists() or is_marked(self._objects, self._name, self._ledger.topic_id)
 
     def load(self, least: int = 0, checksum: str = "") -> None:
-        """Read the newest manifest. Where there is none the table has no files yet.
+        """Read the newest manifest. Without one, the table has no files yet.
 
         With the number and checksum of a manifest that was committed before, an older lake and one
-        of another history are ``Corrupt``.
+        of another history raise ``Corrupt``.
         """
         self._confirm()
-        with self._changing:
+        with self._commit_lock:
             try:
                 newest = self._ledger.load_after(least, checksum) if least else self._ledger.load()
-                self._know(newest)
+                self._update(newest)
             except UnknownTopic:
                 return
             self._is_unsure = False
 
     def newest_checksum(self) -> str:
-        """The checksum of the manifest; empty when there is none, or it is no longer kept."""
+        """The checksum of the manifest; empty if there is none, or its checksum is not known."""
         manifest = self.manifest
         return self._ledger.checksum_of(manifest.number) if manifest is not None else ""
 
     def add(self, table: pa.Table, first_seq: int, last_seq: int, schema: Schema) -> None:
-        """Rows up to a seq become a file, those at least that are in no file yet.
+        """Write rows up to a seq to a file, except those that are in a file already.
 
-        The file answers for all seqs from the last file on. Rows may be in any order.
+        The file covers all seqs after the last file. Rows may be in any order.
         """
-        with self._adding:
+        with self._add_lock:
             for tries_left in reversed(range(ADD_TRIES)):
                 try:
                     self._add(table, first_seq, last_seq, schema)
-                except Conflict:  # another schema has come, or another file: look again
+                except Conflict:  # a newer schema, or another file: read the manifest
                     if not tries_left:
                         raise
                     self.load()
@@ -203,28 +201,28 @@ class Segments:
                     return
 
     def hide(self, seqs: BitMap64) -> None:
-        """These rows are gone: also for others, and from files at the next merge."""
+        """Hide deleted rows, also in other processes; the next merge removes them from files."""
         if seqs:
-            with self._changing:
+            with self._commit_lock:
                 self._create()
                 self._commit(lambda each: each.with_deleted(seqs))
 
     def set_floor(self, floor: int) -> None:
-        """Rows below are gone, and files that lie all below leave."""
-        with self._changing:
+        """Hide rows below a floor, and remove files that are entirely below it."""
+        with self._commit_lock:
             self._create()
             at_us = self._clock.now_us()
             self._commit(lambda each: each.with_floor(floor, at_us=at_us))
 
     def set_schema(self, schema: Schema) -> None:
-        """Files from here on have these fields."""
-        with self._changing:
+        """Set the schema of all further files."""
+        with self._commit_lock:
             self._create()
             self._commit(lambda each: each.with_schema(schema))
 
     def drop(self) -> None:
-        """The table is gone: every file leaves, and none can be added."""
-        with self._changing:
+        """Drop the table: remove all files; no file can be added afterwards."""
+        with self._commit_lock:
             if self.manifest is None or self._is_unsure:
                 self.load()
             if self.manifest is not None:
@@ -232,27 +230,27 @@ class Segments:
                 self._commit(lambda each: each.with_dropped(at_us=at_us))
 
     def compact_once(self, schema: Schema, *, purge: bool = False) -> bool:
-        """One bounded step of merging files; False when there is nothing to merge.
+        """One bounded step of merging files; False if there is nothing to merge.
 
-        With ``purge`` every file that has hidden rows is written anew, however few they are. A
-        merge that somebody else has overtaken is given up, and counts as a step.
+        With ``purge`` every file that has hidden rows is rewritten, however few they are. A merge
+        that conflicts with another writer's commit is cancelled, and counts as a step.
         """
-        with self._merging:
-            if self._merge is None and not self._begin_merge(schema, purge=purge):
+        with self._merge_lock:
+            if self._merge is None and not self._start_merge(schema, purge=purge):
                 return False
             try:
-                if not self._merge_on():
+                if not self._merge_step():
                     self._end_merge()
             except BaseException:
-                self._give_up_merge()
+                self._cancel_merge()
                 raise
             return True
 
     def sweep(self, *, orphans: bool = False) -> Swept | None:
-        """Delete what no version and no snapshot needs any more; None when there is nothing."""
+        """Delete objects that no version and no snapshot needs; None without a manifest."""
         if self.manifest is None or self.readonly:
             return None
-        self._count_released()
+        self._release_unused()
         swept, newest = sweep_table(
             self._ledger,
             self._settings,
@@ -260,40 +258,40 @@ class Segments:
             term=self._term(),
             orphans=orphans,
         )
-        with self._changing:
-            self._know(newest)
+        with self._commit_lock:
+            self._update(newest)
         return swept
 
     def pin(self) -> Pinned:
-        """The files of this moment, which stay as long as they are held."""
-        self._count_released()
-        with self._counting:
+        """The current files, which are not deleted until the pin is closed."""
+        self._release_unused()
+        with self._users_lock:
             version = self._version
             version.users += 1
         release = partial(self._released.append, version)
         return Pinned(self._objects, version.manifest, self._cache, release)
 
     def close(self) -> None:
-        """Let go of memory, and of a merge under way. Snapshots go on."""
-        with self._merging:
-            self._give_up_merge()
+        """Release memory and cancel a merge in progress. Snapshots stay valid."""
+        with self._merge_lock:
+            self._cancel_merge()
         self._cache.close()
 
     def _add(self, table: pa.Table, first_seq: int, last_seq: int, schema: Schema) -> None:
-        with self._changing:
+        with self._commit_lock:
             self._create()
-            if self._known().dropped:
-                raise Conflict(f"{self._name!r} was deleted: its files take no more rows")
-            table, schema = self._in_newest(table, schema)
-            before = self._known().last_seq
+            if self._newest().dropped:
+                raise Conflict(f"{self._name!r} was deleted: no rows can be added to its files")
+            table, schema = self._upcast_to_newest(table, schema)
+            before = self._newest().last_seq
         if last_seq <= before:
             return
         first_seq = before + 1 if before else first_seq
-        fresh = pc.greater_equal(table[SEQ], pa.scalar(first_seq, pa.uint64()))
-        file = self._write(table.filter(fresh), schema, first_seq, last_seq)
+        is_new = pc.greater_equal(table[SEQ], pa.scalar(first_seq, pa.uint64()))
+        file = self._write(table.filter(is_new), schema, first_seq, last_seq)
         self._commit_files(lambda each: each.with_added([file]), [file])
 
-    def _begin_merge(self, schema: Schema, *, purge: bool) -> bool:
+    def _start_merge(self, schema: Schema, *, purge: bool) -> bool:
         if self.readonly:
             return False
         if self._is_unsure:
@@ -305,10 +303,10 @@ class Segments:
         self.set_schema(schema)
         pinned = self.pin()
         attempt = self._disk.random_id().hex()
-        self._merge = Merging(self._writing, pinned, files, self._known().schema, attempt)
+        self._merge = Merging(self._writing, pinned, files, self._newest().schema, attempt)
         return True
 
-    def _merge_on(self) -> bool:
+    def _merge_step(self) -> bool:
         assert self._merge is not None
         return self._merge.step(STEP_ROWS)
 
@@ -323,21 +321,21 @@ class Segments:
                 [file],
             )
         except Conflict:
-            self.load()  # somebody else was first: begin with what he made of it
-        self._give_up_merge()
+            self.load()  # another writer committed first: continue from its manifest
+        self._cancel_merge()
         self._cache.forget({each.content for each in merge.files})
 
-    def _give_up_merge(self) -> None:
+    def _cancel_merge(self) -> None:
         if self._merge is not None:
             self._merge.close()
             self._merge = None
 
-    def _in_newest(self, table: pa.Table, schema: Schema) -> tuple[pa.Table, Schema]:
-        """Rows in the newest schema of the manifest, which is theirs if that is newer."""
-        newest = self._known().schema
+    def _upcast_to_newest(self, table: pa.Table, schema: Schema) -> tuple[pa.Table, Schema]:
+        """Rows in the newest schema: the manifest's, or their own if that is newer."""
+        newest = self._newest().schema
         if schema.version > newest.version:
             self._commit(lambda each: each.with_schema(schema))
-            newest = self._known().schema
+            newest = self._newest().schema
         if schema.fields == newest.fields:
             return table, newest
         names = [*table.column_names[:3], *newest.columns()]
@@ -350,9 +348,9 @@ class Segments:
         )
 
     def _commit_files(self, change: Change, files: list[LakeFile]) -> None:
-        """List new files, or delete them when the manifest refuses them for good."""
+        """Commit new files to the manifest; delete them if it rejects them for good."""
         try:
-            with self._changing:
+            with self._commit_lock:
                 self._commit(change)
         except (Conflict, Invalid):
             for file in files:
@@ -361,44 +359,45 @@ class Segments:
 
     def _create(self) -> None:
         if self.readonly:
-            raise Invalid(f"the files of {self._name!r} are open for reading alone")
+            raise Invalid(f"the files of {self._name!r} are open read-only")
         if self.manifest is None:
-            self._know(self._ledger.create(self._name, epoch=self._epoch, term=self._term()))
+            self._update(self._ledger.create(self._name, epoch=self._epoch, term=self._term()))
         elif self._is_unsure:
             self.load()
 
     def _commit(self, change: Change) -> None:
-        self._is_unsure = True  # from here on until it is known what came of it
-        self._know(self._ledger.commit(change, term=self._term()))
+        self._is_unsure = True  # until the result of the commit is known
+        self._update(self._ledger.commit(change, term=self._term()))
         self._is_unsure = False
 
-    def _known(self) -> Manifest:
+    def _newest(self) -> Manifest:
         manifest = self.manifest
         assert manifest is not None
         return manifest
 
-    def _know(self, manifest: Manifest) -> None:
-        """This is the newest manifest. It is pinned as long as it is, or a snapshot has it."""
+    def _update(self, manifest: Manifest) -> None:
+        """Use the newest manifest. It is pinned until it is replaced and no snapshot has it."""
         old = self._version
         if old.manifest is not None and old.manifest.number >= manifest.number:
             return
         hold = ExitStack()
         try:
             pinned = hold.enter_context(self._ledger.pin(manifest.number))
-        except NotFound:  # others went on, and swept, since it was read
+        except NotFound:  # other writers committed and collected garbage since it was read
             pinned = hold.enter_context(self._ledger.pin())
-        with self._counting:
+        with self._users_lock:
             self._version = _Version(pinned, hold)
         self._released.append(old)
-        self._count_released()
+        self._release_unused()
 
-    def _count_released(self) -> None:
-        """Let go of versions that nobody has any more.
+    def _release_unused(self) -> None:
+        """Release versions without users.
 
-        A finalizer may come at any moment, in the middle of any lock: it only says what it had.
+        A finalizer may run at any moment, while its thread holds any lock. So it acquires no lock:
+        it only appends the version to ``_released``.
         """
         while self._released:
-            with self._counting:
+            with self._users_lock:
                 version = self._released.popleft() if self._released else None
                 if version is None:
                     return

@@ -1,4 +1,4 @@
-"""The files of a table at one moment, which stay as long as somebody holds them."""
+"""The files of one version of a table, which are not deleted until the pin is closed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from strandline.views.table.files.table_file import OpenFile
 
 
 class Pinned:
-    """One version of a table's files. Safe from many threads.
+    """One version of a table's files. Safe to use from many threads.
 
-    Let go by ``close``, or with the last reference to it.
+    Released by ``close``, or with the last reference to it.
     """
 
     def __init__(
@@ -29,12 +29,12 @@ class Pinned:
     ) -> None:
         self.files: tuple[LakeFile, ...] = manifest.files if manifest is not None else ()
         self.floor = manifest.floor if manifest is not None else 1
-        """Rows below are gone."""
+        """Rows below this seq are hidden."""
         self.flushed = manifest.last_seq if manifest is not None else 0
-        """The files answer for the seqs up to here: rows elsewhere up to here are the same ones."""
+        """The files cover the seqs up to this one: rows in memory up to it are the same rows."""
         hidden = manifest.deleted if manifest is not None else None
         self.hidden = BitMap64() if hidden is None else hidden
-        """Seqs that are gone though a file may hold them. Not to be changed."""
+        """Seqs of deleted rows that a file may still have. Must not be changed."""
         self.cache = cache
         self._table_id = manifest.topic_id if manifest is not None else 0
         self._schemas = {each.version: each for each in manifest.schemas} if manifest else {}
@@ -42,7 +42,7 @@ class Pinned:
         self._release: Callable[[], None] | None = release
 
     def close(self) -> None:
-        """The files may go. Closing twice is fine."""
+        """Release the files. May be called twice."""
         release, self._release = self._release, None
         if release is not None:
             release()
@@ -55,5 +55,5 @@ class Pinned:
         return self._schemas.get(file.schema_version, NO_SCHEMA)
 
     def open(self, file: LakeFile) -> OpenFile:
-        """A file, from the cache if it is open already."""
+        """An open file, from the cache if possible."""
         return self.cache.file(file.content, lambda: OpenFile(self._objects, self._table_id, file))

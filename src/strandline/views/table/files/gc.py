@@ -1,14 +1,13 @@
-"""Deletes what a table no longer needs: as the lake does, and files of indexes with their rows.
+"""Garbage collection of a table: that of the lake, and files of indexes without rows.
 
-``lake/gc.py`` deletes manifests and files of rows. A file of indexes goes when its rows have
-gone:
+``lake/gc.py`` deletes manifests and files of rows. A file of indexes is deleted after its rows:
 
-1. Those of files that this sweep has deleted, at once.
-2. With ``orphans`` all are listed: those that no manifest knows and whose rows are not there, when
-   the grace period is over. So what a writer is about to commit is left alone, and what a crash
-   left behind goes.
+1. Indexes of files that this run has deleted, at once.
+2. With ``orphans`` all objects are listed: indexes that no manifest refers to and whose rows do not
+   exist are deleted after the grace period. So files that a writer is about to commit stay, and
+   those of a crashed writer are deleted.
 
-A file of indexes that goes too early would cost time, and no rows.
+A file of indexes that is deleted too early costs time, and no rows.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def sweep_table(
     term: int | None,
     orphans: bool = False,
 ) -> tuple[Swept, Manifest]:
-    """Sweep once; what was done, and the manifest that says so."""
+    """Collect garbage once; return what was deleted, and the resulting manifest."""
     before = ledger.load()
     swept = sweep(
         ledger,
@@ -43,26 +42,26 @@ def sweep_table(
         orphans=orphans,
     )
     after = ledger.load()
-    leaving = {each.name for each in after.removed}
-    _delete(ledger, [each.name for each in before.removed if each.name not in leaving])
+    removed = {each.name for each in after.removed}
+    _delete(ledger, [each.name for each in before.removed if each.name not in removed])
     if orphans:
-        _delete(ledger, _strays(ledger, after, now_us - round(settings.grace_s * 1_000_000)))
+        _delete(ledger, _orphans(ledger, after, now_us - round(settings.grace_s * 1_000_000)))
     return swept, after
 
 
-def _strays(ledger: Ledger, newest: Manifest, horizon_us: int) -> list[str]:
-    """Names of files of whose indexes alone are there."""
-    leaving = {each.name for each in newest.removed}
+def _orphans(ledger: Ledger, newest: Manifest, horizon_us: int) -> list[str]:
+    """Names of files whose indexes exist without the rows."""
+    removed = {each.name for each in newest.removed}
     return [
         name
         for info in ledger.objects.list(layout.side_folder(ledger.topic_id))
         if info.modified_us <= horizon_us
-        if (name := layout.data_name(info.key)) not in leaving and newest.named(name) is None
-        if not _is_there(ledger, name)
+        if (name := layout.data_name(info.key)) not in removed and newest.named(name) is None
+        if not _exists(ledger, name)
     ]
 
 
-def _is_there(ledger: Ledger, name: str) -> bool:
+def _exists(ledger: Ledger, name: str) -> bool:
     try:
         ledger.objects.head(object_keys.data_key(ledger.topic_id, name))
     except NotFound:
@@ -72,5 +71,5 @@ def _is_there(ledger: Ledger, name: str) -> bool:
 
 def _delete(ledger: Ledger, names: list[str]) -> None:
     for start in range(0, len(names), _DELETE_MAX):
-        part = names[start : start + _DELETE_MAX]
-        ledger.objects.delete([layout.side_key(ledger.topic_id, name) for name in part])
+        chunk = names[start : start + _DELETE_MAX]
+        ledger.objects.delete([layout.side_key(ledger.topic_id, name) for name in chunk])

@@ -1,11 +1,11 @@
-"""The file of indexes beside a file of rows, as the rest of ``files`` uses it.
+"""Opens the file of indexes of a file of rows.
 
-It only ever saves work. One that is missing or damaged, that belongs to other rows, or that a newer
-version wrote, excludes no zone and is reported; the rows are whole without it.
+Indexes only save work. A file of indexes that is missing or damaged, belongs to other rows, or was
+written by a newer version excludes no zone and is logged; the rows are complete without it.
 
-A file of indexes names the rows that it was made from. One of an earlier version does not: it is
-taken for that of the rows when both have the same bounds of seqs in every zone, since no seq is in
-two files of a table.
+A file of indexes has the name of the rows that it was built from. One of an earlier version does
+not: it is accepted for rows that have the same bounds of seqs in every zone, since no seq is in two
+files of a table.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from strandline.views.table.index.index_reader import Indexes
 log = logging.getLogger(__name__)
 
 UNFIT = (Corrupt, NewerFormat, NotFound, Invalid)
-"""What indexes that cannot be used raise, whenever they are asked."""
+"""Errors of indexes that cannot be used: when they are opened, and when they are read."""
 
 Bounds = Callable[[], tuple[Any, Any]]
-"""The smallest and the largest seq of each zone, from the rows' own file."""
+"""The smallest and the largest seq of each zone, from the file of rows."""
 
 
 def origin_of(table_id: int, file: LakeFile) -> Origin:
-    """How the indexes of a file of rows name it."""
+    """The identity of a file of rows as its indexes store it."""
     return Origin(table_id, file.name(), file.content)
 
 
 def open_side(objects: Objects, table_id: int, file: LakeFile, bounds: Bounds) -> Indexes | None:
-    """The indexes of a file, None when they cannot be used."""
+    """The indexes of a file; None, and a log line, if they cannot be used."""
     try:
         return read_side(objects, table_id, file, bounds)
     except UNFIT as error:
@@ -47,23 +47,23 @@ def open_side(objects: Objects, table_id: int, file: LakeFile, bounds: Bounds) -
 
 
 def read_side(objects: Objects, table_id: int, file: LakeFile, bounds: Bounds) -> Indexes:
-    """The indexes of a file, or what is wrong with them."""
+    """The indexes of a file; raises one of ``UNFIT`` if they cannot be used."""
     key = layout.side_key(table_id, file.name())
     path = f"{objects.name}/{key}"
 
     def fetch(start: int, length: int) -> bytes:
         return objects.get_range(key, start, length)
 
-    found = Indexes(fetch, objects.head(key).size, name=path)
-    if found.origin is not None:
-        if found.origin != origin_of(table_id, file):
-            raise Corrupt(f"these are the indexes of {found.origin.name}", path=path)
-        return found
+    indexes = Indexes(fetch, objects.head(key).size, name=path)
+    if indexes.origin is not None:
+        if indexes.origin != origin_of(table_id, file):
+            raise Corrupt(f"these are the indexes of {indexes.origin.name}", path=path)
+        return indexes
     lows, highs = bounds()
-    least, greatest = found.seq_bounds()
+    least, greatest = indexes.seq_bounds()
     if not np.array_equal(least, lows) or not np.array_equal(greatest, highs):
         raise Corrupt("these are the indexes of other rows", path=path)
-    return found
+    return indexes
 
 
 def complain(objects: Objects, key: str, reason: object) -> None:

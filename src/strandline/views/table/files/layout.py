@@ -1,16 +1,15 @@
-"""What is in a file of a table, and where files are. Pure.
+"""Layout of a file of a table, and the keys of files. Pure.
 
-    topics/<table id, hex>/manifest/<number>.json                  as a topic's:
-    lake/manifest/manifest.py
+    topics/<table id, hex>/manifest/<number>.json                  manifests, as of a topic
     topics/<table id, hex>/data/<first>-<last>-<content>.parquet   rows
     topics/<table id, hex>/zones/<the same name>.zones             indexes of its zones
 
-Rows are sorted by context, ts and seq. A row group is a zone: all have the same number of rows but
-the last. A column gets a dictionary where values repeat within a zone: it is smaller, and text then
-comes into memory as numbers, by which engines group several times faster. Text that hardly repeats
-has a bloom filter instead, for engines other than ours; we have indexes of our own.
+Rows are sorted by context, ts and seq. A row group is a zone: all except the last have the same
+number of rows. A column gets a dictionary if values repeat within a zone: it is smaller, and text
+is then read into memory as numbers, which engines group several times faster. Text that hardly
+repeats has a bloom filter instead, for external engines; Strandline uses its own indexes.
 
-docs/format/table.md has the whole of it.
+docs/format/table.md has the full description.
 """
 
 from __future__ import annotations
@@ -34,32 +33,32 @@ FORMAT_KEY = "strandline.table_format"
 TABLE_KEY = "strandline.table_id"
 STORE_KEY = "strandline.store_id"
 ATTEMPT_KEY = "strandline.attempt"
-"""A random id: no two files have the same content, so none has the name of one that has left."""
+"""A random id: no two files have the same content, so no name is ever used again."""
 SCHEMA_KEY = "strandline.schema_version"
 ZONES_KEY = "strandline.zones"
 CODED_KEY = "strandline.coded"
-"""Columns of text whose every page has a dictionary, as JSON."""
+"""Text columns that have a dictionary in every page, as JSON."""
 
 _SIDE = ".zones"
 _ZSTD_LEVEL = 1
 _SAMPLES = 3
-_REPEATED = 0.5
-"""A dictionary pays up to this share of different values in a zone."""
+_DISTINCT_RATIO_MAX = 0.5
+"""A dictionary is used up to this ratio of distinct values in a zone."""
 _DICTIONARY_BYTES = 64 * 1024 * 1024
-"""More than the values of a zone ever take: so a column has a dictionary in all of it or not."""
+"""More than the values of a zone ever take, so that a whole column has a dictionary or none."""
 
 
 class Coding(msgspec.Struct, frozen=True):
-    """How the columns of a file are written."""
+    """The encodings of the columns of a file."""
 
     dictionary: tuple[str, ...]
     bloom: tuple[str, ...]
     coded: tuple[str, ...]
-    """Text with a dictionary: may be read as one."""
+    """Text columns with a dictionary: may be read as numbers."""
 
 
 OWN_ID = 1 << 63
-"""In the id of every table, and of no topic."""
+"""A bit that is set in the id of every table, and of no topic."""
 
 
 def is_table(topic_id: int) -> bool:
@@ -72,27 +71,27 @@ def side_folder(table_id: int) -> str:
 
 
 def side_key(table_id: int, name: str) -> str:
-    """Where the indexes of a file are, by the name of its rows."""
+    """The key of the indexes of a file of rows, by its name."""
     return f"{side_folder(table_id)}/{name}{_SIDE}"
 
 
 def data_name(side: str) -> str:
-    """The name of the file to which a file of indexes belongs."""
+    """The name of the file of rows, by the key of its indexes."""
     return object_keys.last_part(side).removesuffix(_SIDE)
 
 
 def columns_of(schema: Schema) -> pa.Schema:
-    """The columns of a file, text as plain text."""
+    """The columns of a file, with text as plain text."""
     return shape_of(schema, is_table=True).columns
 
 
 def plain(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    """The columns of a file, none of them as a dictionary."""
+    """The columns of a file, without dictionaries."""
     return table.select(columns.names).cast(columns)
 
 
 def coding_of(table: pa.Table, zone_rows: int) -> Coding:
-    """How to write columns, judged by a few zones."""
+    """The encodings for columns, chosen by a sample of zones."""
     starts = sorted({0, table.num_rows // 2, max(0, table.num_rows - zone_rows)})[:_SAMPLES]
     zones = [table.slice(start, zone_rows) for start in starts]
     repeated = [
@@ -111,14 +110,14 @@ def coding_of(table: pa.Table, zone_rows: int) -> Coding:
 def _repeats(zones: Sequence[pa.ChunkedArray]) -> bool:
     kind = zones[0].type
     if pa.types.is_boolean(kind):
-        return False  # a bit by itself
+        return False  # a value takes one bit anyway
     values = sum(len(zone) - zone.null_count for zone in zones)
     distinct: int = sum(pc.count_distinct(zone).as_py() for zone in zones)
-    return distinct <= int(values * _REPEATED)
+    return distinct <= int(values * _DISTINCT_RATIO_MAX)
 
 
 def parquet_options(columns: pa.Schema, coding: Coding, zone_rows: int) -> dict[str, Any]:
-    """What pyarrow is told."""
+    """The options of the Parquet writer of pyarrow."""
     stamps = [field.name for field in columns if pa.types.is_timestamp(field.type)]
     deltas = [name for name in (SEQ, *stamps) if name not in coding.dictionary]
     bloom = {"ndv": zone_rows, "fpp": 0.05}

@@ -1,6 +1,6 @@
-"""The rows of one file of a table that are to be seen, told in a newer version of the schema.
+"""Reads the visible rows of one file of a table, in a newer version of the schema.
 
-For whoever has a file by its name and not the table: tasks of Spark and of pipelines.
+For tasks of Spark and of pipelines, which have the entry of a file and not the table.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from strandline.views.table.upcast import upcast
 _STEP_ZONES = 16
 
 
-def visible(  # noqa: PLR0913 - what a task knows of a file, by name
+def visible(  # noqa: PLR0913 - the fields of a task
     objects: Objects,
     table_id: int,
     file: LakeFile,
     written: Schema,
-    told: Schema,
+    target: Schema,
     names: Sequence[str],
     *,
     first_seq: int,
@@ -36,27 +36,29 @@ def visible(  # noqa: PLR0913 - what a task knows of a file, by name
     share: int = 0,
     shares: int = 1,
 ) -> Iterator[pa.Table]:
-    """These columns, some zones at a time; ``share`` of ``shares`` of the zones.
+    """These columns, a few zones at a time, of part ``share`` of ``shares`` parts of the zones.
 
-    The file was ``written`` in one version and is ``told`` in another. Rows are from the first seq
-    to the last, and not among the hidden ones.
+    The file has the schema ``written``; rows are returned in the schema ``target``. Returned are
+    rows from the first seq to the last that are not hidden.
     """
     opened = OpenFile(objects, table_id, file)
-    there = [name for name in arrow_schema(told).names if name in opened.columns and name in names]
-    needed = list(dict.fromkeys([SEQ, *there]))
+    stored = [
+        name for name in arrow_schema(target).names if name in opened.columns and name in names
+    ]
+    needed = list(dict.fromkeys([SEQ, *stored]))
     first = opened.zones * share // shares
-    following = opened.zones * (share + 1) // shares
-    for start in range(first, following, _STEP_ZONES):
-        zones = np.arange(start, min(start + _STEP_ZONES, following))
-        table = _seen(opened.read(needed, zones), first_seq, last_seq, hidden)
+    after = opened.zones * (share + 1) // shares
+    for start in range(first, after, _STEP_ZONES):
+        zones = np.arange(start, min(start + _STEP_ZONES, after))
+        table = _visible_rows(opened.read(needed, zones), first_seq, last_seq, hidden)
         if len(table):
-            yield upcast(table, written, told, names)
+            yield upcast(table, written, target, names)
 
 
-def _seen(table: pa.Table, first_seq: int, last_seq: int, hidden: BitMap64) -> pa.Table:
-    """They are sorted by context, not by seq."""
+def _visible_rows(table: pa.Table, first_seq: int, last_seq: int, hidden: BitMap64) -> pa.Table:
+    """The rows in the range that are not hidden. They are sorted by context, not by seq."""
     seqs = table[SEQ].to_numpy()
-    keep = (seqs >= np.uint64(first_seq)) & (seqs <= np.uint64(last_seq))
+    is_visible = (seqs >= np.uint64(first_seq)) & (seqs <= np.uint64(last_seq))
     if hidden:
-        keep &= ~np.isin(seqs, np.fromiter(hidden, dtype=np.uint64, count=len(hidden)))
-    return table if keep.all() else table.filter(pa.array(keep))
+        is_visible &= ~np.isin(seqs, np.fromiter(hidden, dtype=np.uint64, count=len(hidden)))
+    return table if is_visible.all() else table.filter(pa.array(is_visible))

@@ -1,7 +1,7 @@
-"""Reads rows of a table's files: columns from memory or decoded, hidden rows left out.
+"""Reads rows of a table's files: columns from the cache or decoded, without hidden rows.
 
-Which zones are read is decided in ``zone_pruning.py``. Everything that fulfils the condition is
-there; what does not may be, when it is in the same zone.
+``zone_pruning.py`` decides which zones are read. All rows that fulfil the condition are returned;
+other rows of the same zones may be returned, too.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from strandline.views.table.upcast import upcast
 
 __all__ = ["FileReading", "Pinned", "file_reading"]
 
-_WHOLE_SHARE = 0.25
-"""From this share of a file's zones on all of them are decoded, and kept for the next question."""
+_DECODE_ALL_RATIO = 0.25
+"""From this fraction of a file's zones on, all are decoded and cached for the next query."""
 _STEP_ZONES = 64
-"""Zones that are read at once where not all is read."""
+"""Zones that are read at once when rows are returned in batches."""
 _TEXT_BYTES = 32
-"""What a string takes, about."""
-_EVER = 2**64 - 1
+"""Approximate bytes of a string."""
+_SEQ_MAX = 2**64 - 1
 
 
 def file_reading(
@@ -44,17 +44,17 @@ def file_reading(
     where: Condition | None = None,
     *,
     after: int = 0,
-    until: int = _EVER,
+    until: int = _SEQ_MAX,
     top: Top | None = None,
     facts: Facts | None = None,
     now: Callable[[], float] = lambda: 0.0,
 ) -> FileReading:
-    """Rows of pinned files, told in a schema: with a seq above ``after``, up to ``until``.
+    """Rows of pinned files with a seq above ``after``, up to ``until``, in the given schema.
 
-    ``hidden`` rows are left out, and those that are hidden in the files anyway.
+    ``hidden`` rows are left out, and those that are hidden in the manifest.
     """
     facts = Facts(indexes=[], seconds={}) if facts is None else facts
-    wanted = Wanted(
+    request = Wanted(
         schema=schema,
         where=where,
         first_seq=max(after + 1, pinned.floor),
@@ -63,9 +63,9 @@ def file_reading(
         hidden=hidden if pinned.hidden <= hidden else hidden | pinned.hidden,
     )
     started = now()
-    chosen = choose(pinned, wanted, facts)
+    chosen = choose(pinned, request, facts)
     facts.seconds["choose zones"] = now() - started
-    return FileReading(pinned, wanted, list(columns), chosen, facts, now)
+    return FileReading(pinned, request, list(columns), chosen, facts, now)
 
 
 class FileReading:
@@ -74,20 +74,20 @@ class FileReading:
     def __init__(
         self,
         pinned: Pinned,
-        wanted: Wanted,
+        request: Wanted,
         columns: list[str],
         chosen: list[Chosen],
         facts: Facts,
         now: Callable[[], float],
     ) -> None:
         self.facts = facts
-        self._pinned = pinned  # held, so that files stay
-        self._wanted = wanted
+        self._pinned = pinned  # held so that the files are not deleted
+        self._request = request
         self._columns = columns
         self._chosen = chosen
         self._now = now
-        self.coded = self._coded_mostly()
-        """Columns of text that come with dictionaries (``coding.py``)."""
+        self.coded = self._mostly_coded()
+        """Text columns that are returned with dictionaries (``dictionary.py``)."""
 
     @property
     def rows_max(self) -> int:
@@ -95,7 +95,7 @@ class FileReading:
 
     @property
     def bytes_max(self) -> int:
-        """In memory, about."""
+        """Approximate bytes in memory."""
         return sum(self._width(name) * self.rows_max for name in self._columns)
 
     def tables(self) -> list[pa.Table]:
@@ -103,7 +103,7 @@ class FileReading:
         return [self._table(each, whole=True) for each in self._chosen]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The same, a few zones at a time; nothing is kept that was not here before."""
+        """The same rows, a few zones at a time; decoded columns are not cached."""
         for each in self._chosen:
             for start in range(0, len(each.zones), _STEP_ZONES):
                 zones = each.zones[start : start + _STEP_ZONES]
@@ -113,50 +113,54 @@ class FileReading:
                 yield from self._table(part, whole=False).to_batches()
 
     def named(self) -> list[FileRows]:
-        """The files, for who reads them by himself: ``wanted`` tells what is to be left out."""
-        return [_named(each, self._wanted) for each in self._chosen]
+        """The files, for external engines: ``wanted`` has the rows to leave out."""
+        return [_file_rows(each, self._request) for each in self._chosen]
 
     @property
     def wanted(self) -> Wanted:
-        return self._wanted
+        return self._request
 
     def _table(self, chosen: Chosen, *, whole: bool) -> pa.Table:
         started = self._now()
         opened = chosen.opened
-        wanted = [name for name in self._columns if name in opened.columns] or [SEQ]
-        needed = [SEQ, *wanted] if len(chosen.checked) and SEQ not in wanted else wanted
+        stored = [name for name in self._columns if name in opened.columns] or [SEQ]
+        needed = [SEQ, *stored] if len(chosen.checked) and SEQ not in stored else stored
         table = pa.table(self._read(chosen, needed, whole=whole))
         if len(chosen.checked):
-            table = table.filter(pa.array(self._seen(table[SEQ])))
-        table = self._told(table, chosen.schema)
+            table = table.filter(pa.array(self._visible(table[SEQ])))
+        table = self._in_schema(table, chosen.schema)
         self.facts.rows += table.num_rows
-        spent = self.facts.seconds.get("read files", 0.0)
-        self.facts.seconds["read files"] = spent + self._now() - started
+        seconds_before = self.facts.seconds.get("read files", 0.0)
+        self.facts.seconds["read files"] = seconds_before + self._now() - started
         return table
 
     def _read(
         self, chosen: Chosen, columns: Sequence[str], *, whole: bool
     ) -> dict[str, pa.ChunkedArray]:
-        """Columns of zones, in order, from memory as far as they are there."""
+        """Columns of zones, in order, from the cache where possible."""
         opened, zones = chosen.opened, chosen.zones
         content, cache = opened.file.content, self._pinned.cache
         parts = {name: cache.parts((content, name)) for name in columns}
-        lacking = _lacking(parts, zones)
-        if len(lacking):
-            missing = [name for name in columns if len(_lacking({name: parts[name]}, zones))]
-            if whole and len(zones) >= opened.zones * _WHOLE_SHARE:
-                every = np.arange(opened.zones)
-                lacking = every if cache.fits(opened.ram_of(missing, every)) else lacking
-            with cache.flight((content, tuple(missing), lacking.tobytes())):
+        zones_missing = _missing_zones(parts, zones)
+        if len(zones_missing):
+            missing = [name for name in columns if len(_missing_zones({name: parts[name]}, zones))]
+            if whole and len(zones) >= opened.zones * _DECODE_ALL_RATIO:
+                all_zones = np.arange(opened.zones)
+                zones_missing = (
+                    all_zones if cache.fits(opened.ram_of(missing, all_zones)) else zones_missing
+                )
+            with cache.flight((content, tuple(missing), zones_missing.tobytes())):
                 parts |= {name: cache.parts((content, name)) for name in missing}
-                missing = [name for name in missing if len(_lacking({name: parts[name]}, zones))]
-                for name, part in self._decoded(chosen, missing, lacking):
+                missing = [
+                    name for name in missing if len(_missing_zones({name: parts[name]}, zones))
+                ]
+                for name, part in self._decode(chosen, missing, zones_missing):
                     parts[name].insert(0, part)
                     if whole:
                         cache.keep((content, name), part)
-        return {name: _assembled(parts[name], zones) for name in columns}
+        return {name: _assemble(parts[name], zones) for name in columns}
 
-    def _decoded(
+    def _decode(
         self, chosen: Chosen, columns: list[str], zones: np.ndarray
     ) -> Iterator[tuple[str, Part]]:
         if not columns:
@@ -168,28 +172,28 @@ class FileReading:
         for name in columns:
             yield name, Part(_in_memory(table[name], kinds.get(name)), zones, sizes)
 
-    def _seen(self, seqs: pa.ChunkedArray) -> np.ndarray:
-        """Which rows are to be seen."""
+    def _visible(self, seqs: pa.ChunkedArray) -> np.ndarray:
+        """A mask of the visible rows."""
         numbers = seqs.to_numpy()
-        first, last = np.uint64(self._wanted.first_seq), np.uint64(self._wanted.last_seq)
+        first, last = np.uint64(self._request.first_seq), np.uint64(self._request.last_seq)
         keep: np.ndarray = (numbers >= first) & (numbers <= last)
         low, high = int(numbers.min()), int(numbers.max())
-        some = self._wanted.hidden & BitMap64(range(low, high + 1))
-        if some:
-            gone = np.fromiter(some, dtype="<u8", count=len(some))
-            keep &= ~np.isin(numbers, gone)
+        deleted = self._request.hidden & BitMap64(range(low, high + 1))
+        if deleted:
+            seqs_deleted = np.fromiter(deleted, dtype="<u8", count=len(deleted))
+            keep &= ~np.isin(numbers, seqs_deleted)
         return keep
 
-    def _told(self, table: pa.Table, written: Schema) -> pa.Table:
-        """Rows in the schema and with the columns that were asked for."""
-        schema = self._wanted.schema
+    def _in_schema(self, table: pa.Table, written: Schema) -> pa.Table:
+        """Rows in the requested schema with the requested columns."""
+        schema = self._request.schema
         if written.fields != schema.fields:
             table = upcast(table, written, schema, self._columns)
         return with_coding(table.select(self._columns), self.coded)
 
-    def _coded_mostly(self) -> frozenset[str]:
-        """Enums, and text that has a dictionary in the files of most rows: to make one for a few
-        others costs less than to make text of all."""
+    def _mostly_coded(self) -> frozenset[str]:
+        """Enums, and text that has a dictionary in the files of most rows: to build one for the
+        other rows costs less than to convert all to text."""
         coded = {name for name in self._columns if self._rows_coded(name) > self.rows_max // 2}
         return frozenset(coded | self._enums)
 
@@ -198,11 +202,11 @@ class FileReading:
 
     @cached_property
     def _enums(self) -> set[str]:
-        kinds = self._wanted.schema.columns()
+        kinds = self._request.schema.columns()
         return {name for name in self._columns if name in kinds and kinds[name].name == "enum"}
 
     def _width(self, name: str) -> int:
-        """Bytes of a value in memory, about."""
+        """Approximate bytes of a value in memory."""
         kind = VARIANT if name in self._enums else self._types.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.index_type
@@ -212,13 +216,13 @@ class FileReading:
 
     @cached_property
     def _types(self) -> pa.Schema:
-        return columns_of(self._wanted.schema)
+        return columns_of(self._request.schema)
 
 
-def _named(chosen: Chosen, wanted: Wanted) -> FileRows:
+def _file_rows(chosen: Chosen, request: Wanted) -> FileRows:
     file = chosen.opened.file
-    is_cut = file.first_seq < wanted.first_seq or file.last_seq > wanted.last_seq
-    hidden = wanted.hidden.range_cardinality(file.first_seq, file.last_seq + 1)
+    is_cut = file.first_seq < request.first_seq or file.last_seq > request.last_seq
+    hidden = request.hidden.range_cardinality(file.first_seq, file.last_seq + 1)
     return FileRows(
         lake=chosen.opened.lake,
         key=chosen.opened.key,
@@ -232,7 +236,7 @@ def _named(chosen: Chosen, wanted: Wanted) -> FileRows:
 
 
 def _in_memory(column: pa.ChunkedArray, kind: Kind | None) -> pa.ChunkedArray:
-    """A decoded column as it is kept: in one piece where that is easily had, which is quicker."""
+    """A decoded column as it is cached: in one chunk if that is cheap, as it is faster to read."""
     if kind is not None and kind.name == "enum":
         return as_variants(column, kind.variants)
     if pa.types.is_primitive(column.type) and column.num_chunks > 1:
@@ -240,19 +244,19 @@ def _in_memory(column: pa.ChunkedArray, kind: Kind | None) -> pa.ChunkedArray:
     return column
 
 
-def _lacking(parts: dict[str, list[Part]], zones: np.ndarray) -> np.ndarray:
-    """The zones of which some column is not there."""
-    lacking = np.zeros(len(zones), dtype=bool)
-    for some in parts.values():
-        there = np.zeros(len(zones), dtype=bool)
-        for part in some:
-            there |= part.has(zones)
-        lacking |= ~there
-    return zones[lacking]
+def _missing_zones(parts: dict[str, list[Part]], zones: np.ndarray) -> np.ndarray:
+    """The zones that some column lacks."""
+    zones_missing = np.zeros(len(zones), dtype=bool)
+    for column_parts in parts.values():
+        present = np.zeros(len(zones), dtype=bool)
+        for part in column_parts:
+            present |= part.has(zones)
+        zones_missing |= ~present
+    return zones[zones_missing]
 
 
-def _assembled(parts: list[Part], zones: np.ndarray) -> pa.ChunkedArray:
-    """The values of a column in zones, in order, out of parts which together have them."""
+def _assemble(parts: list[Part], zones: np.ndarray) -> pa.ChunkedArray:
+    """The values of a column in zones, in order, from parts that together have all zones."""
     for part in parts:
         if part.has(zones).all():
             return pa.chunked_array(part.slices(zones), part.column.type)

@@ -1,9 +1,9 @@
-"""One file of a table, open: its footer, verified; its indexes; its columns by zones.
+"""One open file of a table: its verified footer, its indexes, and its columns by zones.
 
-The footer is read once, in one request, and checked against the manifest. Columns are then read of
-chosen zones alone, all bytes of each verified (``checksums.py``) before they are decoded. What is
-damaged is ``Corrupt`` and names the file; bits flip on the way too, so only a second bad answer is
-believed.
+The footer is read once, in one request, and checked against the manifest. Columns are then read for
+the selected zones only, and all their bytes are verified (``checksums.py``) before they are
+decoded. Damage raises ``Corrupt`` with the name of the file. Bits can flip in transfer, too, so a
+read that fails its checksum is repeated once.
 """
 
 from __future__ import annotations
@@ -29,64 +29,66 @@ from strandline.views.table.files.checksums import span_of, sum_of
 from strandline.views.table.index.index_reader import Indexes
 from strandline.views.table.snapshot import SEQ
 
-_CODED = msgspec.json.Decoder(list[str])
+_NAMES = msgspec.json.Decoder(list[str])
 _PARSED = 6
-"""A footer takes so many times its bytes in memory, about."""
+"""Approximate size of a parsed footer in memory, as a multiple of its bytes."""
 
 
 class OpenFile:
-    """One immutable file. Safe from many threads."""
+    """One immutable file. Safe to call from many threads."""
 
     def __init__(self, objects: Objects, table_id: int, file: LakeFile) -> None:
-        """Reads the footer, and the catalogue of the indexes."""
+        """Read the footer, and the catalogue of the indexes."""
         self.file = file
         self.lake = objects.name
         self.key = object_keys.data_key(table_id, file.name())
         self.path = f"{self.lake}/{self.key}"
         self._objects = objects
         self._table_id = table_id
-        self._side = layout.side_key(table_id, file.name())
+        self._side_key = layout.side_key(table_id, file.name())
         self._metadata = self._footer()
-        told = self._metadata.metadata
-        self.coded = frozenset(_CODED.decode(told[layout.CODED_KEY.encode()]))
-        """Text that is read with its dictionary."""
+        properties = self._metadata.metadata
+        self.coded = frozenset(_NAMES.decode(properties[layout.CODED_KEY.encode()]))
+        """Text columns that are read with their dictionary."""
         self.columns: list[str] = self._metadata.schema.names
         self.zones: int = self._metadata.num_row_groups
-        self._sums = checksums.decode(told[checksums.KEY.encode()], self.zones, len(self.columns))
+        self._sums = checksums.decode(
+            properties[checksums.KEY.encode()], self.zones, len(self.columns)
+        )
         groups = (self._metadata.row_group(zone).num_rows for zone in range(self.zones))
         self.starts = np.cumsum([0, *groups])
-        """The first row of each zone, and how many there are at the end."""
+        """The first row of each zone, and the number of rows at the end."""
         self.indexes: Indexes | None = index_file.open_side(
             objects, table_id, file, self._parquet_bounds
         )
         self._spans: dict[str, np.ndarray] = {}
         self._bounds: tuple[np.ndarray, np.ndarray] | None = None
-        self._looking = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def ram(self) -> int:
-        """What it takes of memory, about."""
+        """Approximate bytes of memory."""
         indexes = self.indexes.ram if self.indexes is not None else 0
         return _PARSED * int(self._metadata.serialized_size) + indexes
 
     def seq_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """The smallest and the largest seq by zone."""
         if self._bounds is None:
-            self._bounds = self._told_bounds() or self._parquet_bounds()
+            self._bounds = self._index_bounds() or self._parquet_bounds()
         return self._bounds
 
     def give_up_indexes(self, error: StrandlineError) -> None:
-        """They turned out to be damaged."""
+        """Stop using the indexes, which are damaged, and log the reason."""
         if self.indexes is not None:
             self.indexes = None
-            index_file.complain(self._objects, self._side, error)
+            index_file.complain(self._objects, self._side_key, error)
 
     def size_of(self, columns: Sequence[str], zones: np.ndarray) -> int:
-        """Bytes in the file."""
+        """Bytes of columns in the file."""
         return sum(int(self._spans_of(name)[zones, 1].sum()) for name in columns)
 
     def ram_of(self, columns: Sequence[str], zones: np.ndarray) -> int:
-        """Bytes in memory, about, as Parquet knows them before compression."""
+        """Approximate bytes in memory: the size before compression, according to Parquet."""
         return sum(int(self._spans_of(name)[zones, 2].sum()) for name in columns)
 
     def read(self, columns: Sequence[str], zones: np.ndarray) -> pa.Table:
@@ -97,9 +99,9 @@ class OpenFile:
             return self._read(columns, zones)
 
     def _read(self, columns: Sequence[str], zones: np.ndarray) -> pa.Table:
-        with self._telling(f"zones {_told(zones)}", 0):
+        with self._converted_errors(f"zones {_format_zones(zones)}", 0):
             file = pq.ParquetFile(
-                self._fetched(columns, zones).file(),
+                self._fetch(columns, zones).file(),
                 metadata=self._metadata,
                 read_dictionary=[name for name in columns if name in self.coded],
                 pre_buffer=False,
@@ -107,32 +109,33 @@ class OpenFile:
             table = file.read_row_groups(zones.tolist(), columns=list(columns))
         return table.select(list(columns))
 
-    def _fetched(self, columns: Sequence[str], zones: np.ndarray) -> Fetched:
-        """The bytes of columns in zones, each of them verified."""
+    def _fetch(self, columns: Sequence[str], zones: np.ndarray) -> Fetched:
+        """The verified bytes of columns in zones."""
         ranges: list[Range] = []
         expected: list[int] = []
         for name in columns:
             ranges += map(tuple, self._spans_of(name)[zones, :2].tolist())
             expected += self._sums[zones, self.columns.index(name)].tolist()
-        found = Fetched(self._objects, self.key, self.file.size, ranges)
-        for place, ((start, size), told) in enumerate(zip(ranges, expected, strict=True)):
-            if sum_of(found.part(start, size), self._table_id) != told:
-                name, zone = columns[place // len(zones)], zones[place % len(zones)]
+        fetched = Fetched(self._objects, self.key, self.file.size, ranges)
+        for index, ((start, size), checksum) in enumerate(zip(ranges, expected, strict=True)):
+            if sum_of(fetched.part(start, size), self._table_id) != checksum:
+                name, zone = columns[index // len(zones)], zones[index % len(zones)]
                 raise self._damaged(f"column {name!r} of zone {zone} fails its checksum", start)
-        return found
+        return fetched
 
     def _spans_of(self, column: str) -> np.ndarray:
         """Offset, bytes in the file and bytes before compression of a column, by zone."""
-        found = self._spans.get(column)
-        if found is None:
-            place = self.columns.index(column)
+        by_zone = self._spans.get(column)
+        if by_zone is None:
+            column_index = self.columns.index(column)
             spans = [
-                _span(self._metadata.row_group(zone).column(place)) for zone in range(self.zones)
+                _span(self._metadata.row_group(zone).column(column_index))
+                for zone in range(self.zones)
             ]
-            found = self._spans[column] = np.array(spans, dtype="<i8").reshape(-1, 3)
-        return found
+            by_zone = self._spans[column] = np.array(spans, dtype="<i8").reshape(-1, 3)
+        return by_zone
 
-    def _told_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+    def _index_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
         if self.indexes is None:
             return None
         try:
@@ -142,9 +145,10 @@ class OpenFile:
             return None
 
     def _parquet_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        place = self.columns.index(SEQ)
+        column_index = self.columns.index(SEQ)
         groups = [
-            self._metadata.row_group(zone).column(place).statistics for zone in range(self.zones)
+            self._metadata.row_group(zone).column(column_index).statistics
+            for zone in range(self.zones)
         ]
         lows = np.array([group.min for group in groups], dtype="<u8")
         return lows, np.array([group.max for group in groups], dtype="<u8")
@@ -157,7 +161,7 @@ class OpenFile:
 
     def _read_footer(self) -> Any:
         file = self.file
-        with self._telling("the footer", file.tail_offset):
+        with self._converted_errors("the footer", file.tail_offset):
             tail = self._objects.get_range(self.key, file.tail_offset, file.size - file.tail_offset)
             if xxh3_64_intdigest(tail, self._table_id) != file.tail_checksum:
                 raise self._damaged("the footer fails its checksum", file.tail_offset)
@@ -168,13 +172,13 @@ class OpenFile:
         return metadata
 
     @contextmanager
-    def _telling(self, what: str, offset: int) -> Iterator[None]:
-        """Errors of Arrow and of the object store as ours."""
+    def _converted_errors(self, what: str, offset: int) -> Iterator[None]:
+        """Convert errors of Arrow and of the object store to ``Corrupt``."""
         try:
             yield
         except NotFound as error:
             raise self._damaged("a file of a table is missing", 0) from error
-        except Invalid as error:  # it is shorter than it was
+        except Invalid as error:  # the object is shorter than the range
             raise self._damaged(str(error), offset) from error
         except (OSError, pa.ArrowException, ValueError) as error:
             raise self._damaged(f"{what} cannot be read ({error})", offset) from error
@@ -190,10 +194,10 @@ class OpenFile:
         )
 
 
-def _span(described: Any) -> tuple[int, int, int]:
-    return *span_of(described), described.total_uncompressed_size
+def _span(chunk: Any) -> tuple[int, int, int]:
+    return *span_of(chunk), chunk.total_uncompressed_size
 
 
-def _told(zones: np.ndarray) -> str:
-    some = ", ".join(map(str, zones[:8].tolist()))
-    return f"{some} and {len(zones) - 8} more" if len(zones) > 8 else some
+def _format_zones(zones: np.ndarray) -> str:
+    text = ", ".join(map(str, zones[:8].tolist()))
+    return f"{text} and {len(zones) - 8} more" if len(zones) > 8 else text

@@ -1,8 +1,9 @@
-"""Reads the files of tables in a lake and reports what is not as it was written.
+"""Verifies the files of tables in a lake: reads them and reports damage.
 
-Manifests and rows are checked as those of topics are (``lake/verify.py``). Indexes are read whole:
-header, catalogue, every section, the zeros between them, and whose rows they belong to. In steps,
-as there: so many bytes were read, or something is wrong; only a second bad answer is believed.
+Manifests and rows are checked as those of topics are (``lake/verify.py``). Indexes are read as a
+whole: header, catalogue, every section, the zeros between them, and the file of rows that they
+belong to. The steps are those of ``lake/verify.py``: a number of bytes that were read, or a
+problem. A problem is reported only when a second read fails, too.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ _TRIES = 2
 
 
 def check_tables(objects: Objects, store_id: bytes) -> Iterator[Step]:
-    """Everything that the tables of a lake have there."""
+    """Verify all manifests, rows and indexes of the tables of a lake."""
     for table_id in filter(layout.is_table, verify.topics_in(objects)):
         yield from verify.check_versions(objects, store_id, table_id)
         for file in _files(objects, store_id, table_id):
             for step in _check_file(objects, table_id, file):
-                # A file that was merged meanwhile may be gone.
+                # A file that was merged in the meantime may be deleted: not a problem.
                 if isinstance(step, int) or file in _files(objects, store_id, table_id):
                     yield step
 
 
 def check_indexes(objects: Objects, store_id: bytes) -> Iterator[Step]:
-    """The indexes of all tables alone."""
+    """Verify only the indexes of all tables."""
     for table_id in filter(layout.is_table, verify.topics_in(objects)):
         for file in _files(objects, store_id, table_id):
             yield from check_indexes_of(objects, table_id, file)
 
 
 def check_indexes_of(objects: Objects, table_id: int, file: LakeFile) -> Iterator[Step]:
-    """The indexes of one file of rows."""
+    """Verify the indexes of one file of rows."""
     path = f"{objects.name}/{layout.side_key(table_id, file.name())}"
     problem = Corrupt("indexes of a table are missing: all zones are read", path=path)
     for _ in range(_TRIES):

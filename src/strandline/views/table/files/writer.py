@@ -1,14 +1,13 @@
 """Writes one file of a table and its file of indexes, and uploads both.
 
-    1 rows into the spool, hashed on the way; the footer gets their checksums (``checksums.py``);
-    the
-      hash of all of it is part of the file's name
-    2 the indexes into the object store, under that name
-    3 the rows into the object store
-    4 both are read back
+    1 write the rows to the spool and hash them; the footer gets the checksums of columns
+      (``checksums.py``); the hash of the whole file is part of its name
+    2 upload the indexes under that name
+    3 upload the rows
+    4 read both back
 
-A manifest lists the file afterwards. So whoever knows a file finds its indexes; who dies before
-leaves objects that no manifest names, which a sweep finds.
+Only then a manifest lists the file. So every listed file has its indexes, and a crash before the
+commit leaves objects that no manifest refers to, which garbage collection deletes.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _FOOTER_END = 8  # size of the footer and the magic
 
 
 class Writing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where files of one table go."""
+    """Where and how files of one table are written."""
 
     objects: Objects
     spool: Spool
@@ -58,9 +57,9 @@ class FileWriter:
         self._attempt = attempt
         self._columns = layout.columns_of(schema)
         self._spooled = where.spool.create(attempt)
-        self._out = _Hashed(self._spooled)
-        self._written = Columns(self._columns)
-        self._parquet: Any = None  # made with the first rows: they say how columns are written
+        self._out = _HashingSink(self._spooled)
+        self._spooled_columns = Columns(self._columns)
+        self._parquet: Any = None  # created with the first rows: they decide the encodings
         self._coding = layout.Coding((), (), ())
         self._collected: list[Any] = []
         self._waiting: list[pa.Table] = []
@@ -73,7 +72,7 @@ class FileWriter:
         return self._rows
 
     def add(self, table: pa.Table) -> None:
-        """Sorted rows, behind those added before. Keeps them until their zone is full."""
+        """Add sorted rows that follow the earlier ones. They wait until their zone is full."""
         if not table.num_rows:
             return
         self._waiting.append(layout.plain(table, self._columns))
@@ -83,7 +82,7 @@ class FileWriter:
             self._write(whole)
 
     def finish(self, first_seq: int, last_seq: int) -> LakeFile:
-        """Write the rest and upload; the entry of the file, which answers for these seqs."""
+        """Write the remaining rows and upload; return the entry of the file, for these seqs."""
         try:
             if self._waiting_rows or self._parquet is None:
                 self._write(self._waiting_rows)
@@ -101,27 +100,27 @@ class FileWriter:
         return file
 
     def abandon(self) -> None:
-        """Write no more. May be called at any time, and twice."""
-        self._out.dead = True
+        """Stop writing and delete the spool file. May be called at any time, and twice."""
+        self._out.is_discarding = True
         self._waiting = []
         if self._parquet is not None:
-            self._parquet.is_open = False  # else its finalizer closes it once more, and complains
+            self._parquet.is_open = False  # else its finalizer closes it again, and fails
             self._parquet = None
         self._spooled.remove()
 
     def _write(self, count: int) -> None:
-        """Write so many rows as zones, all but the last of a file full ones."""
+        """Write so many rows as zones; all zones except the last of the file are full."""
         table = pa.concat_tables(self._waiting) if self._waiting else self._columns.empty_table()
-        now, later = table.slice(0, count), table.slice(count)
-        self._waiting, self._waiting_rows = [later], later.num_rows
+        current, rest = table.slice(0, count), table.slice(count)
+        self._waiting, self._waiting_rows = [rest], rest.num_rows
         if self._parquet is None:
-            self._begin(now)
+            self._open_parquet(current)
         if count:
-            self._parquet.write_table(now, row_group_size=self._where.zone_rows)
-            self._written.add(now)
-            self._payload += now.nbytes
+            self._parquet.write_table(current, row_group_size=self._where.zone_rows)
+            self._spooled_columns.add(current)
+            self._payload += current.nbytes
 
-    def _begin(self, table: pa.Table) -> None:
+    def _open_parquet(self, table: pa.Table) -> None:
         self._coding = layout.coding_of(table, self._where.zone_rows)
         options = layout.parquet_options(self._columns, self._coding, self._where.zone_rows)
         self._parquet = pq.ParquetWriter(
@@ -146,9 +145,9 @@ class FileWriter:
         self._parquet.close()
 
     def _tail(self, front: ReadFile) -> bytes:
-        """What comes behind the rows, with the checksums of what is before."""
-        found = checksums.sums_of(self._collected[0], front, self._where.table_id)
-        tail = checksums.filled(self._out.tail(), found)
+        """The tail of the file, with the checksums of the columns before it."""
+        sums = checksums.sums_of(self._collected[0], front, self._where.table_id)
+        tail = checksums.filled(self._out.tail(), sums)
         self._out.content.update(tail)
         return tail
 
@@ -172,11 +171,11 @@ class FileWriter:
         )
 
     def _upload(self, file: LakeFile, source: ReadFile) -> bytes:
-        """The indexes, then the rows; returns the indexes."""
+        """Upload the indexes, then the rows; return the indexes."""
         where = self._where
-        self._written.read_from(source)
+        self._spooled_columns.read_from(source)
         origin = index_file.origin_of(where.table_id, file)
-        side = build(self._written, self._schema, where.zone_rows, origin=origin)
+        side = build(self._spooled_columns, self._schema, where.zone_rows, origin=origin)
         where.objects.put(layout.side_key(where.table_id, file.name()), side)
         where.objects.put_file(object_keys.data_key(where.table_id, file.name()), source)
         return side
@@ -191,7 +190,7 @@ def write_file(
     *,
     attempt: str,
 ) -> LakeFile:
-    """A new file with these sorted rows, which answers for these seqs, uploaded and verified."""
+    """Write, upload and verify a file with these sorted rows, for these seqs."""
     writer = FileWriter(where, schema, attempt)
     try:
         writer.add(table)
@@ -201,7 +200,7 @@ def write_file(
 
 
 def discard(where: Writing, file: LakeFile) -> None:
-    """Delete a file that no manifest lists, nor ever will."""
+    """Delete a file that no manifest lists or will list."""
     where.objects.delete(
         [
             object_keys.data_key(where.table_id, file.name()),
@@ -211,68 +210,68 @@ def discard(where: Writing, file: LakeFile) -> None:
 
 
 def _stats(metadata: Any, columns: pa.Schema, schema: Schema) -> dict[str, ColumnStats]:
-    found = {}
+    by_field = {}
     context = _statistics(metadata, columns.get_field_index(CONTEXT))
     if all(group.has_min_max for group in context):
         low = min((group.min for group in context), default=None)
-        found[CONTEXT] = file_entry.text_stats(
+        by_field[CONTEXT] = file_entry.text_stats(
             low, max((group.max for group in context), default=None), 0
         )
     for name, kind in list(schema.columns().items())[: column_stats.STATED_MAX]:
         stats = column_stats.stats_of(kind, _statistics(metadata, columns.get_field_index(name)))
         if stats is not None:
-            found[name] = stats
-    return found
+            by_field[name] = stats
+    return by_field
 
 
-def _statistics(metadata: Any, place: int) -> list[Any]:
-    """What Parquet knows of a column, by row group."""
+def _statistics(metadata: Any, column: int) -> list[Any]:
+    """The Parquet statistics of a column, by row group."""
     groups = range(metadata.num_row_groups)
-    return [metadata.row_group(group).column(place).statistics for group in groups]
+    return [metadata.row_group(group).column(column).statistics for group in groups]
 
 
 def _check(where: Writing, file: LakeFile, side: bytes) -> None:
-    """The object store has the bytes that were written, and not only says so."""
+    """Read both objects back: they must have the bytes that were written."""
     rows = object_keys.data_key(where.table_id, file.name())
 
     def fetch(start: int, length: int) -> bytes:
         return where.objects.get_range(rows, start, length)
 
     indexes = layout.side_key(where.table_id, file.name())
-    for key, whole in (
+    for key, is_same in (
         (indexes, where.objects.get(indexes) == side),
         (rows, LakeFileReader(fetch, file, where.table_id, rows).content() == file.content),
     ):
-        if not whole:
+        if not is_same:
             discard(where, file)
-            raise _other_bytes(where, key)
+            raise _mismatch_error(where, key)
 
 
-def _other_bytes(where: Writing, key: str) -> Corrupt:
+def _mismatch_error(where: Writing, key: str) -> Corrupt:
     return Corrupt(
         "an uploaded file reads back as other bytes: the rows stay where they are, and the upload "
-        "is tried again",
+        "is repeated",
         path=f"{where.objects.name}/{key}",
     )
 
 
-class _Hashed:
-    """The file that Parquet writes to. Once a write failed, it swallows what is left to write."""
+class _HashingSink:
+    """The file that Parquet writes to. After a failed write it ignores all further data."""
 
     closed = False
     mode = "wb"
 
     def __init__(self, sink: Spooled) -> None:
         self.offset = 0
-        """Where the tail begins, once it has."""
+        """Bytes before the tail."""
         self.content = xxh3_128()
-        self.dead = False
+        self.is_discarding = False
         self._sink = sink
         self._tail: list[bytes] | None = None
         self._tail_size = 0
 
     def write(self, data: bytes) -> int:
-        if self.dead:
+        if self.is_discarding:
             return len(data)
         if self._tail is not None:
             self._tail.append(bytes(data))
@@ -281,7 +280,7 @@ class _Hashed:
         try:
             self._sink.write([data])
         except BaseException:
-            self.dead = True
+            self.is_discarding = True
             raise
         self.offset += len(data)
         self.content.update(data)
@@ -291,13 +290,13 @@ class _Hashed:
         return self.offset + self._tail_size
 
     def flush(self) -> None:
-        """Nothing is held back here."""
+        """Does nothing: no data is buffered."""
 
     def close(self) -> None:
-        """The sink belongs to the caller."""
+        """Does nothing: the caller closes the sink."""
 
     def begin_tail(self) -> None:
-        """Keep what is written from here on, and hand it to nobody."""
+        """Keep all further data in memory, and do not write it to the sink."""
         self._tail = []
 
     def tail(self) -> bytes:

@@ -1,12 +1,12 @@
 """Decides which zones of a table's files are read.
 
-    files     those whose seqs are not wanted are left out, by what the manifest tells
-    zones     those that the indexes rule out for a condition, or the bounds of their seqs
-    first     of ``top`` only zones that may hold one of the first rows, over all files together
+    files     skipped if their seqs in the manifest are outside the range
+    zones     skipped if the indexes exclude them for the condition, or by the bounds of their seqs
+    top       with ``top`` only zones that may hold one of the first rows, over all files together
 
-A file of which not all seqs are wanted is no help for ``top``: the rows for which its zones would
-be chosen may be just those that are not. Hidden rows are allowed for by looking so many rows
-further.
+A file that is only partly in the range of seqs is not used for ``top``: the rows for which its
+zones would be selected may be outside the range. For hidden rows, the number of first rows is
+increased by the number of hidden rows.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from strandline.views.table.snapshot import Facts, Top
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of files."""
+    """The rows that a read requests from files."""
 
     schema: Schema
-    """The condition is bound to it."""
+    """The schema that the condition is bound to."""
     where: Condition | None
     first_seq: int
     last_seq: int
@@ -40,14 +40,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """Zones of one file that are to be read."""
+    """The selected zones of one file."""
 
     opened: OpenFile
     schema: Schema
-    """In which the file was written."""
+    """The schema that the file was written in."""
     zones: np.ndarray
     checked: np.ndarray
-    """Those of them of which rows must be left out."""
+    """The selected zones with rows that must be left out."""
 
     @property
     def rows(self) -> int:
@@ -56,7 +56,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Candidate:
-    """A file of which something is wanted. Owned by one thread."""
+    """A file with rows in the range. Owned by one thread."""
 
     def __init__(self, file: LakeFile, opened: OpenFile) -> None:
         self.file = file
@@ -67,93 +67,98 @@ class _Candidate:
         self.hidden = 0
 
 
-def choose(pinned: Pinned, wanted: Wanted, facts: Facts) -> list[Chosen]:
-    """The zones to read, file by file; tells ``facts`` what was ruled out, and how."""
-    candidates = list(_candidates(pinned, wanted, facts))
-    for each in candidates:
-        _prune(each, wanted, facts)
-        _bound(each, wanted)
-    if wanted.top is not None:
-        _best(candidates, wanted, wanted.top, facts)
-    found = []
-    for each in candidates:
-        pinned.cache.recount(each.file.content)  # more of its indexes may have been read
-        if each.keep.any():
-            zones, checked = np.flatnonzero(each.keep), np.flatnonzero(each.keep & each.checked)
-            schema = pinned.schema_of(each.file)
-            found.append(Chosen(opened=each.opened, schema=schema, zones=zones, checked=checked))
+def choose(pinned: Pinned, request: Wanted, facts: Facts) -> list[Chosen]:
+    """The zones to read, by file; ``facts`` gets the number of excluded ones and the indexes."""
+    candidates = list(_candidates(pinned, request, facts))
+    for candidate in candidates:
+        _prune(candidate, request, facts)
+        _keep_in_range(candidate, request)
+    if request.top is not None:
+        _keep_top(candidates, request, request.top, facts)
+    selected = []
+    for candidate in candidates:
+        pinned.cache.recount(candidate.file.content)  # more of its indexes may have been read
+        if candidate.keep.any():
+            zones, checked = (
+                np.flatnonzero(candidate.keep),
+                np.flatnonzero(candidate.keep & candidate.checked),
+            )
+            schema = pinned.schema_of(candidate.file)
+            selected.append(
+                Chosen(opened=candidate.opened, schema=schema, zones=zones, checked=checked)
+            )
             facts.files_kept += 1
             facts.zones_kept += len(zones)
-    return found
+    return selected
 
 
-def _candidates(pinned: Pinned, wanted: Wanted, facts: Facts) -> Iterator[_Candidate]:
+def _candidates(pinned: Pinned, request: Wanted, facts: Facts) -> Iterator[_Candidate]:
     for file in pinned.files:
         if not file.rows:
             continue
         facts.files += 1
-        if file.last_seq >= wanted.first_seq and file.first_seq <= wanted.last_seq:
+        if file.last_seq >= request.first_seq and file.first_seq <= request.last_seq:
             candidate = _Candidate(file, pinned.open(file))
             facts.zones += candidate.opened.zones
             yield candidate
 
 
-def _prune(each: _Candidate, wanted: Wanted, facts: Facts) -> None:
+def _prune(candidate: _Candidate, request: Wanted, facts: Facts) -> None:
     """Keep zones that may hold rows which fulfil the condition."""
-    indexes = each.opened.indexes
-    if wanted.where is None or indexes is None:
+    indexes = candidate.opened.indexes
+    if request.where is None or indexes is None:
         return
     try:
-        keep, used = indexes.prune(wanted.where, wanted.schema)
+        keep, used = indexes.prune(request.where, request.schema)
     except index_file.UNFIT as error:
-        each.opened.give_up_indexes(error)
+        candidate.opened.give_up_indexes(error)
         return
-    each.keep &= keep
+    candidate.keep &= keep
     facts.indexes += [name for name in used if name not in facts.indexes]
 
 
-def _bound(each: _Candidate, wanted: Wanted) -> None:
-    """Keep zones with wanted seqs, and note those that have others, too."""
-    file, first, last = each.file, wanted.first_seq, wanted.last_seq
-    each.hidden = wanted.hidden.range_cardinality(file.first_seq, file.last_seq + 1)
-    each.is_cut = file.first_seq < first or file.last_seq > last
-    if not each.is_cut and not each.hidden:
+def _keep_in_range(candidate: _Candidate, request: Wanted) -> None:
+    """Keep zones with seqs in the range, and mark those that have others, too."""
+    file, first, last = candidate.file, request.first_seq, request.last_seq
+    candidate.hidden = request.hidden.range_cardinality(file.first_seq, file.last_seq + 1)
+    candidate.is_cut = file.first_seq < first or file.last_seq > last
+    if not candidate.is_cut and not candidate.hidden:
         return
-    lows, highs = each.opened.seq_bounds()
-    each.keep &= (highs >= np.uint64(first)) & (lows <= np.uint64(last))
-    each.checked |= (lows < np.uint64(first)) | (highs > np.uint64(last))
-    if each.hidden:
-        each.checked |= _meets(wanted.hidden, lows, highs)
+    lows, highs = candidate.opened.seq_bounds()
+    candidate.keep &= (highs >= np.uint64(first)) & (lows <= np.uint64(last))
+    candidate.checked |= (lows < np.uint64(first)) | (highs > np.uint64(last))
+    if candidate.hidden:
+        candidate.checked |= _zones_with_hidden(request.hidden, lows, highs)
 
 
-def _meets(hidden: BitMap64, lows: np.ndarray, highs: np.ndarray) -> np.ndarray:
-    """The zones in whose range of seqs there is a hidden one."""
+def _zones_with_hidden(hidden: BitMap64, lows: np.ndarray, highs: np.ndarray) -> np.ndarray:
+    """The zones whose range of seqs has a hidden one."""
     pairs = zip(lows.tolist(), highs.tolist(), strict=True)
     return np.array([hidden.range_cardinality(low, high + 1) > 0 for low, high in pairs], bool)
 
 
-def _best(candidates: Sequence[_Candidate], wanted: Wanted, top: Top, facts: Facts) -> None:
+def _keep_top(candidates: Sequence[_Candidate], request: Wanted, top: Top, facts: Facts) -> None:
     """Keep zones that may hold one of the first rows by a column."""
-    asked = [
-        (each, indexes)
-        for each in candidates
-        if (indexes := each.opened.indexes) is not None and not each.is_cut
+    usable = [
+        (candidate, indexes)
+        for candidate in candidates
+        if (indexes := candidate.opened.indexes) is not None and not candidate.is_cut
     ]
-    rows = top.rows + sum(each.hidden for each, _ in asked)
+    rows = top.rows + sum(candidate.hidden for candidate, _ in usable)
     try:
-        found = _asked_top(asked, wanted, msgspec.structs.replace(top, rows=rows))
+        masks = _top_masks(usable, request, msgspec.structs.replace(top, rows=rows))
     except index_file.UNFIT as error:
-        for each, _ in asked:
-            each.opened.give_up_indexes(error)
+        for candidate, _ in usable:
+            candidate.opened.give_up_indexes(error)
         return
-    for (each, _), keep in zip(asked, found, strict=True):
-        if not (keep == each.keep).all() and f"{top.field}: ladder" not in facts.indexes:
+    for (candidate, _), keep in zip(usable, masks, strict=True):
+        if not (keep == candidate.keep).all() and f"{top.field}: ladder" not in facts.indexes:
             facts.indexes.append(f"{top.field}: ladder")
-        each.keep &= keep
+        candidate.keep &= keep
 
 
-def _asked_top(
-    asked: Sequence[tuple[_Candidate, Indexes]], wanted: Wanted, top: Top
+def _top_masks(
+    usable: Sequence[tuple[_Candidate, Indexes]], request: Wanted, top: Top
 ) -> list[np.ndarray]:
-    files = [(indexes, each.keep) for each, indexes in asked]
-    return [*top_across(files, top, where=wanted.where, schema=wanted.schema)]
+    files = [(indexes, candidate.keep) for candidate, indexes in usable]
+    return [*top_across(files, top, where=request.where, schema=request.schema)]

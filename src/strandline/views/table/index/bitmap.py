@@ -1,9 +1,8 @@
-"""Which texts are in which zones, for fields with few of them: exact.
+"""Bitmap index: which texts are in which zones, exact, for fields with few distinct texts.
 
-    arrays   where each text ends in the bytes u64, the bytes u8, sets of zones u8 (zone_sets.py)
+    arrays   the ends of texts in the bytes u64, the bytes u8, sets of zones u8 (zone_sets.py)
 
-Texts are sorted: the buckets of the sets are their places, and a range of texts is a range of
-buckets.
+Texts are sorted. The bucket of a text is its index, so a range of texts is a range of buckets.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ KIND = "bitmap"
 
 def build(column: Coded) -> bytes:
     zones, variants = len(column.codes), len(column.variants)
-    # One more column, at the end, is for nulls: -1 finds it there.
-    there = np.zeros((zones, variants + 1), bool)
-    there[np.arange(zones)[:, None], column.codes] = True
-    zone, code = np.nonzero(there[:, :variants])
+    # The last column is for nulls: their code -1 is its index.
+    is_present = np.zeros((zones, variants + 1), bool)
+    is_present[np.arange(zones)[:, None], column.codes] = True
+    zone, code = np.nonzero(is_present[:, :variants])
     sets = zone_sets.encode(code, zone, zones)
     return arrays.pack(*arrays.joined(column.variants), sets)
 
 
 class Bitmap:
-    """Zones by text. Immutable; safe from many threads."""
+    """Zones by text. Immutable; safe to use from many threads."""
 
     def __init__(self, data: bytes, layout: Layout) -> None:
         zones = layout.zones
@@ -44,30 +43,30 @@ class Bitmap:
     def may(self, test: Test) -> Mask:
         match test:
             case OneOf(values):
-                found = np.zeros(self._zones, bool)
+                mask = np.zeros(self._zones, bool)
                 for value in values:
-                    found |= self._with(value)
-                return found
+                    mask |= self._zones_with(value)
+                return mask
             case NoneOf(values):
                 others = self._sets.sizes()
                 for value in values:
-                    others = others - self._with(value)
+                    others = others - self._zones_with(value)
                 return others > 0
             case Between():
-                return self._sets.within(self._first(test), self._after(test))
+                return self._sets.within(self._first_variant(test), self._variant_after(test))
 
-    def _with(self, value: Key) -> Mask:
+    def _zones_with(self, value: Key) -> Mask:
         assert isinstance(value, bytes)
-        place = bisect_left(self._variants, value)
-        is_known = self._variants[place : place + 1] == [value]
-        return self._sets.within(place, place + is_known)
+        index = bisect_left(self._variants, value)
+        is_known = self._variants[index : index + 1] == [value]
+        return self._sets.within(index, index + is_known)
 
-    def _first(self, test: Between) -> int:
+    def _first_variant(self, test: Between) -> int:
         if not isinstance(test.low, bytes):
             return 0
         return (bisect_right if test.low_open else bisect_left)(self._variants, test.low)
 
-    def _after(self, test: Between) -> int:
+    def _variant_after(self, test: Between) -> int:
         if not isinstance(test.high, bytes):
             return len(self._variants)
         return (bisect_left if test.high_open else bisect_right)(self._variants, test.high)

@@ -1,10 +1,10 @@
-"""Which zones have rows in which hour, or on which day.
+"""Calendar index: which zones have rows in which hour, or on which day.
 
     arrays   the width of a bucket in microseconds u64; the first bucket, counted from 1970, i64;
-             how many there are u64; sets of zones u8 (zone_sets.py)
+             the number of buckets u64; sets of zones u8 (zone_sets.py)
 
-Hours when they are few enough, days otherwise. Buckets are in UTC and half open: a moment on the
-hour is in the hour that it begins.
+Buckets are hours if they are few enough, days otherwise. Buckets are in UTC and half open: a full
+hour is in the bucket that it starts.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _VALUES_MAX = 256
 
 
 def build(column: Numbers, policy: Policy) -> bytes | None:
-    """The section, or None when rows are spread over too many days."""
+    """The section, or None if rows are spread over too many days."""
     rows = int(column.present.sum())
-    places = np.arange(column.sorted.shape[1])
-    there = places < column.present[:, None]
+    columns = np.arange(column.sorted.shape[1])
+    is_new = columns < column.present[:, None]
     for width in (HOUR_US, DAY_US):
         buckets = column.sorted // width
         # Times of a zone are sorted: a bucket is new where it differs from the one before.
-        there[:, 1:] &= buckets[:, 1:] != buckets[:, :-1]
-        zones, where = np.nonzero(there)
-        if rows and policy.has_calendar(pairs=len(zones), rows=rows, zones=len(there)):
-            found = buckets[zones, where]
-            first, after = int(found.min()), int(found.max()) + 1
-            sets = zone_sets.encode(found - first, zones, len(there))
+        is_new[:, 1:] &= buckets[:, 1:] != buckets[:, :-1]
+        zones, positions = np.nonzero(is_new)
+        if rows and policy.has_calendar(pairs=len(zones), rows=rows, zones=len(is_new)):
+            used = buckets[zones, positions]
+            first, after = int(used.min()), int(used.max()) + 1
+            sets = zone_sets.encode(used - first, zones, len(is_new))
             numbers = (np.array([width], "<u8"), np.array([first], "<i8"))
             return arrays.pack(*numbers, np.array([after - first], "<u8"), sets)
     return None
 
 
 class Calendar:
-    """Zones by time. Immutable; safe from many threads."""
+    """Zones by time. Immutable; safe to use from many threads."""
 
     def __init__(self, data: bytes, layout: Layout) -> None:
         zones = layout.zones
@@ -56,21 +56,21 @@ class Calendar:
     def may(self, test: Test) -> Mask | None:
         match test:
             case OneOf(values) if len(values) <= _VALUES_MAX:
-                found = np.zeros(self._zones, bool)
+                mask = np.zeros(self._zones, bool)
                 for value in values:
-                    found |= self._within(value, value)
-                return found
+                    mask |= self._zones_within(value, value)
+                return mask
             case Between():
-                return self._within(test.low, test.high)
+                return self._zones_within(test.low, test.high)
             case _:
                 return None
 
-    def _within(self, low: Key | None, high: Key | None) -> Mask:
-        """Zones in the buckets from one moment to another, both of which count."""
+    def _zones_within(self, low: Key | None, high: Key | None) -> Mask:
+        """Zones in the buckets from one time to another, both included."""
         first = 0 if low is None else self._bucket(low)
         after = self._count if high is None else self._bucket(high) + 1
         return self._sets.within(max(first, 0), min(after, self._count))
 
-    def _bucket(self, moment: Key) -> int:
-        assert isinstance(moment, int)
-        return moment // self._width - self._first
+    def _bucket(self, time: Key) -> int:
+        assert isinstance(time, int)
+        return time // self._width - self._first

@@ -1,4 +1,4 @@
-"""The side file of one Parquet file <-> bytes: header, catalogue, sections. Pure.
+"""The file of indexes of one Parquet file <-> bytes: header, catalogue, sections. Pure.
 
     offset  size  field
     0       8     "STRNDZON"
@@ -12,14 +12,14 @@
     56            catalogue: MessagePack
     ..            sections, each at a multiple of 8
 
-The catalogue says which field has which indexes, where the section of each is and with which
-checksum: whoever plans a query asks it, and reads only what can help. Sections that are small and
-asked often come first, so that one read of the first bytes brings them all. It names the file of
-rows from which the indexes were made: those of other rows would exclude zones that have rows which
-a query wants. Files of earlier versions do not name it.
+The catalogue lists the indexes of each field with the offset and the checksum of their sections:
+the planner of a query reads only the sections that can help. Small sections that are used often
+come first, so that one read of the first bytes returns them all. The catalogue has the name of the
+file of rows that the indexes were built from: the indexes of other rows would exclude zones with
+rows that match. Files of earlier versions do not have this name.
 
-A kind of index that this version does not know is left alone: the others serve as before. So what
-a kind's section looks like never changes; another look is another kind.
+A kind of index that this version does not support is ignored, and the others are used. So the
+format of a kind's section never changes; another format is another kind.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ FORMAT_VERSION = 1
 HEADER_SIZE = 56
 
 Fetch = Callable[[int, int], bytes]
-"""Bytes of the file: from an offset, so many."""
+"""Reads bytes of the file: offset, size."""
 
 _HEADER = struct.Struct("<8sIIQQQQ")
 _CHECKSUM = struct.Struct("<Q")
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """Where an index is."""
+    """The section of one index."""
 
     field: str
     kind: str
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """The file of rows from which indexes were made."""
+    """The file of rows that indexes were built from."""
 
     table_id: int
     name: str
@@ -64,17 +64,17 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True, array_like=True):
-    """What the file has. Fields without an index are in ``types``, too."""
+    """The content of the file. ``types`` also has fields without an index."""
 
     types: dict[str, str]
-    """The type of each field as the schema of the file writes it."""
+    """The type of each field as in the schema of the file."""
     entries: tuple[Entry, ...]
     origin: Origin | None = None
     """None in files of earlier versions."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a side file tells about itself."""
+    """The header of a file of indexes."""
 
     zone_rows: int
     rows: int
@@ -88,7 +88,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """An index before it has a place."""
+    """The bytes of an index before it has an offset."""
 
     field: str
     kind: str
@@ -106,8 +106,8 @@ def encode(
     zone_rows: int,
     origin: Origin | None = None,
 ) -> bytes:
-    """A whole side file, its sections in the order given; without an origin as earlier versions
-    wrote it."""
+    """The bytes of a file of indexes, with sections in this order; without ``origin`` in the
+    format of earlier versions."""
     catalogue = _catalogue(sections, types, origin)
     parts, size = [], _first_offset(len(catalogue))
     padding = bytes(size - HEADER_SIZE - len(catalogue))
@@ -123,34 +123,36 @@ def encode(
 
 
 def decode_header(data: bytes, *, size: int, name: str) -> Header:
-    """The header, checked; ``size`` is that of the file."""
+    """The verified header; ``size`` is the size of the file."""
     if len(data) < HEADER_SIZE:
         raise Corrupt("a file of zone indexes is shorter than its header", path=name)
-    magic, version, zone_rows, rows, told, catalogue_size, checksum = _HEADER.unpack_from(data)
+    magic, version, zone_rows, rows, stored_size, catalogue_size, checksum = _HEADER.unpack_from(
+        data
+    )
     if magic != MAGIC:
         raise Corrupt("a file of zone indexes does not begin as one", path=name)
     if _CHECKSUM.unpack_from(data, _HEADER.size)[0] != xxh3_64_intdigest(data[: _HEADER.size]):
         raise Corrupt("the header of zone indexes fails its checksum", path=name)
     if version > FORMAT_VERSION:
         raise NewerFormat(f"{name} has zone indexes of format {version}: upgrade to read it")
-    if told != size:
-        raise Corrupt(f"a file of zone indexes has {size} bytes, not {told}", path=name)
-    return Header(zone_rows, rows, told, catalogue_size, checksum)
+    if stored_size != size:
+        raise Corrupt(f"a file of zone indexes has {size} bytes, not {stored_size}", path=name)
+    return Header(zone_rows, rows, stored_size, catalogue_size, checksum)
 
 
 def decode_catalogue(data: bytes, header: Header, name: str) -> Catalogue:
-    """The catalogue, checked: its sections are inside of the file."""
+    """The verified catalogue: its sections are inside the file."""
     if xxh3_64_intdigest(data) != header.catalogue_checksum:
         raise Corrupt("the catalogue of zone indexes fails its checksum", path=name, offset=56)
     try:
-        found: Catalogue = _DECODER.decode(data)
+        catalogue: Catalogue = _DECODER.decode(data)
     except msgspec.MsgspecError as error:
         reason = f"the catalogue of zone indexes cannot be read ({error})"
         raise Corrupt(reason, path=name, offset=56) from error
-    for entry in found.entries:
+    for entry in catalogue.entries:
         if entry.offset + entry.size > header.size:
-            raise Corrupt("a zone index is behind the end", path=name, offset=entry.offset)
-    return found
+            raise Corrupt("a zone index is after the end", path=name, offset=entry.offset)
+    return catalogue
 
 
 def check_section(data: bytes, entry: Entry, name: str) -> None:
@@ -165,17 +167,17 @@ def _first_offset(catalogue_size: int) -> int:
 
 
 def _catalogue(sections: Sequence[Section], types: dict[str, str], origin: Origin | None) -> bytes:
-    """The catalogue. Its own size moves the sections, and their offsets are in it: the first guess
-    is too small, and one more round is enough unless a number grows by a byte."""
+    """The catalogue. It has the offsets of sections, which depend on its own size: the first guess
+    is too small, and the second fits unless an offset grows by a byte."""
     size, data = 0, b""
     while len(data) != size or not data:
         size = len(data)
-        entries = _placed(sections, _first_offset(size))
+        entries = _entries(sections, _first_offset(size))
         data = msgspec.msgpack.encode((types, entries, *([origin] if origin else [])))
     return data
 
 
-def _placed(sections: Sequence[Section], offset: int) -> tuple[Entry, ...]:
+def _entries(sections: Sequence[Section], offset: int) -> tuple[Entry, ...]:
     entries = []
     for section in sections:
         checksum = xxh3_64_intdigest(section.data)

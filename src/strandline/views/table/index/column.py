@@ -1,13 +1,13 @@
-"""A column of a table in the form that indexes are built from. Pure.
+"""Converts a column of a table to the form that indexes are built from. Pure.
 
-Rows are cut into zones of equal size, the last may be shorter. A column is one of
+Rows are divided into zones of equal size; the last may be shorter. A column is one of
 
-    Numbers    sorted in each zone, nulls behind them: bounds, ranks, bins and distinct values are
-               then found without looking at a row again
-    Coded      texts of which there are few: the number of each in the sorted list of all
-    Texts      texts of which there are many
+    Numbers    sorted in each zone, with nulls at the end: bounds, ranks, bins and distinct values
+               are then found without reading the rows again
+    Coded      few distinct texts: the index of each in the sorted list of all
+    Texts      many distinct texts
 
-A column of floats with a NaN, which no JSON holds, is none of them: it has no order.
+A column of floats with a NaN, which JSON cannot express, is not converted: it has no order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Grid = NDArray[Any]
 """A row for each zone."""
 
 CORE_KINDS = {SEQ: Kind("u64"), TS: Kind("datetime"), CONTEXT: Kind("string")}
-"""Of the columns that every table has."""
+"""The kinds of the columns that every table has."""
 
 DTYPES: dict[KindName, str] = {
     "u64": "<u8",
@@ -47,12 +47,12 @@ _PLAIN: dict[KindName, pa.DataType] = {
     "date": pa.int32(),
 }
 _TEXT_BYTES_MAX = 1 << 30
-"""Above, offsets of 32 bits may not be enough."""
+"""Above this size, offsets of 32 bits may not be enough."""
 _SAMPLE_ROWS = 1 << 15
 
 
 class Layout(NamedTuple):
-    """How rows are cut into zones."""
+    """The division of rows into zones."""
 
     rows: int
     zone_rows: int
@@ -66,11 +66,11 @@ class Layout(NamedTuple):
         return np.arange(self.zones, dtype="<i8") * self.zone_rows
 
     def sizes(self) -> NDArray[np.int64]:
-        """Rows of each zone."""
+        """The number of rows of each zone."""
         return (self.rows - self.begins()).clip(max=self.zone_rows)
 
     def grid(self, values: NDArray[Any], fill: Any) -> Grid:
-        """Values of all rows, a line for each zone; the last is filled up."""
+        """Values of all rows, a grid row for each zone; the last is padded with ``fill``."""
         width = min(self.zone_rows, self.rows)
         full = np.full((self.zones, width), fill, values.dtype)
         full.reshape(-1)[: self.rows] = values
@@ -78,42 +78,42 @@ class Layout(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """A column of numbers, or of what is kept as a number."""
+    """A column of numbers, or of values that are stored as numbers."""
 
     kind: Kind
     sorted: Grid
     """The values of each zone in order."""
     present: NDArray[np.int64]
-    """How many of them there are; behind them is something larger or equal."""
+    """The number of values of each zone; the padding after them is not less than they are."""
 
 
 class Coded(NamedTuple):
-    """A column of few different texts."""
+    """A column of few distinct texts."""
 
     codes: Grid
-    """Places in ``variants``, -1 for null and behind the end."""
+    """Indices in ``variants``; -1 for null and padding."""
     variants: list[bytes]
-    """Sorted; each is there."""
+    """Sorted; each is in some row."""
     present: NDArray[np.int64]
 
 
 class Texts(NamedTuple):
-    """A column of many different texts."""
+    """A column of many distinct texts."""
 
     texts: pa.Array
-    """Strings; a null has no meaning but by ``valid``."""
+    """Strings; ``valid`` has the nulls."""
     valid: Grid
     present: NDArray[np.int64]
 
 
 def numbers_of(column: pa.ChunkedArray, kind: Kind, layout: Layout) -> Numbers | None:
-    """A column of numbers, or None when it has no order."""
+    """A column of numbers, or None if it has no order."""
     plain = column.cast(_PLAIN[kind.name])
     values = pc.fill_null(plain, 0).to_numpy().astype(DTYPES[kind.name], copy=True)
     if kind.name == "f64":
         if np.isnan(values).any():
             return None
-        values += 0.0  # -0.0 becomes 0.0, which it is equal to
+        values += 0.0  # -0.0 becomes 0.0, which equals it
     valid = _valid(plain)
     last = np.inf if kind.name == "f64" else np.iinfo(values.dtype).max
     values[~valid] = last
@@ -123,10 +123,10 @@ def numbers_of(column: pa.ChunkedArray, kind: Kind, layout: Layout) -> Numbers |
 
 
 def texts_of(column: pa.ChunkedArray, layout: Layout, policy: Policy) -> Coded | Texts:
-    """A column of texts, coded when the policy wants that for as many as there are."""
+    """A column of texts, coded if the policy allows it for their number."""
     if not pa.types.is_dictionary(column.type):
         column = _plain(column)
-        column = column.dictionary_encode() if _seems_coded(column, policy) else column
+        column = column.dictionary_encode() if _should_encode(column, policy) else column
     if pa.types.is_dictionary(column.type):
         array = _only_chunk(column.unify_dictionaries())
         if policy.may_be_coded(len(array.dictionary)):
@@ -137,24 +137,24 @@ def texts_of(column: pa.ChunkedArray, layout: Layout, policy: Policy) -> Coded |
 
 
 def _coded(array: pa.DictionaryArray, layout: Layout) -> Coded:
-    """The codes of a dictionary array, after the order of the texts that are in use. A dictionary
-    may hold a text twice, and null."""
+    """The codes of a dictionary array, by the order of the used texts. A dictionary may have a text
+    twice, and null."""
     rows = pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False).astype("<i4")
     used = np.zeros(len(array.dictionary) + 1, bool)
-    used[rows] = True  # nulls mark the last
-    told = [None if text is None else text.encode() for text in array.dictionary.to_pylist()]
+    used[rows] = True  # the code -1 of nulls marks the last entry
+    texts = [None if text is None else text.encode() for text in array.dictionary.to_pylist()]
     variants = sorted(
-        {text for text, is_used in zip(told, used, strict=False) if is_used and text is not None}
+        {text for text, is_used in zip(texts, used, strict=False) if is_used and text is not None}
     )
-    place_of = {text: place for place, text in enumerate(variants)}
-    codes = np.array([*(place_of.get(text, -1) for text in told), -1], "<i4")[rows]
+    code_of = {text: code for code, text in enumerate(variants)}
+    codes = np.array([*(code_of.get(text, -1) for text in texts), -1], "<i4")[rows]
     grid = layout.grid(codes, -1)
     return Coded(grid, variants, (grid >= 0).sum(axis=1))
 
 
-def _seems_coded(column: pa.ChunkedArray, policy: Policy) -> bool:
-    """Whether a part of the rows, taken from everywhere, has few different texts: to encode a
-    column of many costs more than all else."""
+def _should_encode(column: pa.ChunkedArray, policy: Policy) -> bool:
+    """Whether an evenly spaced sample of the rows has few distinct texts: to encode a column with
+    many of them costs more than all other steps."""
     step = max(1, len(column) // _SAMPLE_ROWS)
     sample = column.take(pa.array(np.arange(0, len(column), step)))
     return policy.may_be_coded(len(sample.unique()))

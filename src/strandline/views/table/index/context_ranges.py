@@ -1,10 +1,10 @@
-"""Contexts of each zone, which are a range: rows of a file are sorted by them.
+"""Context index: the range of contexts of each zone. Rows of a file are sorted by context.
 
-    arrays   where the first context of each zone ends in the bytes u64, the bytes u8; the same for
+    arrays   the ends of the first contexts of zones in the bytes u64, the bytes u8; the same for
              the last contexts
 
-Firsts and lasts are sorted over the zones, so that the zones of a context are found by two binary
-searches, and contexts are whole, however long.
+First and last contexts are sorted over the zones, so the zones of a context are found by two binary
+searches. Contexts are stored in full length.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KIND = "context"
 
 
 def build(contexts: pa.ChunkedArray, layout: Layout) -> bytes | None:
-    """The section, or None when rows are not sorted by context after all."""
+    """The section, or None if rows are not sorted by context."""
     if not _is_sorted(contexts.cast(pa.string())):
         return None
     begins, ends = layout.begins(), layout.begins() + layout.sizes() - 1
@@ -39,7 +39,7 @@ def _is_sorted(texts: pa.ChunkedArray) -> bool:
 
 
 class Context:
-    """Ranges of contexts. Immutable; safe from many threads."""
+    """Ranges of contexts. Immutable; safe to use from many threads."""
 
     def __init__(self, data: bytes, layout: Layout) -> None:
         zones = layout.zones
@@ -50,28 +50,28 @@ class Context:
         self.ram = 2 * len(data) + 100 * zones
 
     def may(self, test: Test) -> Mask | None:
-        """Zones whose range has one of the contexts; None when that is not what is asked."""
-        found = np.zeros(self._zones, bool)
+        """Zones whose range has a context that passes; None if the test is not supported."""
+        mask = np.zeros(self._zones, bool)
         match test:
             case OneOf(values):
                 for value in values:
                     assert isinstance(value, bytes)
                     first = bisect_left(self._lasts, value)
-                    found[first : bisect_right(self._firsts, value)] = True
+                    mask[first : bisect_right(self._firsts, value)] = True
             case Between():
-                found[self._first(test) : self._after(test)] = True
+                mask[self._first_zone(test) : self._zone_after(test)] = True
             case _:
                 return None
-        return found
+        return mask
 
-    def _first(self, test: Between) -> int:
-        """The first zone that reaches up to the lower bound."""
+    def _first_zone(self, test: Between) -> int:
+        """The first zone whose last context is not below the lower bound."""
         if not isinstance(test.low, bytes):
             return 0
         return (bisect_right if test.low_open else bisect_left)(self._lasts, test.low)
 
-    def _after(self, test: Between) -> int:
-        """The zone behind the last that begins below the upper bound."""
+    def _zone_after(self, test: Between) -> int:
+        """The zone after the last whose first context is not above the upper bound."""
         if not isinstance(test.high, bytes):
             return self._zones
         return (bisect_left if test.high_open else bisect_right)(self._firsts, test.high)

@@ -1,15 +1,15 @@
 """Numbers and texts -> 63-bit hashes, many at a time. Pure.
 
-The hash is part of the format: filters in files were made with it.
+The hash is part of the format: filters in files use it.
 
     mix(x)      x ^= x >> 33; x *= FF51AFD7ED558CCD; x ^= x >> 33; x *= C4CEB9FE1A85EC53;
                 x ^= x >> 33
     a number    mix(its 64 bits) >> 1; a date is as wide as the others
     a text      h = size * 9E3779B97F4A7C15; for each 8 of its first 256 bytes as a number, zeros
-                behind the last: h = (h ^ number) * FF51AFD7ED558CCD, h ^= h >> 32; mix(h) >> 1
+                after the last: h = (h ^ number) * FF51AFD7ED558CCD, h ^= h >> 32; mix(h) >> 1
 
-Texts are not cut out: words are gathered from their common buffer, a turn for each eight bytes of
-the longest one. That is an eighth of the time that it takes to hash them one by one.
+Texts are not extracted: words are gathered from their common buffer, in one pass for each eight
+bytes of the longest text. That takes an eighth of the time of hashing them one by one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from strandline.views.table.index.predicate import Key
 Hashes = NDArray[np.uint64]
 
 HASHED_BYTES_MAX = 256
-"""A text of a megabyte must not cost a hundred thousand turns for all. Texts that differ only
-behind these bytes have one hash: a filter then keeps the zones of both."""
+"""A text of a megabyte must not cost a hundred thousand passes over all. Texts that differ only
+after these bytes have the same hash: a filter then keeps the zones of both."""
 
 NO_HASH = np.uint64(2**64 - 1)
-"""Sorts behind every hash."""
+"""Sorts after every hash."""
 
 _SIZE_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _FACTOR = np.uint64(0xFF51AFD7ED558CCD)
@@ -41,7 +41,7 @@ _U1, _U8, _U32, _U33, _U64 = map(np.uint64, (1, 8, 32, 33, 64))
 
 
 def mix(numbers: Hashes) -> Hashes:
-    """Numbers spread over all 64 bits; no two become one."""
+    """Numbers mixed over all 64 bits; a bijection."""
     mixed = numbers ^ (numbers >> _U33)
     mixed *= _FACTOR
     mixed ^= mixed >> _U33
@@ -51,7 +51,7 @@ def mix(numbers: Hashes) -> Hashes:
 
 
 def mix_one(number: int) -> int:
-    """The same for one number: numpy takes ten times as long for that."""
+    """The same for one number: ten times as fast as numpy for one."""
     number ^= number >> 33
     number = number * int(_FACTOR) & _MASK
     number ^= number >> 33
@@ -60,50 +60,50 @@ def mix_one(number: int) -> int:
 
 
 def of_numbers(values: NDArray[Any]) -> Hashes:
-    """Hashes of whole numbers."""
+    """Hashes of integers."""
     wide = values if values.itemsize == 8 else values.astype("<i8")
     return mix(wide.view("<u8")) >> _U1
 
 
 def of_texts(texts: pa.Array) -> Hashes:
-    """Hashes of strings; what a null has is not said."""
+    """Hashes of strings; the hash of a null is undefined."""
     if not len(texts):
         return np.empty(0, "<u8")
-    starts, sizes, data = _spread(texts)
+    starts, sizes, data = _buffers(texts)
     words: NDArray[np.uint64] = np.ndarray((len(data) - 7,), "<u8", data.data, 0, (1,))
     hashed = sizes.astype("<u8") * _SIZE_FACTOR
     shortest = int(sizes.min())
-    for place in range(0, min(int(sizes.max()), HASHED_BYTES_MAX), 8):
-        if place + 8 <= shortest:
-            hashed = _with_word(hashed, words[starts + place])
+    for position in range(0, min(int(sizes.max()), HASHED_BYTES_MAX), 8):
+        if position + 8 <= shortest:
+            hashed = _add_word(hashed, words[starts + position])
             continue
-        rows = np.flatnonzero(sizes > place)
-        left = np.minimum(sizes[rows] - place, 8).astype("<u8")
-        word = words[starts[rows] + place] & (_ALL >> (_U64 - left * _U8))
-        hashed[rows] = _with_word(hashed[rows], word)
+        rows = np.flatnonzero(sizes > position)
+        remaining = np.minimum(sizes[rows] - position, 8).astype("<u8")
+        word = words[starts[rows] + position] & (_ALL >> (_U64 - remaining * _U8))
+        hashed[rows] = _add_word(hashed[rows], word)
     return mix(hashed) >> _U1
 
 
 @functools.lru_cache(maxsize=4096)
 def of_key(key: Key) -> int:
-    """The hash of one key: a query asks every file for the same."""
+    """The hash of one key. Cached, as a query tests the same key in every file."""
     if isinstance(key, bytes):
         return int(of_texts(pa.array([key], pa.binary()))[0])
     return int(of_numbers(np.array([key], "<u8" if key >= 2**63 else "<i8"))[0])
 
 
-def _with_word(hashed: Hashes, word: Hashes) -> Hashes:
+def _add_word(hashed: Hashes, word: Hashes) -> Hashes:
     mixed = (hashed ^ word) * _FACTOR
     mixed ^= mixed >> _U32
     return mixed
 
 
-def _spread(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
-    """Where each text begins, how long it is, and all bytes with eight more behind them."""
+def _buffers(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
+    """The start and the size of each text, and all bytes with eight zeros appended."""
     is_large = pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, "<i8" if is_large else "<i4")
     ends = ends[texts.offset : texts.offset + len(texts) + 1].astype("<i8")
     raw = np.frombuffer(data, "<u1") if data is not None else np.empty(0, "<u1")
-    own = np.concatenate([raw[ends[0] : ends[-1]], np.zeros(8, "<u1")])
-    return ends[:-1] - ends[0], np.diff(ends), own
+    padded = np.concatenate([raw[ends[0] : ends[-1]], np.zeros(8, "<u1")])
+    return ends[:-1] - ends[0], np.diff(ends), padded

@@ -1,11 +1,11 @@
-"""Which of 64 bins have values of a zone: one bit each, for fields of numbers and times.
+"""Imprint index: which of 64 bins have values of a zone, one bit each, for numbers and times.
 
     arrays   the least value of each bin; the greatest of each; the bins of each zone u64, the
-             lowest bit for the first
+             lowest bit for the first bin
 
-Bins are made for the whole file so that each holds about as many rows, and reach from the least to
-the greatest value that is in them: what is asked between two bins is nowhere. A value that would
-fill several bins by itself has one of its own, and where a field has at most 64 values, each has.
+Bins are built for the whole file so that each has about the same number of rows. A bin reaches from
+its least to its greatest value: a value between two bins is in no zone. A value that would fill
+several bins alone has its own bin, and if a field has at most 64 values, each has its own.
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ def build(column: Numbers) -> bytes:
     greatest = np.full(bins, column.sorted.min(initial=0), column.sorted.dtype)
     for zone, present in enumerate(column.present.tolist()):
         values = column.sorted[zone, :present]
-        # A bin has the values from one edge on, and below the next.
-        places = np.concatenate([[0], np.searchsorted(values, edges), [present]])
-        there = np.flatnonzero(places[:-1] < places[1:])
-        masks[zone] = sum(1 << each for each in there.tolist())
-        least[there] = np.minimum(least[there], values[places[there]])
-        greatest[there] = np.maximum(greatest[there], values[places[there + 1] - 1])
+        # A bin has the values from its edge up to the next edge, which is exclusive.
+        positions = np.concatenate([[0], np.searchsorted(values, edges), [present]])
+        used = np.flatnonzero(positions[:-1] < positions[1:])
+        masks[zone] = sum(1 << each for each in used.tolist())
+        least[used] = np.minimum(least[used], values[positions[used]])
+        greatest[used] = np.maximum(greatest[used], values[positions[used + 1] - 1])
     return arrays.pack(least, greatest, masks)
 
 
 class Imprint:
-    """Bins of the zones. Immutable; safe from many threads."""
+    """Bins of the zones. Immutable; safe to use from many threads."""
 
     def __init__(self, data: bytes, layout: Layout) -> None:
         self._least, self._greatest, self._masks = arrays.unpack(data)
         self.ram = len(data)
 
     def may(self, test: Test) -> Mask | None:
-        """Zones with a value in a bin that is asked for."""
+        """Zones with a value in a bin that the test overlaps; None if it is not supported."""
         match test:
             case OneOf(values):
-                wanted = self._of(values)
+                bins = self._bins_of(values)
             case Between():
-                wanted = self._range(test)
+                bins = self._bins_within(test)
             case _:
                 return None
-        found: Mask = (self._masks & np.uint64(wanted)) != 0
-        return found
+        zones: Mask = (self._masks & np.uint64(bins)) != 0
+        return zones
 
-    def _of(self, values: tuple[Key, ...]) -> int:
-        """The bins that reach over these values."""
+    def _bins_of(self, values: tuple[Key, ...]) -> int:
+        """The bins whose range has one of these values."""
         keys = np.array(values, self._least.dtype)
         first = np.searchsorted(self._greatest, keys, side="left")
         after = np.searchsorted(self._least, keys, side="right")
         return sum(1 << each for each in set(first[first < after].tolist()))
 
-    def _range(self, test: Between) -> int:
-        """The bins that reach into a range."""
+    def _bins_within(self, test: Between) -> int:
+        """The bins that overlap a range."""
         first, after = 0, len(self._least)
         if test.low is not None:
             low = np.array(test.low, self._least.dtype)
@@ -81,16 +81,16 @@ class Imprint:
 
 
 def _sample(column: Numbers) -> Array:
-    """Values from everywhere, sorted."""
+    """A sorted, evenly spaced sample of the values."""
     step = max(1, int(column.present.sum()) // _SAMPLE_MAX)
-    places = np.arange(column.sorted.shape[1])
-    there = (places % step == 0) & (places < column.present[:, None])
-    sample: Array = np.sort(column.sorted[there])
+    positions = np.arange(column.sorted.shape[1])
+    used = (positions % step == 0) & (positions < column.present[:, None])
+    sample: Array = np.sort(column.sorted[used])
     return sample
 
 
 def _edges(sample: Array) -> Array:
-    """Where bins begin, but for the first. Each of them has a value, the first one, too."""
+    """The lower edges of all bins except the first. No bin is empty, the first included."""
     if not len(sample):
         return sample
     values: Array = sample[np.append(True, sample[1:] != sample[:-1])]
@@ -99,8 +99,8 @@ def _edges(sample: Array) -> Array:
     quantiles = sample[np.arange(1, _BINS) * len(sample) // _BINS]
     is_new = np.append(True, quantiles[1:] != quantiles[:-1])
     heavy = quantiles[1:][~is_new[1:]]
-    # What comes right behind a heavy value takes a place that its repetition left free.
-    behind = values[np.minimum(np.searchsorted(values, heavy, "right"), len(values) - 1)]
-    found: Array = np.unique(np.append(quantiles[is_new], behind))
-    edges: Array = found[found > values[0]][: _BINS - 1]
+    # A repeated quantile frees an edge: it is used for the value after the heavy one.
+    after_heavy = values[np.minimum(np.searchsorted(values, heavy, "right"), len(values) - 1)]
+    candidates: Array = np.unique(np.append(quantiles[is_new], after_heavy))
+    edges: Array = candidates[candidates > values[0]][: _BINS - 1]
     return edges

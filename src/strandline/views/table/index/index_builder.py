@@ -1,8 +1,7 @@
-"""All indexes of a file's rows, as the bytes of its side file. Pure.
+"""Builds all indexes of a file's rows, as the bytes of its file of indexes. Pure.
 
-Every column is looked at once, with numpy and Arrow, a zone at a time or all together; no row is
-ever a Python object. What is measured on the way decides which indexes a field gets
-(index_choice.py).
+Every column is read once, with numpy and Arrow, by zone or as a whole; no row becomes a Python
+object. Measured counts decide which indexes a field gets (index_choice.py).
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ _ORDER = [
     membership.FILE_KIND,
     membership.KIND,
 ]
-"""Of the sections: what is small and asked often comes first."""
+"""The order of sections: small ones that are used often come first."""
 
 _FILTERED = ("u64", "i64")
-"""Numbers that may be names of something; nobody asks for a float or a moment by its value."""
-_SAMPLED = np.uint64(15)
+"""Numbers that may be ids; a float or a time is hardly ever queried by its exact value."""
+_SAMPLE_MASK = np.uint64(15)
 _SAMPLE_MIN = 1 << 16
 
 
@@ -67,9 +66,9 @@ def build(
     *,
     origin: Origin | None = None,
 ) -> bytes:
-    """The side file of rows that are sorted by context, time and seq, and lie in ``origin``.
+    """The file of indexes of the rows of ``origin``, sorted by context, time and seq.
 
-    Columns are asked for by name, one after the other: they need not be in memory together.
+    Columns are read by name, one after the other: they need not be in memory together.
     """
     policy = policy or Policy()
     layout = Layout(len(table), zone_rows)
@@ -80,8 +79,8 @@ def build(
     }
     sections: list[Section] = []
     for field, kind in kinds.items() if layout.zones else ():
-        found = _indexes(field, kind, table[field], layout, policy)
-        sections += (Section(field, name, data) for name, data in found if data is not None)
+        indexes = _indexes(field, kind, table[field], layout, policy)
+        sections += (Section(field, name, data) for name, data in indexes if data is not None)
     sections.sort(key=lambda section: _ORDER.index(section.kind))
     types = {field: str(kind) for field, kind in kinds.items()}
     return codec.encode(sections, types=types, rows=len(table), zone_rows=zone_rows, origin=origin)
@@ -90,7 +89,7 @@ def build(
 def _indexes(
     field: str, kind: Kind, column: pa.ChunkedArray, layout: Layout, policy: Policy
 ) -> Iterator[tuple[str, bytes | None]]:
-    """The indexes of a field; None for one that came to nothing."""
+    """The indexes of a field; None for one that cannot be built."""
     if kind.name in TEXTS:
         texts = texts_of(column, layout, policy)
         yield min_max.KIND, min_max.build(texts, layout)
@@ -98,7 +97,7 @@ def _indexes(
             yield context_ranges.KIND, context_ranges.build(column, layout)
             yield membership.FILE_KIND, membership.build_file(_pairs(_hashes(texts, layout))[0])
         else:
-            yield from _of_texts(texts, kind, layout, policy)
+            yield from _text_indexes(texts, kind, layout, policy)
         return
     numbers = numbers_of(column, kind, layout)
     if numbers is None:
@@ -114,7 +113,7 @@ def _indexes(
         yield from _filters(_number_hashes(numbers), layout, policy)
 
 
-def _of_texts(
+def _text_indexes(
     texts: Coded | Texts, kind: Kind, layout: Layout, policy: Policy
 ) -> Iterator[tuple[str, bytes]]:
     if isinstance(texts, Coded) and policy.has_bitmap(
@@ -127,8 +126,8 @@ def _of_texts(
 
 def _filters(grid: Hashes, layout: Layout, policy: Policy) -> Iterator[tuple[str, bytes]]:
     hashes, zones = _pairs(grid)
-    # A sixteenth of the values, with all of their zones, tells as much as all of them.
-    sample = np.sort(hashes[hashes & _SAMPLED == 0] if len(hashes) > _SAMPLE_MIN else hashes)
+    # A sample of a sixteenth of the values, with all of their zones, is as good as all values.
+    sample = np.sort(hashes[hashes & _SAMPLE_MASK == 0] if len(hashes) > _SAMPLE_MIN else hashes)
     distinct = int((sample[1:] != sample[:-1]).sum()) + 1 if len(sample) else 0
     if not policy.has_filters(pairs=len(sample), distinct=distinct, zones=layout.zones):
         return
@@ -138,7 +137,7 @@ def _filters(grid: Hashes, layout: Layout, policy: Policy) -> Iterator[tuple[str
 
 
 def _pairs(grid: Hashes) -> tuple[Hashes, NDArray[np.int64]]:
-    """The different hashes of each zone, and their zones, from a grid that is sorted by zone."""
+    """The distinct hashes of each zone, and their zones, from a grid that is sorted by zone."""
     is_new = grid != NO_HASH
     is_new[:, 1:] &= grid[:, 1:] != grid[:, :-1]
     zones, _ = np.nonzero(is_new)
@@ -147,8 +146,8 @@ def _pairs(grid: Hashes) -> tuple[Hashes, NDArray[np.int64]]:
 
 def _hashes(texts: Coded | Texts, layout: Layout) -> Hashes:
     if isinstance(texts, Coded):
-        known = hashing.of_texts(pa.array(texts.variants, pa.binary()))
-        grid = np.append(known, NO_HASH)[texts.codes]
+        by_code = hashing.of_texts(pa.array(texts.variants, pa.binary()))
+        grid = np.append(by_code, NO_HASH)[texts.codes]
     else:
         grid = layout.grid(hashing.of_texts(texts.texts), NO_HASH)
         grid[~texts.valid] = NO_HASH
@@ -157,9 +156,9 @@ def _hashes(texts: Coded | Texts, layout: Layout) -> Hashes:
 
 
 def _number_hashes(numbers: Numbers) -> Hashes:
-    """Values are sorted in each zone, so equal ones stand together as they do by their hash."""
+    """Hashes in the order of the sorted values, so that equal hashes are neighbours, too."""
     assert DTYPES[numbers.kind.name] in ("<u8", "<i8")
     grid = hashing.of_numbers(numbers.sorted)
-    places = np.arange(grid.shape[1])
-    grid[places >= numbers.present[:, None]] = NO_HASH
+    columns = np.arange(grid.shape[1])
+    grid[columns >= numbers.present[:, None]] = NO_HASH
     return grid

@@ -1,9 +1,9 @@
-"""Which zones may hold a value: binary fuse filters of what is in each zone, and in the file.
+"""Membership index: binary fuse filters of the values of each zone, and of the file.
 
-Filters of zones are made for pairs of a zone and a value, many zones in one filter: less room for
-each value, and all zones are asked at once, by three gathers. One zone in 256 is kept for nothing,
-so over many files a value would still cost some zones of each. The filter of the file, a section of
-its own, is asked first, and most files need no other.
+Filters of zones are built for pairs of a zone and a value, many zones in one filter: this takes
+less space per value, and all zones are tested at once, by three gathers. One zone in 256 is a false
+positive, so over many files a value would still cost some zones of each. The filter of the file, a
+separate section, is tested first, and most files need no other.
 
     section           arrays
     membership        first zone u32, seed u64, bits u8, segments u32, base u64 of each shard; table
@@ -29,19 +29,19 @@ KIND = "membership"
 FILE_KIND = "file-membership"
 
 _PROBES_MAX = 1 << 18
-"""Values times zones: beyond, a long IN costs more than it may save."""
+"""Limit of values times zones: above, a long IN costs more than it can save."""
 _ZONE_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _U31, _U32 = map(np.uint64, (31, 32))
 
 
 def build_zones(hashes: Hashes, zones: NDArray[np.int64], zone_count: int) -> bytes:
-    """The section for pairs of a value and a zone, which are in the order of zones."""
+    """The section for pairs of a value and a zone, which are sorted by zone."""
     begins = np.searchsorted(zones, np.arange(zone_count + 1))
     keys = _zone_keys(hashes, zones)
     firsts, shards, first = [], [], 0
     while first < zone_count:
-        room = begins[first] + binary_fuse.SHARD_KEYS
-        after = max(first + 1, int(np.searchsorted(begins, room, side="right")) - 1)
+        limit = begins[first] + binary_fuse.SHARD_KEYS
+        after = max(first + 1, int(np.searchsorted(begins, limit, side="right")) - 1)
         shards.append(binary_fuse.build(keys[begins[first] : begins[after]]))
         firsts.append(first)
         first = after
@@ -49,7 +49,7 @@ def build_zones(hashes: Hashes, zones: NDArray[np.int64], zone_count: int) -> by
 
 
 def build_file(hashes: Hashes) -> bytes:
-    """The section for all values of a file; some may come twice."""
+    """The section for all values of a file, which may have duplicates."""
     count = max(1, -(-len(hashes) // binary_fuse.SHARD_KEYS))
     if count == 1:
         return arrays.pack(*Filters.of([binary_fuse.build(hashes)]))
@@ -59,7 +59,7 @@ def build_file(hashes: Hashes) -> bytes:
 
 
 class Membership:
-    """Filters of the zones. Immutable; safe from many threads."""
+    """Filters of the zones. Immutable; safe to use from many threads."""
 
     def __init__(self, data: bytes, layout: Layout) -> None:
         zones = layout.zones
@@ -75,12 +75,12 @@ class Membership:
         hashes = np.array([[of_key(value)] for value in test.values], "<u8")
         shards = np.broadcast_to(self._shards, (len(hashes), len(self._zones)))
         keys = _zone_keys(hashes.reshape(-1, 1), self._zones)
-        found: Mask = np.logical_or.reduce(self._filters.may_have(keys, shards), axis=0)
-        return found
+        mask: Mask = np.logical_or.reduce(self._filters.may_have(keys, shards), axis=0)
+        return mask
 
 
 class FileMembership:
-    """The filter of the whole file. Immutable; safe from many threads."""
+    """The filter of the whole file. Immutable; safe to use from many threads."""
 
     def __init__(self, data: bytes, layout: Layout) -> None:
         zones = layout.zones

@@ -1,12 +1,12 @@
-"""Bounds and nulls of each zone: what every field has.
+"""Min/max index: bounds and nulls of each zone. Every field has one.
 
     arrays   exact u8, 1 or 0; nulls of each zone u32; least and greatest of each zone
 
-Texts are cut to ``TEXT_MAX`` bytes and lose NULs at their end, as numpy keeps them. Cut texts stand
-in the order of the whole ones, but for those that became equal: bounds are then closed, and no zone
-is known to hold one text alone. ``exact`` says that no bound was changed in this way.
+Texts are cut to ``TEXT_MAX`` bytes and lose NULs at their end, as numpy stores them. Cut texts have
+the order of the whole ones, except those that became equal: bounds are then closed, and a zone is
+never known to have only one text. ``exact`` is 1 if no bound was cut.
 
-The bounds of a zone without values mean nothing.
+The bounds of a zone without values are undefined.
 """
 
 from __future__ import annotations
@@ -32,77 +32,77 @@ def build(column: Numbers | Coded | Texts, layout: Layout) -> bytes:
     if isinstance(column, Numbers):
         last = np.maximum(column.present - 1, 0)
         greatest = column.sorted[np.arange(layout.zones), last]
-        return _packed(nulls, column.sorted[:, 0], greatest)
+        return _pack(nulls, column.sorted[:, 0], greatest)
     if isinstance(column, Coded):
         least, most = _coded_bounds(column)
     else:
         least, most = _text_bounds(column, layout)
     exact = all(cut(text) == text for text in least + most)
-    return _packed(nulls, _fixed(least), _fixed(most), exact=exact)
+    return _pack(nulls, _text_array(least), _text_array(most), exact=exact)
 
 
 class Fence:
-    """Bounds of the zones. Immutable; safe from many threads."""
+    """Bounds of the zones. Immutable; safe to use from many threads."""
 
     def __init__(self, data: bytes, layout: Layout) -> None:
         exact, nulls, self.least, self.greatest = arrays.unpack(data)
         self._exact = bool(exact[0])
         self.nulls: Mask = nulls > 0
         self.present: NDArray[np.int64] = layout.sizes() - nulls
-        """How many values each zone has."""
+        """The number of values of each zone."""
         self.ram = len(data) + 9 * layout.zones
 
     def may(self, test: Test) -> Mask:
-        """Zones that may hold a value as it is asked for."""
-        there = self.present > 0
+        """Zones that may hold a value that passes the test."""
+        has_values = self.present > 0
         match test:
             case OneOf((value,)):
-                return there & self._overlaps(Between(value, value))
+                return has_values & self._overlaps(Between(value, value))
             case OneOf(values):
                 keys = self._keys(values)
                 first = np.searchsorted(keys, self.least, side="left")
-                return there & (first < np.searchsorted(keys, self.greatest, side="right"))
+                return has_values & (first < np.searchsorted(keys, self.greatest, side="right"))
             case NoneOf(values):
-                return there & ~self._is_only(values)
+                return has_values & ~self._is_only(values)
             case Between():
-                return there & self._overlaps(test)
+                return has_values & self._overlaps(test)
 
     def keys_within(self, test: Between) -> bool:
-        """Whether bounds of this test are compared as they are."""
+        """Whether the bounds of this test and of the zones are compared without cutting."""
         return self._exact and all(
             not isinstance(key, bytes) or cut(key) == key for key in (test.low, test.high)
         )
 
     def _is_only(self, values: tuple[Key, ...]) -> Mask:
-        """Zones whose values are all equal, and one of these."""
-        kept = tuple(
+        """Zones whose values are all equal to one of these."""
+        whole = tuple(
             value for value in values if not isinstance(value, bytes) or cut(value) == value
         )
-        if not self._exact or not kept:
+        if not self._exact or not whole:
             return np.zeros(len(self.least), bool)
-        found: Mask = (self.least == self.greatest) & np.isin(self.least, self._keys(kept))
-        return found
+        zones: Mask = (self.least == self.greatest) & np.isin(self.least, self._keys(whole))
+        return zones
 
     def _overlaps(self, test: Between) -> Mask:
         is_exact = self.keys_within(test)
-        found = np.ones(len(self.least), bool)
+        zones = np.ones(len(self.least), bool)
         if test.low is not None:
             low = self._keys((test.low,))[0]
-            found &= self.greatest > low if test.low_open and is_exact else self.greatest >= low
+            zones &= self.greatest > low if test.low_open and is_exact else self.greatest >= low
         if test.high is not None:
             high = self._keys((test.high,))[0]
-            found &= self.least < high if test.high_open and is_exact else self.least <= high
-        return found
+            zones &= self.least < high if test.high_open and is_exact else self.least <= high
+        return zones
 
     def _keys(self, values: tuple[Key, ...]) -> Array:
-        """Keys as an array that compares with the bounds."""
+        """Keys as an array that is comparable with the bounds."""
         if self.least.dtype.kind == "S":
-            return _fixed([cut(value) for value in values if isinstance(value, bytes)])
+            return _text_array([cut(value) for value in values if isinstance(value, bytes)])
         return np.array(values, self.least.dtype)
 
 
 def cut(text: bytes) -> bytes:
-    """A text as a bound holds it."""
+    """A text in the form of a bound."""
     return text[:TEXT_MAX].rstrip(b"\0")
 
 
@@ -111,7 +111,7 @@ def _coded_bounds(column: Coded) -> tuple[list[bytes], list[bytes]]:
     least = np.where(column.codes < 0, after, column.codes).min(axis=1)
     most = column.codes.max(axis=1)
     texts = [*column.variants, b""]
-    return [texts[place] for place in least], [texts[place] for place in most]
+    return [texts[code] for code in least], [texts[code] for code in most]
 
 
 def _text_bounds(column: Texts, layout: Layout) -> tuple[list[bytes], list[bytes]]:
@@ -123,9 +123,9 @@ def _text_bounds(column: Texts, layout: Layout) -> tuple[list[bytes], list[bytes
     return least, most
 
 
-def _fixed(texts: list[bytes]) -> Array:
+def _text_array(texts: list[bytes]) -> Array:
     return np.array([cut(text) for text in texts] or [b""], "S")[: len(texts)]
 
 
-def _packed(nulls: Array, least: Array, greatest: Array, *, exact: Any = True) -> bytes:
+def _pack(nulls: Array, least: Array, greatest: Array, *, exact: Any = True) -> bytes:
     return arrays.pack(np.array([exact], "<u1"), nulls, least, greatest)

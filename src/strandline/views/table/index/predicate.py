@@ -1,18 +1,18 @@
-"""What a condition asks of one field, in the form that indexes answer. Pure.
+"""Converts conditions on one field to the tests that indexes evaluate. Pure.
 
-A leaf of a condition, turned around by NOT or not, becomes a wish: a test of the values that are
-there, and whether a missing value counts, too. A comparison with a missing value is false, so
-``NOT x < 5`` is ``x >= 5`` or missing. Indexes answer tests alone; nulls are counted in the fence.
+A leaf of a condition, negated or not, becomes a field test: a test of the present values, and
+whether a null passes, too. A comparison with a null is false, so ``NOT x < 5`` is ``x >= 5`` or
+null. Indexes evaluate only the tests of values; the min_max index counts nulls.
 
-Values become keys, which are ordered as they are and compare with those in the indexes:
+Values become keys, which have the order of the values and compare with those in the indexes:
 
-    u64, i64, bool, datetime, date    int; bounds are closed, and inside of the field's range
+    u64, i64, bool, datetime, date    int; bounds are closed, and inside the field's range
     f64                               float, never -0.0
     string, enum                      UTF-8: its order is that of the code points
 
-The file may be older than the schema that the condition was bound to. Then whole numbers are asked
-for floats, or days for moments, and the test is told in what the file has. What cannot be told
-exactly is no wish: it rules nothing out.
+The file may be older than the schema that the condition was bound to. Then a literal is a float and
+the file has integers, or a datetime and the file has dates, and the test is converted to the kind
+in the file. A literal that cannot be converted exactly yields no test: it excludes no zone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INTEGERS: dict[KindName, tuple[int, int]] = {
     "datetime": (-(2**63), 2**63 - 1),
     "date": (-(2**31), 2**31 - 1),
 }
-"""What fields of whole numbers can hold."""
+"""The ranges of integer kinds."""
 
 TEXTS = ("string", "enum")
 
@@ -43,19 +43,19 @@ _OPPOSITE: dict[Operator, Operator] = {"<": ">=", ">=": "<", ">": "<=", "<=": ">
 
 
 class OneOf(NamedTuple):
-    """The value is one of these, which are sorted."""
+    """True for a value that is one of these, which are sorted."""
 
     values: tuple[Key, ...]
 
 
 class NoneOf(NamedTuple):
-    """The value is there, and none of these."""
+    """True for a value, not null, that is none of these."""
 
     values: tuple[Key, ...]
 
 
 class Between(NamedTuple):
-    """The value is between two bounds; None is no bound."""
+    """True for a value between two bounds; None is unbounded."""
 
     low: Key | None = None
     high: Key | None = None
@@ -67,39 +67,39 @@ Test: TypeAlias = OneOf | NoneOf | Between
 
 
 class Wish(NamedTuple):
-    """What is asked of a field."""
+    """A test of a field."""
 
     test: Test
     null: bool
-    """Whether a row without a value counts."""
+    """Whether a null passes."""
 
 
 class CannotTell(Exception):
-    """The test has no exact form for the field. Never leaves this file."""
+    """The literal has no exact form for the stored kind. Never raised out of this module."""
 
 
-def wish_of(leaf: Leaf, stored: Kind, asked: Kind, *, negated: bool) -> Wish | None:
-    """What a leaf asks of a field of the kind that is stored, told in the kind that it was bound
-    to. None when that is not known: then every zone may hold what is asked."""
+def wish_of(leaf: Leaf, stored: Kind, bound: Kind, *, negated: bool) -> Wish | None:
+    """The test of a field of the stored kind for a leaf that is bound to the ``bound`` kind. None
+    without an exact test: then every zone may hold a row that passes."""
     try:
         match leaf:
             case Truth():
-                return _among((True,), stored, asked, negated=negated)
+                return _membership_test((True,), stored, bound, negated=negated)
             case In(values=values):
-                return _among(values, stored, asked, negated=negated)
+                return _membership_test(values, stored, bound, negated=negated)
             case Compare(op="=", value=value):
-                return _among((value,), stored, asked, negated=negated)
+                return _membership_test((value,), stored, bound, negated=negated)
             case Compare(op="!=", value=value):
-                return _among((value,), stored, asked, negated=not negated)
+                return _membership_test((value,), stored, bound, negated=not negated)
             case Compare(op=op, value=value):
                 side = _OPPOSITE[op] if negated else op
-                return Wish(_side(side, _literal(value, asked), stored, asked), negated)
+                return Wish(_range_test(side, _literal(value, bound), stored, bound), negated)
     except CannotTell:
         return None
 
 
 def intersection(one: Between, other: Between) -> Between:
-    """What is between both bounds."""
+    """The values in both ranges."""
     low, low_open = _tighter((one.low, one.low_open), (other.low, other.low_open), upward=True)
     high, high_open = _tighter(
         (one.high, one.high_open), (other.high, other.high_open), upward=False
@@ -110,27 +110,29 @@ def intersection(one: Between, other: Between) -> Between:
 def _tighter(
     one: tuple[Key | None, bool], other: tuple[Key | None, bool], *, upward: bool
 ) -> tuple[Key | None, bool]:
-    """Of two bounds, each with whether it is open, the one that leaves less."""
+    """The tighter of two bounds, each with whether it is open."""
     if one[0] is None or other[0] is None:
         return other if one[0] is None else one
     if one[0] == other[0]:
         return one[0], one[1] or other[1]
-    # Keys of one field are of one type, which no annotation says.
+    # Keys of one field have one type, which the annotations cannot express.
     is_above = one[0] > other[0]  # type: ignore[operator]
     return one if is_above is upward else other
 
 
-def _among(values: tuple[Value, ...], stored: Kind, asked: Kind, *, negated: bool) -> Wish:
-    given = [_literal(value, asked) for value in values if value is not None]
-    keys = [key for value in given if (key := _same(value, stored, asked)) is not None]
-    asks_null = None in values
+def _membership_test(
+    values: tuple[Value, ...], stored: Kind, bound: Kind, *, negated: bool
+) -> Wish:
+    literals = [_literal(value, bound) for value in values if value is not None]
+    keys = [key for value in literals if (key := _stored_key(value, stored, bound)) is not None]
+    has_null = None in values
     test = (NoneOf if negated else OneOf)(tuple(sorted(set(keys))))
-    return Wish(test, asks_null is not negated)
+    return Wish(test, has_null is not negated)
 
 
-def _literal(value: Value, asked: Kind) -> Key:
-    """A literal as a key of the kind that it was bound to."""
-    name = asked.name
+def _literal(value: Value, bound: Kind) -> Key:
+    """A literal as a key of the kind that it is bound to."""
+    name = bound.name
     if name in TEXTS and isinstance(value, str):
         try:
             return value.encode()
@@ -147,21 +149,21 @@ def _literal(value: Value, asked: Kind) -> Key:
     raise CannotTell
 
 
-def _same(value: Key, stored: Kind, asked: Kind) -> Key | None:
-    """The one stored key that is equal to a value, or None when there is none."""
-    if stored.name == asked.name or _is_text(stored, asked):
+def _stored_key(value: Key, stored: Kind, bound: Kind) -> Key | None:
+    """The stored key that equals a value, or None if there is none."""
+    if stored.name == bound.name or _is_text(stored, bound):
         least, most = INTEGERS.get(stored.name, (value, value))
-        is_inside = not isinstance(value, int) or least <= value <= most  # type: ignore[operator]
+        is_inside = not isinstance(value, int) or least <= value <= most  # type: ignore[operator]  # both are int
         return value if is_inside else None
     if isinstance(value, bytes):
         raise CannotTell
-    low, high = _whole(value, stored, asked)
-    return _same(low, stored, stored) if low == high else None
+    low, high = _neighbours(value, stored, bound)
+    return _stored_key(low, stored, stored) if low == high else None
 
 
-def _side(op: Operator, value: Key, stored: Kind, asked: Kind) -> Test:
+def _range_test(op: Operator, value: Key, stored: Kind, bound: Kind) -> Test:
     """The stored keys on one side of a value."""
-    if stored.name == asked.name or _is_text(stored, asked):
+    if stored.name == bound.name or _is_text(stored, bound):
         if stored.name not in INTEGERS:
             if op in ("<", "<="):
                 return Between(high=value, high_open=op == "<")
@@ -170,15 +172,15 @@ def _side(op: Operator, value: Key, stored: Kind, asked: Kind) -> Test:
     elif isinstance(value, bytes):
         raise CannotTell
     else:
-        below, above = _whole(value, stored, asked)
+        below, above = _neighbours(value, stored, bound)
     assert isinstance(below, int)
     assert isinstance(above, int)
-    return _inside(_closed(op, below, above), *INTEGERS[stored.name])
+    return _within_range(_closed_bounds(op, below, above), *INTEGERS[stored.name])
 
 
-def _closed(op: Operator, below: int, above: int) -> tuple[int | None, int | None]:
-    """Closed bounds of the whole numbers on one side of a value, which is between two neighbours
-    or both of them."""
+def _closed_bounds(op: Operator, below: int, above: int) -> tuple[int | None, int | None]:
+    """Closed bounds of the integers on one side of a value, which is between two neighbours or
+    equal to both."""
     match op:
         case "<":
             return None, above - 1
@@ -190,7 +192,7 @@ def _closed(op: Operator, below: int, above: int) -> tuple[int | None, int | Non
             return above, None
 
 
-def _inside(bounds: tuple[int | None, int | None], least: int, most: int) -> Test:
+def _within_range(bounds: tuple[int | None, int | None], least: int, most: int) -> Test:
     low, high = bounds
     if (low is not None and low > most) or (high is not None and high < least):
         return OneOf(())
@@ -200,12 +202,12 @@ def _inside(bounds: tuple[int | None, int | None], least: int, most: int) -> Tes
     )
 
 
-def _whole(value: int | float, stored: Kind, asked: Kind) -> tuple[int, int]:
-    """The stored whole numbers next to a value of a wider kind: the last that is not above it, and
-    the first that is not below it."""
-    if stored.name == "date" and asked.name == "datetime":
+def _neighbours(value: int | float, stored: Kind, bound: Kind) -> tuple[int, int]:
+    """The stored integers next to a value of a wider kind: the last that is not above it, and the
+    first that is not below it."""
+    if stored.name == "date" and bound.name == "datetime":
         return int(value // DAY_US), int(-(-value // DAY_US))
-    if stored.name in ("i64", "u64") and asked.name == "f64" and abs(value) < _FLOAT_EXACT:
+    if stored.name in ("i64", "u64") and bound.name == "f64" and abs(value) < _FLOAT_EXACT:
         return math.floor(value), math.ceil(value)
     raise CannotTell
 

@@ -1,9 +1,9 @@
-"""A condition, asked of the indexes of one file: which zones may hold rows that fulfil it.
+"""Evaluates a condition with the indexes of one file: which zones may hold rows that fulfil it.
 
-The answer is never too small. NOT is pushed down to the leaves, where each becomes a wish that says
-what it wants, not what it does not (predicate.py): the complement of "may be" would be wrong. Of
-several wishes that must be fulfilled at once, those that are bounds of one field are asked as one
-range: a zone with a value on both sides of an hour need not have one within it.
+The result never lacks a zone with such a row. NOT is pushed down to the leaves, where each becomes
+a positive test (predicate.py): the complement of "may hold" would be wrong. If several tests must
+be true at once, bounds of one field are tested as one range: a zone with values on both sides of an
+hour may have none within it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from strandline.views.table.index.zone_sets import Mask
 
 
 class Index(Protocol):
-    """What answers tests. Immutable; safe from many threads."""
+    """An index that evaluates tests. Immutable; safe to use from many threads."""
 
     ram: int
 
     def may(self, test: Test) -> Mask | None:
-        """Zones that may hold a value as it is asked for; None when it cannot tell."""
+        """Zones that may hold a value that passes; None if the index does not support the test."""
         ...
 
 
@@ -39,97 +39,97 @@ class Source(Protocol):
     def zones(self) -> int: ...
 
     def kind(self, field: str) -> Kind | None:
-        """What a field of the file is, None when it has no such field."""
+        """The kind of a field of the file; None if it has no such field."""
         ...
 
     def fence(self, field: str) -> Fence | None: ...
 
     def answering(self, field: str, test: Test) -> Iterator[tuple[str, Index]]:
-        """The indexes of a field that may answer a test, each read when it comes to it."""
+        """The indexes of a field that may support a test, each loaded when it is needed."""
         ...
 
 
 class Asking:
-    """One condition and one file. Owned by one thread."""
+    """Evaluates one condition for one file. Owned by one thread."""
 
     def __init__(self, source: Source, schema: Schema | None) -> None:
-        """``schema`` is what the condition is bound to, None for that of the file."""
+        """``schema`` is the one that the condition is bound to; None for that of the file."""
         self._source = source
-        self._asked = None if schema is None else _kinds(tuple(schema.fields.items()))
+        self._kinds = None if schema is None else _kinds(tuple(schema.fields.items()))
         self.used: list[str] = []
-        """The indexes that ruled zones out, as ``field: kind``."""
+        """The indexes that excluded zones, as ``field: kind``."""
 
     def may(self, condition: Condition, *, negated: bool) -> Mask:
-        """Zones that may hold rows for which the condition, or its opposite, is true."""
+        """Zones that may hold rows for which the condition, or its negation, is true."""
         match condition:
             case Not(of):
                 return self.may(of, negated=not negated)
             case And() | Or() if isinstance(condition, And) is not negated:
                 return self._all_of(condition, negated=negated)
             case And(of) | Or(of):
-                found = np.zeros(self._source.zones, bool)
+                zones = np.zeros(self._source.zones, bool)
                 for part in of:
-                    found |= self.may(part, negated=negated)
-                return found
+                    zones |= self.may(part, negated=negated)
+                return zones
             case _:
-                return self._zones(condition.field, self._wish(condition, negated=negated))
+                return self._zones(condition.field, self._field_test(condition, negated=negated))
 
     def _all_of(self, condition: Condition, *, negated: bool) -> Mask:
-        """Zones for a condition whose parts must all be true, at best in one row."""
-        found = np.ones(self._source.zones, bool)
+        """Zones for a conjunction: zones in which each part may be true."""
+        zones = np.ones(self._source.zones, bool)
         ranges: dict[str, Wish] = {}
         for part, is_negated in _conjuncts(condition, negated=negated):
             if isinstance(part, And | Or | Not):
-                found &= self.may(part, negated=is_negated)
+                zones &= self.may(part, negated=is_negated)
                 continue
-            wish = self._wish(part, negated=is_negated)
-            if wish is not None and isinstance(wish.test, Between):
-                ranges[part.field] = _both(ranges.get(part.field), wish)
+            field_test = self._field_test(part, negated=is_negated)
+            if field_test is not None and isinstance(field_test.test, Between):
+                ranges[part.field] = _intersect(ranges.get(part.field), field_test)
             else:
-                found &= self._zones(part.field, wish)
-        for field, wish in ranges.items():
-            found &= self._zones(field, wish)
-        return found
+                zones &= self._zones(part.field, field_test)
+        for field, field_test in ranges.items():
+            zones &= self._zones(field, field_test)
+        return zones
 
-    def _wish(self, leaf: Leaf, *, negated: bool) -> Wish | None:
-        asked = None if self._asked is None else self._asked.get(leaf.field)
-        stored = self._source.kind(leaf.field) or asked
+    def _field_test(self, leaf: Leaf, *, negated: bool) -> Wish | None:
+        bound = None if self._kinds is None else self._kinds.get(leaf.field)
+        stored = self._source.kind(leaf.field) or bound
         if stored is None:
             return None
-        return wish_of(leaf, stored, asked or stored, negated=negated)
+        return wish_of(leaf, stored, bound or stored, negated=negated)
 
-    def _zones(self, field: str, wish: Wish | None) -> Mask:
+    def _zones(self, field: str, field_test: Wish | None) -> Mask:
         zones = self._source.zones
-        if wish is None:
+        if field_test is None:
             return np.ones(zones, bool)
         if self._source.kind(field) is None:
-            return np.full(zones, wish.null)  # the field is younger than the file
+            return np.full(zones, field_test.null)  # the field was added after the file was written
         bounds = self._source.fence(field)
         if bounds is None:
             return np.ones(zones, bool)
-        found = np.ones(zones, bool)
-        for kind, index in self._source.answering(field, wish.test):
-            answer = index.may(wish.test)
-            if answer is not None and np.any(found & ~answer):
-                found &= answer
-                self._tell(f"{field}: {kind}")
-            if not found.any():
+        result = np.ones(zones, bool)
+        for kind, index in self._source.answering(field, field_test.test):
+            mask = index.may(field_test.test)
+            if mask is not None and np.any(result & ~mask):
+                result &= mask
+                self._add_used(f"{field}: {kind}")
+            if not result.any():
                 break
-        return found | bounds.nulls if wish.null else found
+        return result | bounds.nulls if field_test.null else result
 
-    def _tell(self, used: str) -> None:
+    def _add_used(self, used: str) -> None:
         if used not in self.used:
             self.used.append(used)
 
 
 @functools.lru_cache(maxsize=256)
 def _kinds(fields: tuple[tuple[str, str], ...]) -> dict[str, Kind]:
-    """Every file is asked with the same schema: its types are read once."""
+    """The kinds of a schema. Cached, as a query uses one schema for all files."""
     return CORE_KINDS | Schema(fields=dict(fields)).columns()
 
 
 def _conjuncts(condition: Condition, *, negated: bool) -> Iterator[tuple[Condition, bool]]:
-    """The parts that must all be true, each with whether it is turned around."""
+    """The parts that must all be true, each with whether it is negated."""
     match condition:
         case Not(of):
             yield from _conjuncts(of, negated=not negated)
@@ -140,10 +140,10 @@ def _conjuncts(condition: Condition, *, negated: bool) -> Iterator[tuple[Conditi
             yield condition, negated
 
 
-def _both(before: Wish | None, wish: Wish) -> Wish:
-    """Two ranges of one field at once. A missing value counts when it does for both."""
+def _intersect(before: Wish | None, field_test: Wish) -> Wish:
+    """The intersection of two ranges of one field. A null passes if it passes both."""
     if before is None:
-        return wish
+        return field_test
     assert isinstance(before.test, Between)
-    assert isinstance(wish.test, Between)
-    return Wish(intersection(before.test, wish.test), before.null and wish.null)
+    assert isinstance(field_test.test, Between)
+    return Wish(intersection(before.test, field_test.test), before.null and field_test.null)

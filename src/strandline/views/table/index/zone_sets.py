@@ -1,7 +1,7 @@
 """Sets of zones, one for each of many numbered buckets, as one roaring bitmap. Pure.
 
-A pair of a bucket and a zone is the number bucket * zones + zone. Buckets that follow each other
-are a run of these numbers, so the zones of a whole range are found by two searches.
+A pair of a bucket and a zone is the number bucket * zones + zone. The pairs of consecutive buckets
+are a run of these numbers, so the zones of a range of buckets are found by two searches.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pyroaring import BitMap64
 from strandline.views.table.index.arrays import Array
 
 Mask = NDArray[np.bool_]
-"""One for each zone: whether it may hold what is asked."""
+"""For each zone, whether it may hold a matching row."""
 
 
 class ZoneSets:
-    """Sets of zones. Immutable; safe from many threads."""
+    """Sets of zones. Immutable; safe to use from many threads."""
 
     def __init__(self, data: bytes, zones: int) -> None:
         numbers = BitMap64.deserialize(data).to_array()
@@ -29,21 +29,21 @@ class ZoneSets:
         self.ram = 16 * len(self._numbers)
 
     def within(self, first: int, after: int) -> Mask:
-        """Zones that are in a bucket from the first on, and before the other."""
-        found = np.zeros(self._zones, bool)
+        """Zones in a bucket of a range, whose end is exclusive."""
+        mask = np.zeros(self._zones, bool)
         if first < after:
             ends = np.array([max(first, 0), max(after, 0)], "<u8") * np.uint64(self._zones)
-            begin, end = np.searchsorted(self._numbers, ends)
-            found[self._zone_of[begin:end]] = True
-        return found
+            start, stop = np.searchsorted(self._numbers, ends)
+            mask[self._zone_of[start:stop]] = True
+        return mask
 
     def sizes(self) -> NDArray[np.int64]:
-        """In how many buckets each zone is."""
+        """The number of buckets that each zone is in."""
         return np.bincount(self._zone_of, minlength=self._zones)
 
 
 def encode(buckets: NDArray[np.int64], zones: NDArray[np.int64], zone_count: int) -> Array:
-    """The bytes of pairs; some may come twice."""
+    """The bytes of pairs, which may have duplicates."""
     numbers = (buckets * zone_count + zones).astype("<u8")
     bitmap = BitMap64(array("Q", numbers.tobytes()))
     bitmap.run_optimize()

@@ -139,8 +139,8 @@ def test_names_of_stages_may_be_names_of_other_things():
         ("cpu{a=b c=d}", 1, 9, ", or }"),
         ("cpu[1h", 1, 7, "]"),
         ("cpu[1h..2h]", 1, 7, "]"),
-        ("cpu[2026-13-01..now]", 1, 5, "is no time"),
-        ("cpu[0s]", 1, 5, "is no duration"),
+        ("cpu[2026-13-01..now]", 1, 5, "is not a time"),
+        ("cpu[0s]", 1, 5, "is not a duration"),
         ("cpu avg", 1, 5, "[, the end, { or |"),
         ("cpu |", 1, 6, "avg"),
         ("cpu | windw(5m)", 1, 7, "abs, alias, avg, bottomk"),
@@ -211,7 +211,7 @@ def test_a_duration_is_counted_in_nanoseconds(text, expected):
 
 @pytest.mark.parametrize("text", ["", "5", "5 m", "m", "0s", -1, 0, True, "9999999999w", 1.5, None])
 def test_what_is_no_duration_is_refused(text):
-    with pytest.raises(Invalid, match="is no duration"):
+    with pytest.raises(Invalid, match="is not a duration"):
         duration_ns(text)
 
 
@@ -232,5 +232,5 @@ def test_a_moment_is_exact_to_the_nanosecond(text, expected):
 
 @pytest.mark.parametrize("text", ["2026-02-30", "1500-01-01", "9000-01-01", "2026-01-01T25:00"])
 def test_what_is_no_moment_is_refused(text):
-    with pytest.raises(Invalid, match="is no time"):
+    with pytest.raises(Invalid, match="is not a time"):
         moment_ns(text)

@@ -87,7 +87,7 @@ def test_opening_for_reading_creates_nothing():
 
     assert table.rows() == []
     assert objects.snapshot() == {}
-    with pytest.raises(Invalid, match="reading alone"):
+    with pytest.raises(Invalid, match="read-only"):
         table.add(1, 5)
 
 
