@@ -4,6 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 FUZZ_SECONDS ?= 30
+TEST_PROCESSES ?= 4
 INSTALLED := .venv/installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -19,7 +20,7 @@ demo: $(INSTALLED) java ## see it work: append, kill, recover, read
 	@$(BIN)/python -m examples.tour $(ARGS)
 
 test: check strace mkfs java services ## the checks, then every quick test
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not crash and not slow" $(ARGS)
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder -m "not crash and not slow" $(ARGS)
 
 check: $(INSTALLED) ## lint, format, types, import contracts
 	$(BIN)/python -m ruff check .

@@ -56,7 +56,7 @@ class _Reader(DataSourceReader):
 def prepare(spark: SparkSession, lake_file: str, path: str) -> None:
     """Make the file at ``path``, and teach the session to read it."""
     zone = next(pq.ParquetFile(lake_file).iter_batches(ZONE_ROWS))
-    batch = named.shaped(pa.table(zone), named.RECORD).combine_chunks().to_batches()[0]
+    batch = named.with_columns(pa.table(zone), named.RECORD).combine_chunks().to_batches()[0]
     with pa.ipc.new_file(path, batch.schema) as file:
         file.write(batch)
     spark.dataSource.register(Decoded)

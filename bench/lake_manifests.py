@@ -8,7 +8,7 @@ import tracemalloc
 from bench.measure import Figure, scaled
 from strandline.lake import object_keys
 from strandline.lake.manifest.file_entry import ColumnStats, LakeFile, encode_stats
-from strandline.lake.manifest.manifest_commit import Ledger
+from strandline.lake.manifest.manifest_commit import ManifestCommitter
 from strandline.platform.clock import SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.testing.sim_objects import SimObjects
@@ -56,11 +56,11 @@ def run(*, scale: float) -> list[Figure]:
     ]
 
 
-def _ledger(objects: SimObjects) -> Ledger:
-    return Ledger(objects, STORE_ID, TOPIC_ID, SystemClock(), OsDisk().random_id)
+def _ledger(objects: SimObjects) -> ManifestCommitter:
+    return ManifestCommitter(objects, STORE_ID, TOPIC_ID, SystemClock(), OsDisk().random_id)
 
 
-def _add(ledger: Ledger, files: list[LakeFile]) -> None:
+def _add(ledger: ManifestCommitter, files: list[LakeFile]) -> None:
     for file in files:
         ledger.objects.put(object_keys.data_key(TOPIC_ID, file.name()), bytes(file.size))
     ledger.commit(lambda manifest: manifest.with_added(files))

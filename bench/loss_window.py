@@ -43,13 +43,13 @@ def _flood(store: strandline.Store, seconds: float) -> tuple[list[float], float]
                 topic.append(RECORD)
             seen.append((time.perf_counter(), log.writer.end_lsn, log.committer.synced))
 
-    before = log.numbers()
+    before = log.statistics()
     thread = threading.Thread(target=append)
     thread.start()
     time.sleep(seconds)
     stop.set()
     thread.join()
-    after = log.numbers()
+    after = log.statistics()
     ends = [end for _, end, _ in seen]
     times = [at for at, _, _ in seen]
     ages = [

@@ -16,15 +16,15 @@ from typing import Protocol
 
 import strandline
 from bench.measure import Figure, scaled
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.view_config import QueueConfig
 from strandline.platform.clock import SystemClock
 from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.sim_objects import SimObjects
-from strandline.views.queue.codec import Job, encode_job
+from strandline.views.queue.codec import StoredJobOptions, encode_job
 from strandline.views.queue.fold import QueueFold
 from strandline.views.queue.queue import Queue
-from strandline.views.view import Rows, World
+from strandline.views.view import FoldColumns, FoldContext
 
 PAYLOAD = b"x" * 100
 BATCH = 100
@@ -228,7 +228,7 @@ def _with_many_waiting(folder: Path, waiting: int) -> Figure:
 def _memory(count: int) -> list[Figure]:
     """Memory of waiting jobs, and how long it takes to fold and to load them."""
     with Reservoir(SimObjects()) as reservoir, reservoir.session() as session:
-        fold = _fold(Share(1 << 40))
+        fold = _fold(MemoryShare(1 << 40))
         fold.load(session, _SPACE, b"")
         start = time.perf_counter()
         _fill(fold, count, plain=True)
@@ -236,11 +236,11 @@ def _memory(count: int) -> list[Figure]:
         state = fold.save(session)
         session.commit()
         reservoir.checkpoint()
-        again = _fold(Share(1 << 40))
+        again = _fold(MemoryShare(1 << 40))
         start = time.perf_counter()
         again.load(session, _SPACE, state)
         loaded = time.perf_counter() - start
-        assert len(again.jobs.board.select(10)) == 10
+        assert len(again.jobs.table.select(10)) == 10
     return [
         _taken(count, plain=True),
         _taken(count // 5, plain=False),
@@ -251,7 +251,7 @@ def _memory(count: int) -> list[Figure]:
 
 def _taken(count: int, *, plain: bool) -> Figure:
     """Bytes that a waiting job takes, every allocation counted; and what the budget believes."""
-    share = Share(1 << 40)
+    share = MemoryShare(1 << 40)
     gc.collect()
     tracemalloc.start()
     fold = _fold(share)
@@ -269,16 +269,18 @@ def _taken(count: int, *, plain: bool) -> Figure:
     )
 
 
-def _fold(share: Share) -> QueueFold:
-    return QueueFold(QueueConfig(), World(SystemClock(), share, lambda _, __: [], None, 0))
+def _fold(share: MemoryShare) -> QueueFold:
+    return QueueFold(QueueConfig(), FoldContext(SystemClock(), share, lambda _, __: [], None, 0))
 
 
 def _fill(fold: QueueFold, count: int, *, plain: bool) -> None:
     step = 10_000
-    said = encode_job(Job(priority=3, not_before=1 << 60, expires=1 << 61, unique=True))
+    said = encode_job(
+        StoredJobOptions(priority=3, not_before=1 << 60, expires=1 << 61, unique=True)
+    )
     nothing = (None,) * step
     for first in range(1, count + 1, step):
         seqs = range(first, first + step)
         keys = nothing if plain else [b"%d" % seq for seq in seqs]
         metas = nothing if plain else (said,) * step
-        fold.apply(0, Rows(seqs, nothing, keys, nothing, metas, nothing))
+        fold.apply(0, FoldColumns(seqs, nothing, keys, nothing, metas, nothing))

@@ -45,7 +45,7 @@ def _replayed(path: str) -> float:
     with strandline.open(path) as store:
         begun_s = time.monotonic()
         store.kv("profiles").get("user-000000000001")
-        store.views.shelf.save()
+        store.views.registry.save()
         return time.monotonic() - begun_s
 
 

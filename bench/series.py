@@ -25,7 +25,7 @@ import strandline
 from bench.measure import Figure, percentile, rate, scaled
 from bench.settings import SUSTAINED
 from strandline.config.settings import ViewSettings
-from strandline.views.series.block_cache import Decoded
+from strandline.views.series.block_cache import DecodedBlocks
 from strandline.views.series.series import Series
 
 SOURCES = 1000
@@ -358,7 +358,7 @@ def _in_memory(series: Series, count: int) -> dict[str, float]:
     """The same with all pages in memory, then of the same few blocks, then of the newest points."""
     end = count * STEP_US
     with series._host.reading() as fold:
-        decoded, fold.index.decoded = fold.index.decoded, Decoded(0)
+        decoded, fold.index.decoded = fold.index.decoded, DecodedBlocks(0)
 
     def again(turn: int) -> None:
         start = end // 3 + turn % FEW_SOURCES

@@ -4,6 +4,7 @@ and which tests stay together when several processes share them."""
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -30,15 +31,34 @@ if "STRANDLINE_MUTANT" in os.environ:
 
 
 TESTS = Path(__file__).parent
-ONE_WORLD = frozenset({"cluster", "docs", "integration", "spark"})
-"""Folders whose tests share a Spark session, a cluster or servers: one process runs them all."""
+ONE_PROCESS = frozenset({"cluster", "docs", "integration"})
+"""Folders whose tests share a Spark session, a cluster or servers: each is run by one process."""
+SPARK_PROCESSES = 2
+"""Processes that run the tests of ``spark``: each starts a Java process, which is slow at first."""
+FIRST = ("cluster", "spark", "integration", "bench", "docs", "crash", "cli")
+"""Folders with the longest tests start first, so that no process works alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes run the tests (``-n 2 --dist loadgroup``), a file stays together."""
+    """Where several processes run the tests (``--dist loadgroup``), a file stays together."""
+    items.sort(key=lambda item: _rank(_folder(item)))
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
-        item.add_marker(pytest.mark.xdist_group("one" if folder in ONE_WORLD else str(item.path)))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0]
+
+
+def _rank(folder: str) -> int:
+    return FIRST.index(folder) if folder in FIRST else len(FIRST)
+
+
+def _group(item: pytest.Item) -> str:
+    folder = _folder(item)
+    if folder == "spark":
+        return f"spark-{zlib.crc32(item.path.name.encode()) % SPARK_PROCESSES}"
+    return folder if folder in ONE_PROCESS else str(item.path)
 
 
 @pytest.fixture

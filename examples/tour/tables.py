@@ -39,7 +39,7 @@ def kept_fresh(stage: Stage, store: Store, engine: Engine) -> None:
     count = max(100, before // 4)
     _store(store, count)
     (refreshed,) = materialize(store.path, ["cities"], engine=engine).refreshed
-    stored = store.questions.remembered.describe("cities")
+    stored = store.queries.remembered.describe("cities")
     rows = store.run("SHOW cities").rows()
     stage.check(
         (refreshed.engine, refreshed.behind, stored.behind) == (engine.name, count, 0)

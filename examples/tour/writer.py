@@ -17,7 +17,7 @@ from examples.tour import journal
 from examples.tour.journal import Ack
 from strandline.log.topic.topic import Topic
 from strandline.platform import process
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.store import Store
 
 BATCH = 250
@@ -38,11 +38,11 @@ def main(path: str, descriptor: int) -> None:
             thread.join()
 
 
-_Append = Callable[[int], tuple[str, list[bytes], Appended]]
+_Append = Callable[[int], tuple[str, list[bytes], AppendResult]]
 
 
 def _single(topic: Topic, thread: int) -> _Append:
-    def append(count: int) -> tuple[str, list[bytes], Appended]:
+    def append(count: int) -> tuple[str, list[bytes], AppendResult]:
         data = _payload(topic.name, thread, count)
         return topic.name, [data], topic.append(data)
 
@@ -50,7 +50,7 @@ def _single(topic: Topic, thread: int) -> _Append:
 
 
 def _batch(topic: Topic, thread: int) -> _Append:
-    def append(count: int) -> tuple[str, list[bytes], Appended]:
+    def append(count: int) -> tuple[str, list[bytes], AppendResult]:
         first = count * BATCH
         batch = [_payload(topic.name, thread, first + index) for index in range(BATCH)]
         return topic.name, batch, topic.append_many(batch)

@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from strandline.api.struct_warmup import learn_at_first
+from strandline.api.struct_warmup import warm_up_once
 from strandline.config.settings import Settings
-from strandline.ingest.delivery_job import Inbox
-from strandline.ingest.view_handoff_job import Adopting
+from strandline.ingest.delivery_job import IngestJob
+from strandline.ingest.view_handoff_job import ViewHandoffJob
 from strandline.lake.lake import Lake
-from strandline.lake.lake_writer import Intake
+from strandline.lake.lake_writer import LakeWriter
 from strandline.log.catalog import Catalog
-from strandline.log.checkpoint.checkpoint_store import Roots
+from strandline.log.checkpoint.checkpoint_store import CheckpointStore
 from strandline.log.checkpoint.relocator import Relocator
 from strandline.log.checkpoint.sealer import Sealer
 from strandline.log.files.layout import Layout
 from strandline.log.files.pins import Pins
-from strandline.log.recovery.recover import Recovered
+from strandline.log.recovery.recover import StoreState
 from strandline.log.repair.scrub_job import Scrubber
 from strandline.log.topic.topic import Topic
 from strandline.log.wal.log_files import ShardFiles
@@ -31,12 +31,12 @@ from strandline.platform.disk import Disk
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
 from strandline.platform.system_errors import as_unavailable
-from strandline.routers.router_store import Topics as RoutedTopics
+from strandline.routers.router_store import RouterTopics as RoutedTopics
 from strandline.routers.routers import Routers
-from strandline.views.open_view import Topics, Views
+from strandline.views.open_view import Views, _ViewTopics
 from strandline.views.table.files.verify import check_tables
-from strandline.views.view import Depot
-from strandline.views.view_registry import Shelf
+from strandline.views.view import ViewStorage
+from strandline.views.view_registry import ViewRegistry
 
 RUNS_TOPIC = "strandline.runs"
 RUNS_KEPT = 10_000
@@ -47,7 +47,7 @@ _OWN_TOPICS: dict[str, dict[str, object]] = {
 
 
 @contextmanager
-def telling(what: str) -> Iterator[None]:
+def translating_errors(what: str) -> Iterator[None]:
     """Raise a failure of the disk as Unavailable, naming the operation that it stopped."""
     try:
         yield
@@ -55,7 +55,7 @@ def telling(what: str) -> Iterator[None]:
         raise as_unavailable(error, what) from error
 
 
-class Base(NamedTuple):
+class StoreParts(NamedTuple):
     """The objects that most parts of a store are constructed from."""
 
     layout: Layout
@@ -66,17 +66,17 @@ class Base(NamedTuple):
     objects: Objects
 
 
-def wire_lake(
-    base: Base,
-    state: Recovered,
+def make_lake_jobs(
+    base: StoreParts,
+    state: StoreState,
     sealer: Sealer,
     *,
     pins: Pins,
     reader: Callable[[], Reader],
     changing: threading.Lock,
-) -> tuple[Intake, Relocator, Scrubber]:
+) -> tuple[LakeWriter, Relocator, Scrubber]:
     """The writer of the lake, the job that moves records there, and the scrub job."""
-    lake_writer = Intake(
+    lake_writer = LakeWriter(
         base.objects,
         base.disk,
         base.clock,
@@ -114,7 +114,7 @@ def wire_lake(
     return lake_writer, relocator, scrubber
 
 
-class Receiver(Protocol):
+class _Receiver(Protocol):
     """The store as a destination of deliveries."""
 
     def topic(self, name: str, **options: object) -> Topic: ...
@@ -126,7 +126,7 @@ class Receiver(Protocol):
     def sync(self) -> None: ...
 
 
-def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
+def make_inbox(base: StoreParts, store: _Receiver, store_id: str) -> IngestJob:
     """The job that appends the deliveries of other processes."""
 
     def topic(name: str, create: bool) -> Topic:  # noqa: FBT001 - passed to a callback positionally
@@ -135,7 +135,7 @@ def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
         is_new = name in _OWN_TOPICS and name not in store.topics(name)
         return store.topic(name, **_OWN_TOPICS[name] if is_new else {})
 
-    return Inbox(
+    return IngestJob(
         open_objects(base.layout.incoming, disk=base.disk),
         base.objects,
         base.clock,
@@ -145,11 +145,11 @@ def make_inbox(base: Base, store: Receiver, store_id: str) -> Inbox:
     )
 
 
-def make_adopting(
-    base: Base, views: Views, store_id: str, relocate: Callable[[], None]
-) -> Adopting:
+def make_handoff_job(
+    base: StoreParts, views: Views, store_id: str, relocate: Callable[[], None]
+) -> ViewHandoffJob:
     """The job that installs view state computed by other processes."""
-    return Adopting(
+    return ViewHandoffJob(
         open_objects(base.layout.incoming, disk=base.disk),
         base.objects,
         base.clock,
@@ -160,17 +160,17 @@ def make_adopting(
 
 
 def make_views(
-    base: Base,
-    topics: Topics,
-    lake_writer: Intake | None,
+    base: StoreParts,
+    topics: _ViewTopics,
+    lake_writer: LakeWriter | None,
     *,
     store_id: bytes,
     trash: set[int],
 ) -> Views:
     """The views of a store; without a lake writer they are read-only."""
-    learn_at_first()  # before the threads of the store and of its users start
+    warm_up_once()  # before the threads of the store and of its users start
     depot = partial(
-        Depot,
+        ViewStorage,
         objects=base.objects,
         disk=base.disk,
         settings=base.settings.lake,
@@ -180,7 +180,7 @@ def make_views(
         trash=trash.add,
         confirm=base.lake.identity.confirm,
     )
-    registry = Shelf(
+    registry = ViewRegistry(
         base.layout.views,
         base.disk,
         base.clock,
@@ -195,7 +195,7 @@ def make_views(
 
 
 def make_routers(
-    base: Base, store: RoutedTopics, catalog: Callable[[], Catalog], *, readonly: bool
+    base: StoreParts, store: RoutedTopics, catalog: Callable[[], Catalog], *, readonly: bool
 ) -> Routers:
     """The routers of a store, which forward records from topic to topic."""
     return Routers(
@@ -208,11 +208,11 @@ def make_routers(
     )
 
 
-def make_roots(base: Base, state: Recovered, pins: Pins) -> Roots:
+def make_checkpoint_store(base: StoreParts, state: StoreState, pins: Pins) -> CheckpointStore:
     """The store of checkpoints; it also removes files that the kept checkpoints do not need."""
     shards = base.settings.wal.shards
     logs = state.logs
-    return Roots(
+    return CheckpointStore(
         base.disk,
         base.layout.meta,
         state.catalog,
@@ -226,7 +226,7 @@ def make_roots(base: Base, state: Recovered, pins: Pins) -> Roots:
     )
 
 
-def make_writer(base: Base, state: Recovered, number: int) -> Writer:
+def make_writer(base: StoreParts, state: StoreState, number: int) -> Writer:
     """The writer of a shard's log, in a new term."""
     log = state.logs.get(number)
     files = log.files if log else ShardFiles(base.disk, base.layout.shard(number), number)

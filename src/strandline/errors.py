@@ -100,7 +100,7 @@ class NotAStore(Invalid):
     code = "not_a_store"
 
 
-class UnfitStore(Invalid):
+class UnsupportedObjectStore(Invalid):
     """The object store breaks a rule that safety rests on. Name another object store."""
 
     code = "unfit_store"
@@ -145,7 +145,7 @@ class TopicFull(Conflict):
     code = "topic_full"
 
 
-class AlreadyThere(Conflict):
+class ObjectExists(Conflict):
     """Another writer's object has this name. Read it, then decide."""
 
     code = "already_there"
@@ -215,26 +215,26 @@ class Locked(Unavailable):
     code = "locked"
 
 
-class Poisoned(Unavailable):
+class StoreFailed(Unavailable):
     """A sync failed, so what reached the disk is unknown. Close and reopen the store."""
 
     code = "poisoned"
 
 
-class Unreachable(Unavailable):
+class ObjectStoreUnreachable(Unavailable):
     """The object store did not respond after retries. A write may have happened: repeat it with the
     same bytes to find out."""
 
     code = "unreachable"
 
 
-class Denied(Unavailable):
+class ObjectStoreDenied(Unavailable):
     """The object store rejects our credentials, or there are none. Set them, or their rights."""
 
     code = "denied"
 
 
-class NoBucket(Unavailable):
+class BucketNotFound(Unavailable):
     """The bucket or container does not exist. Create it, or check its name and region."""
 
     code = "no_bucket"
@@ -252,7 +252,7 @@ class Fenced(Closed):
     code = "fenced"
 
 
-class NewerFormat(StrandlineError):
+class UnsupportedFormat(StrandlineError):
     """The store was written by a newer Strandline. Upgrade this installation to open it."""
 
     code = "newer_format"

@@ -32,7 +32,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     meta: bytes | None = None
 
 
-class Appended(msgspec.Struct, frozen=True, gc=False):
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
     """The seqs of an appended batch. ``deduped``: an earlier append with the same key wrote it."""
 
     first_seq: int
@@ -41,7 +41,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     deduped: bool = False
 
 
-class Numbered(msgspec.Struct, frozen=True, gc=False):
+class BatchNumber(msgspec.Struct, frozen=True, gc=False):
     """A value of ``idempotency_key``: the number that a producer gives to a batch.
 
     A topic accepts a number once, however much later it is repeated, and only in rising order.

@@ -57,9 +57,9 @@ SYSTEM_PREFIX = "__"
 FIELD_PREFIX = "__data_"
 NAME_MAX = 128
 
-KindName = Literal["string", "u64", "i64", "f64", "bool", "datetime", "date", "enum"]
+FieldTypeName = Literal["string", "u64", "i64", "f64", "bool", "datetime", "date", "enum"]
 
-_KINDS: dict[str, KindName] = {
+_KINDS: dict[str, FieldTypeName] = {
     **dict.fromkeys(("string", "str", "text", "varchar"), "string"),
     **dict.fromkeys(("u64", "uint64"), "u64"),
     **dict.fromkeys(("i64", "int64", "int", "integer"), "i64"),
@@ -72,10 +72,10 @@ _TYPES_TEXT = 'string, u64, i64, f64, bool, datetime, date, ["a","b"], or one of
 _OR_NULL = re.compile(r"(.*?)\s*\|\s*null", re.DOTALL | re.IGNORECASE)
 
 
-class Kind(NamedTuple):
+class FieldType(NamedTuple):
     """A parsed type."""
 
-    name: KindName
+    name: FieldTypeName
     variants: tuple[str, ...] = ()
     """The values of an enum."""
     optional: bool = False
@@ -91,12 +91,12 @@ class Schema(msgspec.Struct, frozen=True):
     version: int = 0
     fields: dict[str, str] = {}
 
-    def kinds(self) -> dict[str, Kind]:
-        return {name: kind_of(text, name) for name, text in self.fields.items()}
+    def types(self) -> dict[str, FieldType]:
+        return {name: parse_type(text, name) for name, text in self.fields.items()}
 
-    def columns(self) -> dict[str, Kind]:
+    def columns(self) -> dict[str, FieldType]:
         """The type of each column that an event table has for a field, by its name in files."""
-        return {column_of(name): kind_of(text, name) for name, text in self.fields.items()}
+        return {column_of(name): parse_type(text, name) for name, text in self.fields.items()}
 
 
 NO_SCHEMA = Schema()
@@ -132,16 +132,16 @@ def _letter(letter: str) -> str:
 
 
 @functools.lru_cache(1024)
-def kind_of(text: str, field: str) -> Kind:
+def parse_type(text: str, field: str) -> FieldType:
     """Parse a type; ``field`` names the field in an error."""
     optional = _OR_NULL.fullmatch(text.strip())
     base = optional[1] if optional else text.strip()
     if base.startswith("["):
-        return Kind("enum", _variants(base, field), optional is not None)
+        return FieldType("enum", _variants(base, field), optional is not None)
     name = _KINDS.get(base.lower())
     if name is None:
         raise Invalid(f"schema field {field!r} has no type {text!r}: types are {_TYPES_TEXT}")
-    return Kind(name, (), optional is not None)
+    return FieldType(name, (), optional is not None)
 
 
 def checked_fields(declared: object) -> dict[str, str]:
@@ -160,7 +160,7 @@ def checked_fields(declared: object) -> dict[str, str]:
         other = known.setdefault(name_key(name), name)
         if other != name:
             raise Invalid(f"schema fields {other!r} and {name!r} differ by capital letters alone")
-        fields[name] = str(kind_of(_type_text(declared_type, name), name))
+        fields[name] = str(parse_type(_type_text(declared_type, name), name))
     size = len(msgspec.json.encode(fields))
     if size > SIZE_MAX:
         raise Invalid(f"a schema has at most {SIZE_MAX} bytes as JSON, not {size}")

@@ -13,22 +13,22 @@ from contextlib import ExitStack
 from functools import partial
 
 from strandline.assembly import (
-    Base,
-    make_adopting,
+    StoreParts,
+    make_checkpoint_store,
+    make_handoff_job,
     make_inbox,
-    make_roots,
+    make_lake_jobs,
     make_routers,
     make_views,
     make_writer,
-    telling,
-    wire_lake,
+    translating_errors,
 )
-from strandline.backup.backups import BackupInfo, Backups, Place
-from strandline.backup.create import reach_of
+from strandline.backup.backups import BackupInfo, Backups, Location
+from strandline.backup.create import synced_reach
 from strandline.config.memory_limits import within_budget
-from strandline.config.settings import Settings, TopicConfig, checked, topic_config
+from strandline.config.settings import Settings, TopicConfig, check_settings, topic_config
 from strandline.errors import Closed, Invalid
-from strandline.lake.gc import Swept
+from strandline.lake.gc import GcResult
 from strandline.lake.lake import Lake
 from strandline.log.checkpoint.checkpoint_job import Checkpointer
 from strandline.log.checkpoint.sealer import Sealer
@@ -40,35 +40,35 @@ from strandline.log.health import Health, health_of
 from strandline.log.progress import Progress, silent
 from strandline.log.recovery import after_recovery
 from strandline.log.recovery.clean_close import end_shard
-from strandline.log.recovery.recover import Recovered, recover, recover_beside_writer
+from strandline.log.recovery.recover import StoreState, recover, recover_beside_writer
 from strandline.log.repair.scrub_job import ScrubProgress
 from strandline.log.retention.retention_floors import enforce_all
-from strandline.log.state.topic_state import Gate, TopicState
+from strandline.log.state.topic_state import TopicState, WaitHandle
 from strandline.log.state.totals import Totals, totals_of
 from strandline.log.topic.topic import Topic
 from strandline.log.wal.committer import Committer
 from strandline.log.wal.reader import Reader
 from strandline.log.wal.shard import Shard
-from strandline.log.wal.stats import LogNumbers
+from strandline.log.wal.stats import LogStatistics
 from strandline.platform import process
-from strandline.platform.background_jobs import PASSING, Job
+from strandline.platform.background_jobs import TRANSIENT_ERRORS, BackgroundJob
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import Disk, Lock, OsDisk
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
 from strandline.platform.system_errors import as_unavailable
 from strandline.routers.routers import TICK_S as ROUTERS_S
-from strandline.store_views import Doors
+from strandline.store_views import StoreViews
 
 SHARDS_MAX = 64
 _TICK_S = 1.0
 _INBOX_S = 0.1
 
 
-class Store(Doors):
+class Store(StoreViews):
     """An opened data directory. Safe from many threads; use it as a context manager."""
 
-    _state: Recovered
+    _state: StoreState
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Store(Doors):
     ) -> None:
         self.path = checked_path(path)
         self.readonly = readonly
-        self._settings = within_budget(checked(Settings() if settings is None else settings))
+        self._settings = within_budget(check_settings(Settings() if settings is None else settings))
         self._disk = disk or OsDisk()
         self._clock = clock or SystemClock()
         self._layout = Layout(self.path)
@@ -94,15 +94,14 @@ class Store(Doors):
             disk=self._disk,
         )
         self._lake = Lake(self._objects, self._settings.lake)
-        self._base = Base(
+        self._base = StoreParts(
             self._layout, self._disk, self._clock, self._settings, self._lake, self._objects
         )
         self._lock: Lock | None = None
         self._closed = False
         self._forked = False
-        self._closing = threading.Lock()
-        self._checkpointing = threading.Lock()
-        self._jobs: list[Job] = []
+        self._closing, self._checkpointing = threading.Lock(), threading.Lock()
+        self._jobs: list[BackgroundJob] = []
         self._failures: list[str] = []
         self._shards: list[Shard] = []
         self._routers = make_routers(
@@ -158,14 +157,14 @@ class Store(Doors):
         self._check()
         return totals_of(self._state.catalog.states())
 
-    def set_aside(self) -> list[str]:
+    def quarantined_files(self) -> list[str]:
         """Files that an opening or a repair took out of use and that still exist."""
         self._check()
-        return self._layout.set_aside(self._disk)
+        return self._layout.quarantined_files(self._disk)
 
-    def log_numbers(self) -> list[LogNumbers]:
+    def log_statistics(self) -> list[LogStatistics]:
         """What was written to the log since the store was opened, by shard."""
-        return [shard.numbers() for shard in self._shards]
+        return [shard.statistics() for shard in self._shards]
 
     def topic_count(self, *, internal: bool = True) -> int:
         """The number of topics, with or without the store's own (``strandline.*``)."""
@@ -189,8 +188,8 @@ class Store(Doors):
         for companion in self._views.companions(name, if_empty=if_empty):
             self._state.catalog.drop(companion, if_empty=False)
         dropped = self._state.catalog.drop(name, if_empty=if_empty)
-        self._routers.forget_topic(name)
-        self._views.shelf.forget_dropped()
+        self._routers.delete_of_topic(name)
+        self._views.registry.forget_dropped()
         return dropped
 
     def topics(self, prefix: str = "") -> list[str]:
@@ -200,7 +199,7 @@ class Store(Doors):
             raise Invalid(f"prefix is text, not {type(prefix).__name__}")
         return self._state.catalog.names(prefix)
 
-    def tap_topics(self, gate: Gate) -> None:
+    def notify_next_topic(self, gate: WaitHandle) -> None:
         """Release a gate once, when the next topic is created. Never blocks."""
         self._state.catalog.waiters.append(gate)
 
@@ -217,11 +216,11 @@ class Store(Doors):
     def checkpoint(self) -> None:
         """Move everything in the log into segments now, seal what is worth it, save views."""
         self._check_writable()
-        with telling("a checkpoint"):
+        with translating_errors("a checkpoint"):
             with self._checkpointing:
                 self._checkpointer.checkpoint()
                 self._sealer.run_once()
-            self._views.shelf.save_and_maintain()
+            self._views.registry.save_and_maintain()
 
     @property
     def lake_objects(self) -> Objects:
@@ -231,33 +230,33 @@ class Store(Doors):
     def relocate(self, progress: Progress = silent) -> None:
         """Move sealed segments beyond the hot bound into the lake now."""
         self._check_writable()
-        with telling("the lake"):
+        with translating_errors("the lake"):
             self._relocator.run_once(progress)
 
-    def sweep(self, *, orphans: bool = False) -> dict[str, Swept]:
+    def sweep(self, *, orphans: bool = False) -> dict[str, GcResult]:
         """Delete from the lake what has been unused for the grace period; the result by topic.
 
         With ``orphans`` also delete objects that no manifest names, which takes a listing.
         """
         self._check_writable()
-        with telling("the lake"):
+        with translating_errors("the lake"):
             return self._relocator.sweep(orphans=orphans)
 
     def scrub(self) -> ScrubProgress:
         """Check every segment and lake file now, repair what can be; return the findings."""
         self._check_writable()
-        with telling("a check of all files"):
+        with translating_errors("a check of all files"):
             return self._scrubber.run_all()
 
-    def take_deliveries(self) -> int:
+    def ingest_pending(self) -> int:
         """Ingest all pending deliveries and view handoffs now; return how many of both."""
         self._check_writable()
-        with telling("the inbox"):
+        with translating_errors("the inbox"):
             count = self._inbox.run_once() + self._handoff_job.run_once()
             self._checkpoint_if_due()
             return count
 
-    def backup(self, to: Place, *, progress: Progress = silent) -> BackupInfo:
+    def backup(self, to: Location, *, progress: Progress = silent) -> BackupInfo:
         """Back the store up into a folder or object store, while appends continue.
 
         Everything appended before the call is in it. What an earlier backup has is not copied.
@@ -265,9 +264,9 @@ class Store(Doors):
         self._check()
         if not self.readonly:
             self.checkpoint()
-        reach = None if self.readonly else partial(reach_of, self._shards, self._clock)
+        reach = None if self.readonly else partial(synced_reach, self._shards, self._clock)
         with Backups(to, disk=self._disk, clock=self._clock) as backups:
-            return backups.take(self.path, lake=self._objects, progress=progress, reach=reach)
+            return backups.create(self.path, lake=self._objects, progress=progress, reach=reach)
 
     def sync(self) -> None:
         """Make everything appended so far durable, whatever its durability setting."""
@@ -283,20 +282,20 @@ class Store(Doors):
         self._check()
         old, self._state = self._state, self._recover(self._state.store_id, silent)
         for state in old.catalog.states():
-            self._state.catalog.hand_over(state)
+            self._state.catalog.transfer_state(state)
         old.close()
 
     def health(self) -> Health:
         """The health of the store now."""
         writing = None if self.readonly else (self._space, self._scrubber, self._complaints)
-        stand_ins = dict(self._lake.stand_ins)
-        errors = [shard.writer.failure or shard.writer.refusal for shard in self._shards]
+        stand_ins = dict(self._lake.replaced_files)
+        errors = [shard.writer.failure or shard.writer.rejection for shard in self._shards]
         failures = [*self._failures, *dict.fromkeys(str(error) for error in errors if error)]
         return health_of(self._state, stand_ins, self._jobs, failures, writing, closed=self._closed)
 
     def _complaints(self) -> list[str]:
-        complaints = self._inbox.complaints() + self._handoff_job.complaints()
-        return complaints + self._routers.complaints() + self._views.shelf.complaints
+        complaints = self._inbox.problems() + self._handoff_job.problems()
+        return complaints + self._routers.problems() + self._views.registry.problems
 
     def close(self) -> None:
         """Flush, sync, and release the store. A second call does nothing."""
@@ -324,7 +323,7 @@ class Store(Doors):
     def _open_for_writing(self, progress: Progress, *, start_jobs: bool) -> None:
         disk = self._disk
         owner = f"{process.process_id()} {disk.boot_id()}\n".encode()
-        self._lock = system_file.take_lock(disk, self.path, owner)
+        self._lock = system_file.acquire_lock(disk, self.path, owner)
         self._opened.callback(self._lock.release)
         shards = self._settings.wal.shards
         store_id = system_file.ensure(disk, self.path, self._clock.now_us(), shards=shards)
@@ -332,7 +331,7 @@ class Store(Doors):
         self._opened.callback(self._close_state)
         self._wire()
         system_file.note_shards(disk, self.path, shards)
-        process.tell_when_forked(self)
+        process.register_forkable(self)
         if start_jobs:
             for job in self._jobs:
                 self._opened.callback(job.stop)
@@ -344,9 +343,9 @@ class Store(Doors):
         self._opened.callback(self._close_state)
         trash = self._state.catalog.lake_trash
         self._views = make_views(self._base, self, None, store_id=store_id, trash=trash)
-        self._opened.callback(self._views.shelf.abandon)
+        self._opened.callback(self._views.registry.abandon)
 
-    def _recover(self, store_id: bytes, progress: Progress) -> Recovered:
+    def _recover(self, store_id: bytes, progress: Progress) -> StoreState:
         recovery = recover_beside_writer if self.readonly else recover
         disk, layout, settings = self._disk, self._layout, self._settings
         return recovery(disk, layout, store_id, settings, progress=progress, lake=self._lake)
@@ -372,7 +371,7 @@ class Store(Doors):
         state.catalog.attach(self._shards)
         segment = self._settings.segment
         pins = Pins(disk, layout.pins)
-        self._checkpoints = roots = make_roots(self._base, state, pins)
+        self._checkpoints = roots = make_checkpoint_store(self._base, state, pins)
         self._checkpointer = Checkpointer(
             disk,
             self._clock,
@@ -383,10 +382,9 @@ class Store(Doors):
             shard_directory=layout.shard,
             old_shards=[number for number in state.logs if number >= wal.shards],
         )
-        self._sealer = Sealer(
-            self._clock, state.catalog, state.library, roots, self._checkpointer, segment
-        )
-        writer, self._relocator, self._scrubber = wire_lake(
+        catalog, library = state.catalog, state.library
+        self._sealer = Sealer(self._clock, catalog, library, roots, self._checkpointer, segment)
+        writer, self._relocator, self._scrubber = make_lake_jobs(
             self._base,
             state,
             self._sealer,
@@ -398,10 +396,10 @@ class Store(Doors):
         self._opened.callback(self._inbox.close)
         trash = state.catalog.lake_trash
         self._views = make_views(self._base, self, writer, store_id=state.store_id, trash=trash)
-        self._opened.callback(self._views.shelf.abandon)
-        self._handoff_job = make_adopting(self._base, self._views, self.id, self.relocate)
+        self._opened.callback(self._views.registry.abandon)
+        self._handoff_job = make_handoff_job(self._base, self._views, self.id, self.relocate)
         self._space = SpaceWatch(disk, layout, self._shards, self._settings.space)
-        self._space.make_room()
+        self._space.release_ballast_if_full()
         after_recovery.quarantine_orphans(disk, layout, roots, state)
         after_recovery.declare_lost_tails(state, self._shards)
         self._routers.load()
@@ -424,7 +422,7 @@ class Store(Doors):
         self._add_job("inbox", self._inbox.run_once, _INBOX_S)
         self._add_job("adopt", self._handoff_job.run_once, _TICK_S)
         self._add_job("routers", self._routers.run_job, ROUTERS_S, self._routers.kick)
-        self._add_job("views", self._views.shelf.run_once, _TICK_S)
+        self._add_job("views", self._views.registry.run_once, _TICK_S)
 
     def _add_job(
         self,
@@ -435,7 +433,9 @@ class Store(Doors):
         syncs: Shard | None = None,
     ) -> None:
         on_death = partial(self._on_death, syncs)
-        job = Job(name, run_once, self._clock, interval_s=interval_s, on_death=on_death, kick=kick)
+        job = BackgroundJob(
+            name, run_once, self._clock, interval_s=interval_s, on_death=on_death, kick=kick
+        )
         job.is_steady = syncs is not None
         self._jobs.append(job)
 
@@ -471,7 +471,7 @@ class Store(Doors):
             synced = {number: log.end_lsn for number, log in self._state.logs.items()}
             synced |= {shard.number: shard.committer.synced for shard in self._shards}
             self._layout.write_closed(self._disk, synced)
-        except PASSING as error:
+        except TRANSIENT_ERRORS as error:
             # The store is released either way; what was acknowledged is on the log.
             self._failures.append(f"closing: {error}")
         finally:

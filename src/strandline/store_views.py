@@ -9,20 +9,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from strandline.config.settings import Settings
 from strandline.platform.clock import Clock
 from strandline.platform.disk import Disk
 from strandline.routers.routers import Routers
-from strandline.views.lazy import load_groups, load_questions
+from strandline.views.lazy import load_groups
 from strandline.views.open_view import Views
 
 if TYPE_CHECKING:
     from strandline.query.execute.result import Result
-    from strandline.query.query_service import Questions
+    from strandline.query.query_service import QueryService
     from strandline.views.groups.consumer_group import Group
-    from strandline.views.groups.group_registry import Groups
+    from strandline.views.groups.group_registry import GroupRegistry
     from strandline.views.kv.kv import Kv
     from strandline.views.metrics.metrics import Metrics
     from strandline.views.queue.queue import Queue
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from strandline.views.table.table import Table
 
 
-class Doors(ABC):
+class StoreViews(ABC):
     """The objects that a store offers besides its topics. Safe from many threads."""
 
     _views: Views
@@ -78,9 +79,9 @@ class Doors(ABC):
         return self.groups.open(topic, name, options)
 
     @cached_property
-    def groups(self) -> Groups:
+    def groups(self) -> GroupRegistry:
         """The consumer groups of all topics."""
-        groups: Groups = load_groups()(self, self.kv, self._clock)
+        groups: GroupRegistry = load_groups()(self, self.kv, self._clock)
         return groups
 
     @property
@@ -101,21 +102,21 @@ class Doors(ABC):
         self._views.rebuild(kind, name)
 
     @cached_property
-    def questions(self) -> Questions:
+    def queries(self) -> QueryService:
         """The query language, materialized queries, users and SQL."""
-        questions: Questions = load_questions()(
+        service: QueryService = import_module("strandline.query.query_service").QueryService(
             self,
             self._clock,
             self._disk.random_id,
             self._settings.query,
             record_bytes_max=self._settings.limits.record_bytes_max,
         )
-        return questions
+        return service
 
     def run(self, command: str) -> Result:
         """Run a command of the query language: docs/guide/queries.md."""
         self._check()
-        return self.questions.run(command)
+        return self.queries.run(command)
 
     def sql(
         self,
@@ -126,12 +127,12 @@ class Doors(ABC):
     ) -> Result:
         """Run a SELECT over topics, views and tables, all at one position: docs/guide/sql.md."""
         self._check()
-        return self.questions.sql(text, as_of=as_of, params=params)
+        return self.queries.sql(text, as_of=as_of, params=params)
 
     def _close_views(self) -> None:
         self._routers.close()
         if "groups" in vars(self):
             self.groups.close()
         if "questions" in vars(self):
-            self.questions.close()
-        self._views.shelf.close()
+            self.queries.close()
+        self._views.registry.close()

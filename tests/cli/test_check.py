@@ -12,7 +12,7 @@ import pytest
 
 import strandline
 from strandline.cli.open_store import open_to_read
-from strandline.cli.records.read import Cursor
+from strandline.cli.records.read import TopicCursor
 from tests.cli.conftest import Command
 
 
@@ -88,8 +88,8 @@ def test_a_hole_is_looked_at_twice_before_it_is_believed(damaged: Command, data_
 
     with open_to_read(data_dir) as store:
         path.write_bytes(path.read_bytes().replace(b"secondsecone", b"secondsecond"))
-        cursor = Cursor(store, "orders", 3, None)
-        page = cursor.turn(100)
+        cursor = TopicCursor(store, "orders", 3, None)
+        page = cursor.next_page(100)
 
     assert page.tombstone is None
     assert page.data == [*[b"second"] * 3, *[b"third"] * 3]

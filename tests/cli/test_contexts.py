@@ -13,7 +13,7 @@ import pytest
 
 import strandline
 from strandline.cli.options import Target
-from strandline.cli.target import place_of
+from strandline.cli.target import resolve_target
 from strandline.errors import Invalid
 from tests.cli.conftest import Command, Program
 
@@ -67,14 +67,14 @@ def test_a_flag_counts_before_a_variable_and_a_variable_before_the_context(
     free: Command, monkeypatch: pytest.MonkeyPatch
 ):
     free("context", "add", "chosen", "--store", "/chosen")
-    by_context = place_of()
+    by_context = resolve_target()
     monkeypatch.setenv("STRANDLINE_STORE", "/variable")
-    by_variable = place_of()
-    by_flag = place_of(url="http://flag")
-    by_name = place_of(context="chosen")
+    by_variable = resolve_target()
+    by_flag = resolve_target(url="http://flag")
+    by_name = resolve_target(context="chosen")
     monkeypatch.delenv("STRANDLINE_STORE")
     free("context", "rm", "chosen")
-    by_default = place_of()
+    by_default = resolve_target()
 
     assert (by_context.store, by_variable.store) == ("/chosen", "/variable")
     assert (by_flag.url, by_name.store) == ("http://flag", "/chosen")
@@ -102,23 +102,23 @@ def test_the_token_is_the_files_then_the_named_contexts_then_the_variables(
     free("context", "add", "c", *named)
     monkeypatch.setenv("STRANDLINE_TOKEN", "of-variable")
 
-    assert place_of(url="http://u", token_file=str(tmp_path / "flag")).token() == "of-flag"
-    assert place_of(url="http://u").token() == "of-variable"
-    assert place_of(context="c").token() == "of-context"
-    assert place_of().token() == "of-variable"
+    assert resolve_target(url="http://u", token_file=str(tmp_path / "flag")).token() == "of-flag"
+    assert resolve_target(url="http://u").token() == "of-variable"
+    assert resolve_target(context="c").token() == "of-context"
+    assert resolve_target().token() == "of-variable"
     monkeypatch.delenv("STRANDLINE_TOKEN")
-    assert place_of().token() == "of-context"
-    assert place_of(url="http://u").token() is None
+    assert resolve_target().token() == "of-context"
+    assert resolve_target(url="http://u").token() is None
 
 
 def test_a_token_is_read_from_its_variable_each_time(free: Command, monkeypatch):
     free("context", "add", "c", "--url", "http://c", "--token-env", "SHOP_TOKEN")
 
     with pytest.raises(Invalid, match="SHOP_TOKEN"):
-        place_of().token()
+        resolve_target().token()
     monkeypatch.setenv("SHOP_TOKEN", "later")
 
-    assert place_of().token() == "later"
+    assert resolve_target().token() == "later"
 
 
 def test_a_token_is_kept_only_when_asked_and_never_printed(program: Program, data_dir: str):
@@ -150,7 +150,7 @@ def test_a_kept_token_is_in_the_file(free: Command, data_dir: str, tmp_path):
     )
     (tmp_path / "token").unlink()
 
-    assert place_of().token() == SECRET
+    assert resolve_target().token() == SECRET
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import strandline
 from strandline.cli.maintenance import doctor
 from strandline.ingest import view_handoff_codec as handovers
-from strandline.ingest.view_handoff_codec import Handover
+from strandline.ingest.view_handoff_codec import ViewHandoff
 from strandline.platform.objectstore.cloud import open_objects
 from tests.cli.conftest import Command
 
@@ -108,10 +108,10 @@ def _times(folder: str) -> dict[str, int]:
 def test_what_the_store_refused_is_a_warning(command: Command, data_dir: str):
     command("append", "t", "x")
     with strandline.open(data_dir, start_jobs=False) as store:
-        made = Handover(store_id=store.id, kind="kv", name="nobody", attempt="a", made_us=1)
+        made = ViewHandoff(store_id=store.id, kind="kv", name="nobody", attempt="a", made_us=1)
         folder = open_objects(f"{data_dir}/incoming")
         folder.create(made.key(), handovers.encode(made), writer=made.attempt)
-        store.take_deliveries()
+        store.ingest_pending()
 
     answer = command("doctor", "--output", "jsonl")
 

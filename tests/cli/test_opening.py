@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import strandline
-from strandline.cli.open_store import look_again, open_to_read, read_again
+from strandline.cli.open_store import open_to_read, read_with_refresh, retry_missing_file
 from strandline.errors import Closed
 
 
@@ -27,7 +27,7 @@ class Shaky:
 def test_a_file_that_is_gone_is_looked_for_again():
     shaky = Shaky(failures=2)
 
-    answer = look_again(shaky.look)
+    answer = retry_missing_file(shaky.look)
 
     assert (answer, shaky.looks) == ("here", 3)
 
@@ -36,7 +36,7 @@ def test_a_file_that_stays_gone_is_an_error_in_the_end():
     shaky = Shaky(failures=1000)
 
     with pytest.raises(FileNotFoundError):
-        look_again(shaky.look)
+        retry_missing_file(shaky.look)
 
     assert shaky.looks < 10
 
@@ -47,7 +47,7 @@ def test_a_read_sees_the_store_afresh_before_it_is_repeated(data_dir: str, error
     with strandline.open(data_dir) as writer, open_to_read(data_dir) as store:
         writer.topic("late")
 
-        answer = read_again(store, shaky.look)
+        answer = read_with_refresh(store, shaky.look)
 
         assert answer == "here"
         assert store.topics() == ["late"]

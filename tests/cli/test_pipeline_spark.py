@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline.cli.engine_options import settings_of
+from strandline.cli.engine_options import parse_conf
 from strandline.cli.errors import WRONG_USE, explain
 from strandline.cli.output.progress import Steps
-from strandline.errors import Invalid, Unreachable
+from strandline.errors import Invalid, ObjectStoreUnreachable
 from tests.cli.conftest import PROGRAM, Command
 from tests.unit.lake.small_lake import fill, open_small
 
@@ -95,7 +95,7 @@ def test_a_run_with_something_to_do_starts_one(cold: Command, java, data_dir: st
 
 
 def test_settings_of_spark_are_names_with_values(cold: Command):
-    assert settings_of(["spark.executor.memory=4g", "spark.x = a=b"]) == {
+    assert parse_conf(["spark.executor.memory=4g", "spark.x = a=b"]) == {
         "spark.executor.memory": "4g",
         "spark.x": "a=b",
     }
@@ -106,7 +106,7 @@ def test_settings_of_spark_are_names_with_values(cold: Command):
 
 
 def test_an_unreachable_master_is_not_blamed_on_the_disk():
-    with pytest.raises(Unreachable, match="no Spark master responds") as caught:
+    with pytest.raises(ObjectStoreUnreachable, match="no Spark master responds") as caught:
         check_master("spark://127.0.0.1:1")
     errors = [caught.value]
     for text in ("Master removed our application", "Python worker failed to connect back"):

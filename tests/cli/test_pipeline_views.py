@@ -29,7 +29,7 @@ def test_a_view_that_differs_is_exit_code_three_and_can_be_replaced(lively: Comm
         gone = next(fold.seen()).name
         fold._live.delete(gone)
         store.topic("kv").append(b"so that there is something to save")
-        store.views.shelf.save()
+        store.views.registry.save()
 
     told = lively("pipeline", "run", "rebuild", "kv", "kv")
 
@@ -51,6 +51,6 @@ def test_rules_are_applied_and_summed_up(lively: Command):
 def test_key_value_topics_are_compacted_by_key(lively: Command):
     done = lively("pipeline", "run", "compact", "--keyed", "kv", "--output", "json")
 
-    assert done.json["let_go"] >= 0
+    assert done.json["released_records"] >= 0
     assert lively("pipeline", "run", "compact", "--keyed", "--dry-run").code == 2
     assert lively("pipeline", "run", "rebuild", "kv", "kv", "--compare", "--replace").code == 2

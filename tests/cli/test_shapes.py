@@ -10,7 +10,7 @@ import pytest
 
 import strandline
 from strandline.cli.output.columnar import CsvOutput
-from strandline.cli.output.formatting import Made
+from strandline.cli.output.formatting import PreparedRow
 from strandline.errors import Invalid
 from tests.cli.conftest import Command, Program, Terminal
 
@@ -40,10 +40,10 @@ def test_csv_of_other_lists_has_objects_as_json(command: Command):
 
 def test_csv_refuses_columns_that_come_too_late(capsys):
     out = CsvOutput()
-    out.rows([Made({"a": 1}, {})])
+    out.rows([PreparedRow({"a": 1}, {})])
 
     with pytest.raises(Invalid, match="columns after the first row: b"):
-        out.rows([Made({"a": 1, "b": 2}, {})])
+        out.rows([PreparedRow({"a": 1, "b": 2}, {})])
 
 
 def test_arrow_of_records_has_the_columns_of_the_lake(program: Program, data_dir: str):

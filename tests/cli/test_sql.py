@@ -125,7 +125,7 @@ def test_a_time_zone_says_how_times_are_shown(shop: Command):
     [
         (["select sq from orders"], "line 1, column 8: there is no column 'sq'", "'seq'"),
         (["from order_s"], "there is no relation 'order_s'", "'orders'"),
-        (["copy orders to 'x'"], "COPY cannot be run", "sql.md"),
+        (["copy orders to 'x'"], "COPY is not allowed", "sql.md"),
         (["select $a", "--param", "a"], "write it as NAME=VALUE", ""),
     ],
 )

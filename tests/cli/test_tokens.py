@@ -9,7 +9,7 @@ from strandline.cli.errors import DAMAGED, LOCKED, WRONG_USE
 from strandline.platform.clock import SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.security import audit, token_store
-from strandline.security.token_store import Registry
+from strandline.security.token_store import TokenStore
 from tests.cli.conftest import Command, Program
 
 
@@ -24,7 +24,7 @@ def test_a_token_is_told_once_and_works(command: Command, data_dir: str):
     listed = command("token", "ls", "--output", "json")
 
     with strandline.open(data_dir) as store:
-        found = Registry(store, SystemClock(), OsDisk().random_id).find(made["token"])
+        found = TokenStore(store, SystemClock(), OsDisk().random_id).find(made["token"])
     assert (found.principal, found.scopes, found.label) == ("ci", "read,write:orders.*", "nightly")
     assert made["token"] not in listed.out
     assert [each["id"] for each in listed.json] == [made["id"]]
@@ -59,8 +59,8 @@ def test_a_revoked_token_is_listed_as_such(command: Command):
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        (["--scopes", "reed"], "no action"),
-        (["--scopes", "read:*x"], "no pattern"),
+        (["--scopes", "reed"], "not an action"),
+        (["--scopes", "read:*x"], "not a pattern"),
         (["--scopes", "read", "--valid", "400d"], "at most 366 days"),
         (["--scopes", "read", "--valid", "0"], "at most 366 days"),
         (["a b", "--scopes", "read"], "invalid token owner"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import strandline
-from strandline.cli.open_view import Looking, look
+from strandline.cli.open_view import ReadOnlyView, run_query
 from strandline.cli.options import ViewTarget
 from strandline.config.settings import ReservoirSettings, Settings, ViewSettings
 from strandline.store import Store
@@ -25,11 +25,11 @@ def test_a_reader_goes_on_when_its_pages_are_gone(data_dir: str):
 
     with strandline.open(data_dir, settings=KEEPING_LITTLE) as store:
         _write(store, range(3))
-        with Looking(ViewTarget(store_path=data_dir), "kv", "profiles", opened) as looking:
-            before = looking.ask(lambda kv: kv.get("0000"))
+        with ReadOnlyView(ViewTarget(store_path=data_dir), "kv", "profiles", opened) as looking:
+            before = looking.run(lambda kv: kv.get("0000"))
             _write(store, range(3, 13))
 
-            after = looking.ask(lambda kv: {entry.value for entry in kv.scan()})
+            after = looking.run(lambda kv: {entry.value for entry in kv.scan()})
 
     assert (before, after) == (b"2", {b"12"})
     assert len(openings) == 2
@@ -47,7 +47,7 @@ def test_a_question_is_asked_again_when_files_are_gone(data_dir: str):
     with strandline.open(data_dir) as store:
         _write(store, range(1))
 
-    assert look(ViewTarget(store_path=data_dir), question) == "answer"
+    assert run_query(ViewTarget(store_path=data_dir), question) == "answer"
     assert len(asked) == 3
 
 

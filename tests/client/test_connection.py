@@ -14,7 +14,7 @@ import traceback
 import pytest
 
 import strandline
-from strandline import ClientSettings, Closed, Forbidden, Invalid, Unreachable
+from strandline import ClientSettings, Closed, Forbidden, Invalid, ObjectStoreUnreachable
 from strandline.server.settings import ServerSettings
 from tests.server.certificates import certificate
 from tests.server.running import running
@@ -67,7 +67,7 @@ def test_nobody_there_is_told_clearly():
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     with (
         strandline.connect(url, settings=ClientSettings(retry_s_max=0.0)) as store,
-        pytest.raises(Unreachable) as nobody,
+        pytest.raises(ObjectStoreUnreachable) as nobody,
     ):
         store.topics()
 
@@ -227,7 +227,7 @@ def test_a_server_must_be_who_it_says_it_is(tmp_path):
         for verify in (True, strange.certificate):
             with (
                 strandline.connect(url, verify=verify, settings=once) as store,
-                pytest.raises(Unreachable, match="certificate"),
+                pytest.raises(ObjectStoreUnreachable, match="certificate"),
             ):
                 store.topics()
 

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import strandline
-from strandline import Appended, ClientSettings, Unreachable
+from strandline import AppendResult, ClientSettings, ObjectStoreUnreachable
 
-PATIENT = ClientSettings(answer_s_max=5.0, retry_s_max=30.0, reconnect_s_max=30.0)
+PATIENT = ClientSettings(response_s_max=5.0, retry_s_max=30.0, reconnect_s_max=30.0)
 DEADLINE_S = 60.0
 CUTS = st.lists(st.tuples(st.integers(0, 3000), st.booleans()), min_size=1, max_size=5)
 PROPERTY = settings(
@@ -103,7 +103,9 @@ def test_every_job_is_worked_on_and_none_is_left(server, proxy, cuts):
             assert time.monotonic() < deadline
             for job in queue.claim(3, worker="w", lease=0.3, wait_s=1.0):
                 worked.add(job.data)
-                with contextlib.suppress(Unreachable):  # it is not known whether that did it
+                with contextlib.suppress(
+                    ObjectStoreUnreachable
+                ):  # it is not known whether that did it
                     job.ack()
 
     assert worked == {b"%d" % number for number in range(30)}
@@ -117,7 +119,7 @@ def test_an_append_whose_answer_is_lost_lands_once(server, proxy, name, count):
 
         appended = topic.append_many([b"x"] * count)
 
-    assert appended == Appended(1, count, count)
+    assert appended == AppendResult(1, count, count)
     assert server.store.topic(name).head_seq == count
 
 
@@ -144,7 +146,7 @@ def test_a_follower_gives_up_when_its_patience_is_over(server, proxy, name):
         proxy.is_away = True
         proxy.cut_all()
         try:
-            with pytest.raises(Unreachable):
+            with pytest.raises(ObjectStoreUnreachable):
                 next(records)
         finally:
             proxy.is_away = False
@@ -157,7 +159,7 @@ def test_a_put_whose_answer_is_lost_is_not_made_again(server, proxy, name):
         proxy.cut([(60, True)])
         proxy.cut_all()
 
-        with pytest.raises(Unreachable) as lost:
+        with pytest.raises(ObjectStoreUnreachable) as lost:
             kv.incr("n")
 
     assert "may have been executed" in str(lost.value)

@@ -224,7 +224,7 @@ def test_who_stops_following_a_server_that_is_away_is_not_held_up(server, proxy,
 
 def _sessions(server: Running, name: str) -> int:
     """How many sessions watch a topic."""
-    return sum(name in each.marks for each in list(server.parts.hub.sessions._by_wid.values()))
+    return sum(name in each.positions for each in list(server.parts.hub.sessions._by_wid.values()))
 
 
 def _forget_sessions(server: Running) -> None:

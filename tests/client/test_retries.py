@@ -13,19 +13,19 @@ from strandline import (
     ClientSettings,
     Closed,
     Forbidden,
+    ObjectStoreUnreachable,
     RouterCycle,
     StrandlineError,
     Unavailable,
-    Unreachable,
 )
 from strandline.api.results import RESULT_COLUMN
-from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.blocking.endpoint import RemoteEndpoint
 from strandline.client.blocking.groups import RemoteMember
 from strandline.client.blocking.kv import RemoteKv
 from strandline.client.blocking.queue import RemoteQueue
 from strandline.client.blocking.topic import RemoteTopic
 from strandline.server.http.arrow_streams import ipc_of
-from strandline.views.queue.job import Ticket
+from strandline.views.queue.job import LeaseTicket
 from tests.client.scripted import Line, problem, scripted
 
 CUT = Line(0)
@@ -121,7 +121,7 @@ def test_an_append_is_not_repeated_when_its_key_may_be_forgotten(server, connect
     server.says(CUT, APPENDED)
     topic = RemoteTopic(connection, "t", window_ms=0)
 
-    with pytest.raises(Unreachable) as lost:
+    with pytest.raises(ObjectStoreUnreachable) as lost:
         topic.append(b"x")
 
     assert "may have been executed" in str(lost.value)
@@ -131,7 +131,7 @@ def test_an_append_is_not_repeated_when_its_key_may_be_forgotten(server, connect
 @pytest.mark.parametrize("trouble", [BUSY, NOT_READY, DRAINING])
 def test_what_was_refused_at_the_door_is_tried_again_whatever_it_is(server, connection, trouble):
     server.says(trouble, NUMBER)
-    kv = RemoteKv(RemoteRoute(connection, "kv", "k"), "k")
+    kv = RemoteKv(RemoteEndpoint(connection, "kv", "k"), "k")
 
     assert kv.incr("n") == 1
 
@@ -139,7 +139,7 @@ def test_what_was_refused_at_the_door_is_tried_again_whatever_it_is(server, conn
 @pytest.mark.parametrize("trouble", [CUT, FAILING])
 def test_what_may_have_been_done_is_not_done_again(server, connection, trouble):
     server.says(trouble, NUMBER)
-    kv = RemoteKv(RemoteRoute(connection, "kv", "k"), "k")
+    kv = RemoteKv(RemoteEndpoint(connection, "kv", "k"), "k")
 
     with pytest.raises(Unavailable):
         kv.incr("n")
@@ -149,33 +149,33 @@ def test_what_may_have_been_done_is_not_done_again(server, connection, trouble):
 
 def test_an_ack_that_is_repeated_and_found_done_is_told(server, connection):
     server.says(CUT, ACKED)
-    queue = RemoteQueue(RemoteRoute(connection), RemoteRoute(connection, "topics", "q"), "q")
+    queue = RemoteQueue(RemoteEndpoint(connection), RemoteEndpoint(connection, "topics", "q"), "q")
 
-    assert queue.ack(Ticket(1, 5)) is True
+    assert queue.ack(LeaseTicket(1, 5)) is True
     assert len(server.asked) == 2
 
 
 def test_an_ack_that_is_repeated_in_vain_is_not_guessed(server, connection):
     server.says(CUT, SKIPPED)
-    queue = RemoteQueue(RemoteRoute(connection), RemoteRoute(connection, "topics", "q"), "q")
+    queue = RemoteQueue(RemoteEndpoint(connection), RemoteEndpoint(connection, "topics", "q"), "q")
 
-    with pytest.raises(Unreachable) as unknown:
-        queue.ack(Ticket(1, 5))
+    with pytest.raises(ObjectStoreUnreachable) as unknown:
+        queue.ack(LeaseTicket(1, 5))
 
     assert "not known" in str(unknown.value)
 
 
 def test_an_ack_that_comes_too_late_says_so(server, connection):
     server.says(BUSY, SKIPPED)
-    queue = RemoteQueue(RemoteRoute(connection), RemoteRoute(connection, "topics", "q"), "q")
+    queue = RemoteQueue(RemoteEndpoint(connection), RemoteEndpoint(connection, "topics", "q"), "q")
 
-    assert queue.ack(Ticket(1, 5)) is False
+    assert queue.ack(LeaseTicket(1, 5)) is False
 
 
 def test_a_member_that_is_shut_out_is_told_at_once(server, connection):
     fenced = Line(503, problem("shutting_down", kind="fenced"), [("Retry-After", "0")])
     server.says(fenced, fenced)
-    member = RemoteMember(RemoteRoute(connection), "m", "1")
+    member = RemoteMember(RemoteEndpoint(connection), "m", "1")
 
     with pytest.raises(Closed) as shut_out:
         member.read()
@@ -254,7 +254,7 @@ def test_the_error_of_a_stranger_is_told_by_its_status(server, topic, body):
 def test_the_answer_of_a_stranger_is_told(server, topic, body):
     server.says(Line(200, body))
 
-    with pytest.raises(Unreachable) as strange:
+    with pytest.raises(ObjectStoreUnreachable) as strange:
         topic.read(0, 1)
 
     assert "not a response of a Strandline server" in str(strange.value)

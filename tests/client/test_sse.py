@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.client.sse import Event, Events, told_records
+from strandline.client.sse import SseEvent, SseParser, decode_records
 
 STREAM = (
     b"retry: 2000\nid: begin\n\n"
@@ -15,11 +15,11 @@ STREAM = (
     b'event: error\ndata: {"code":"x"}\n\n'
 )
 EVENTS = [
-    Event("", id="begin"),
-    Event("record", b'{"a":1}', "one"),
-    Event(":"),
-    Event("record", b'{"a":\n2}', "two", is_exact=False),
-    Event("error", b'{"code":"x"}'),
+    SseEvent("", id="begin"),
+    SseEvent("record", b'{"a":1}', "one"),
+    SseEvent(":"),
+    SseEvent("record", b'{"a":\n2}', "two", is_exact=False),
+    SseEvent("error", b'{"code":"x"}'),
 ]
 RECORDS = (
     b'{"topic":"t","records":[{"$seq":4,"$ts":1,"data":"four"},{"$seq":5,"$ts":1,"data":"five"}],'
@@ -29,22 +29,22 @@ RECORDS = (
 
 @given(cuts=st.lists(st.integers(0, len(STREAM)), max_size=20).map(sorted))
 def test_events_are_the_same_wherever_their_bytes_are_cut(cuts):
-    events = Events()
+    events = SseParser()
     ends = [*cuts, len(STREAM)]
 
     pieces = [STREAM[first:end] for first, end in zip([0, *cuts], ends, strict=True)]
-    found = [event for piece in pieces for event in events.take(piece)]
+    found = [event for piece in pieces for event in events.feed(piece)]
 
     assert found == EVENTS
 
 
 def test_an_event_without_its_end_is_not_told():
-    assert Events().take(b'event: record\ndata: {"a":1}\nid: one\n') == []
+    assert SseParser().feed(b'event: record\ndata: {"a":1}\nid: one\n') == []
 
 
 def test_records_that_the_reader_has_are_left_out():
-    told = told_records(Event("record", RECORDS))
+    told = decode_records(SseEvent("record", RECORDS))
 
-    assert [record.seq for record in told.behind(3)] == [4, 5]
-    assert [record.seq for record in told.behind(4)] == [5]
-    assert told.behind(5) == []
+    assert [record.seq for record in told.records_after(3)] == [4, 5]
+    assert [record.seq for record in told.records_after(4)] == [5]
+    assert told.records_after(5) == []

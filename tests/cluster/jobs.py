@@ -20,7 +20,7 @@ from strandline import pipelines
 from strandline.config.settings import LakeSettings
 from strandline.spark import SparkEngine, explain, plain_errors, register, session, table
 from strandline.spark.sql import query as sql_query
-from strandline.spark.tables.event_rows import frame_of
+from strandline.spark.tables.event_rows import frame_of_scan
 from tests.cluster import gates
 from tests.spark.stores import Row, all_rows, rows
 from tests.unit.lake.small_lake import fill, open_small
@@ -91,10 +91,10 @@ def materialize(master: str, store: str, gate: str) -> pipelines.MaterializeSumm
     passing = gates.passing(gate)
 
     def gated(*given: Any) -> DataFrame:
-        made = frame_of(*given)
+        made = frame_of_scan(*given)
         return made.withColumn("n", passing("n")) if "n" in made.columns else made
 
-    setattr(sql_query, frame_of.__name__, gated)
+    setattr(sql_query, frame_of_scan.__name__, gated)
     return pipelines.materialize(store, engine=SparkEngine(spark))
 
 

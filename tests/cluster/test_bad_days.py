@@ -97,7 +97,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
             r"an executor cannot read .*\.parquet, which exists here: ",
         ),
         ("hidden store", "Unavailable", r"cannot read the store at .*need that folder on every"),
-        ("denied lake", "Denied", r"on \S+ .*\.parquet is not accessible \(.*\): check its"),
+        (
+            "denied lake",
+            "ObjectStoreDenied",
+            r"on \S+ .*\.parquet is not accessible \(.*\): check its",
+        ),
         ("denied table", "Unavailable", r"every executor needs .* the right to read it"),
         ("denied store", "Unavailable", r"Permission denied.*with the right to read it"),
         ("other python", "NotInstalled", r"workers run Python 3\.\d+ and the driver 3\.\d+: set"),

@@ -41,7 +41,7 @@ def make(store: Store) -> None:
 
 
 def mark(store: Store) -> int:
-    return store.questions.remembered.describe("figures").marks["pay"].position
+    return store.queries.remembered.describe("figures").marks["pay"].position
 
 
 def refresh_under_kills(
@@ -56,7 +56,7 @@ def refresh_under_kills(
         if not life:
             kill_who_waits(cluster, gate, driver)
         kill_after(driver, lambda: True, rng.random() * LIFE_S_MAX)
-        store.take_deliveries()
+        store.ingest_pending()
         assert mark(store) in (old, new)
         assert life % 2 or alike(store.run("SHOW figures"), store.run(QUERY))
     pay(store, MORE * kills)
@@ -72,7 +72,7 @@ def beside_an_owner(cluster: Cluster, path: str, gate: Path, kills: int) -> None
 
         refresh_under_kills(cluster, store, gate, kills, rng)
 
-        assert store.questions.remembered.describe("figures").behind == 0
+        assert store.queries.remembered.describe("figures").behind == 0
         assert alike(store.run("SHOW figures"), store.run(QUERY))
 
 

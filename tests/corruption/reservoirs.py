@@ -162,7 +162,7 @@ def used_bytes(whole: Small) -> dict[str, set[int]]:
     size = len(whole.data(newest))
     footer = checkpoint_codec.decode_footer(whole.data(newest)[-64:], newest, size)
     used[newest].update(range(footer.checkpoint_offset, size))
-    _, rows = found.state.pages.everything()
+    _, rows = found.state.pages.all_pages()
     for row in rows.tolist():
         file_id, offset, length, _ = row
         used[object_keys.file_key(file_id)].update(range(offset, offset + length))

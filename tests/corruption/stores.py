@@ -10,7 +10,7 @@ import functools
 
 import strandline
 from strandline.config.settings import SegmentSettings, Settings, SpaceSettings, WalSettings
-from strandline.errors import Corrupt, NewerFormat, NotAStore, StrandlineError
+from strandline.errors import Corrupt, NotAStore, StrandlineError, UnsupportedFormat
 from strandline.log.files import checkpoint_codec as root_file
 from strandline.log.files import system_file
 from strandline.log.repair.inspect import FrameSummary, wal_frames
@@ -22,7 +22,7 @@ from strandline.testing.sim_disk import SimDisk
 
 ROOT = "/data"
 WAL_FILE_SIZE = 4096
-REFUSALS = (Corrupt, NewerFormat, NotAStore)
+REFUSALS = (Corrupt, UnsupportedFormat, NotAStore)
 NOTICED = ("refused", "read refused", "told")
 """The store did not open; some topics could not be read; all was read and health complains."""
 

@@ -25,7 +25,7 @@ from strandline.config.settings import (
     WalSettings,
 )
 from strandline.ingest import delivery_codec
-from strandline.pipelines.schedule.run_state import Ledger
+from strandline.pipelines.schedule.run_state import PipelineStateStore
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
@@ -92,10 +92,10 @@ def disk() -> SimDisk:
     store.checkpoint()
     store.topic("disk").append(b"in the log")
     store.close()
-    ledger = Ledger(PATH, disk)
+    ledger = PipelineStateStore(PATH, disk)
     disk.make_dirs(f"{PATH}/schedule")
-    ledger.save("nightly", ledger.first_seen(1))
-    found = delivery_codec.Delivery(
+    ledger.save("nightly", ledger.new_state(1))
+    found = delivery_codec.TopicDelivery(
         store_id=store.id, topic="t", producer="p", number=1, attempt="a", made_us=1, files=()
     )
     disk.make_dirs(f"{PATH}/incoming/pending")
@@ -179,8 +179,8 @@ def test_the_scrub_job_names_the_file_in_which_a_bit_flipped(kind: str, disk: Si
 def test_the_state_of_a_schedule_of_an_earlier_version_is_read():
     disk = SimDisk()
     disk.make_dirs(f"{PATH}/schedule")
-    ledger, path = Ledger(PATH, disk), f"{PATH}/schedule/nightly.json"
-    state = ledger.first_seen(1)
+    ledger, path = PipelineStateStore(PATH, disk), f"{PATH}/schedule/nightly.json"
+    state = ledger.new_state(1)
     disk.durable_replace(path, msgspec.json.encode(state).replace(b',"checksum":""', b""))
 
     assert ledger.load("nightly") == state
@@ -190,8 +190,8 @@ def test_the_state_of_a_schedule_of_an_earlier_version_is_read():
 def test_any_flipped_byte_of_the_state_of_a_schedule_is_noticed():
     disk = SimDisk()
     disk.make_dirs(f"{PATH}/schedule")
-    ledger, path = Ledger(PATH, disk), f"{PATH}/schedule/nightly.json"
-    ledger.save("nightly", ledger.first_seen(1))
+    ledger, path = PipelineStateStore(PATH, disk), f"{PATH}/schedule/nightly.json"
+    ledger.save("nightly", ledger.new_state(1))
     content = disk.read(path)
 
     missed = []

@@ -12,7 +12,7 @@ from strandline.config.settings import SegmentSettings, Settings, SpaceSettings,
 from strandline.errors import Corrupt, Unavailable
 from strandline.routers import router_store
 from strandline.security.scopes import parse
-from strandline.security.token_store import Registry
+from strandline.security.token_store import TokenStore
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
@@ -148,8 +148,8 @@ def _define(store: Store) -> None:
     store.run("REMEMBER QUERY pay RETURN [n] AS big")
 
 
-def _registry(store: Store) -> Registry:
-    return Registry(store, SimClock(), store._disk.random_id)
+def _registry(store: Store) -> TokenStore:
+    return TokenStore(store, SimClock(), store._disk.random_id)
 
 
 PARTS = {

@@ -10,7 +10,7 @@ from strandline.errors import StrandlineError
 from strandline.lake.manifest import fencing
 from strandline.log.files import checkpoint_codec as root_file
 from strandline.log.files import system_file
-from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.checkpoint_codec import StoreCheckpoint
 from strandline.log.repair.verify import verify_store
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
@@ -40,7 +40,7 @@ def written() -> tuple[SimDisk, SimObjects]:
     return disk, objects
 
 
-def newest_root(disk: SimDisk) -> Root:
+def newest_root(disk: SimDisk) -> StoreCheckpoint:
     number = root_file.numbers_in(disk, f"{ROOT}/meta")[-1]
     path = root_file.path_of(f"{ROOT}/meta", number)
     return root_file.decode(disk.read(path), path)
@@ -89,7 +89,7 @@ def test_another_lake_of_the_same_store_is_refused():
     disk, objects = written()
     other, clock = SimObjects(name="sim://second"), SimClock()
     clock.advance(60.0)
-    fencing.check_identity(other, system_file.read(disk, ROOT), clock)
+    fencing.claim_lake(other, system_file.read(disk, ROOT), clock)
 
     with opened(disk, other) as store:
         told = refused(store)

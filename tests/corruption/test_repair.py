@@ -17,7 +17,7 @@ import pytest
 
 from strandline.errors import Corrupt, Locked, NotAStore
 from strandline.log.repair.inspect import inspect_store
-from strandline.log.repair.repair import Lost, RepairReport, repair_store
+from strandline.log.repair.repair import LostRecords, RepairReport, repair_store
 from strandline.log.repair.verify import verify_store
 from strandline.records import Record, Tombstone
 from strandline.testing.fault_injection import STEPS
@@ -301,7 +301,7 @@ def missing_files(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]
     return {path for path, content in before.items() if content not in kept}
 
 
-def untold(whole: Content, found: Content, told: Sequence[Lost]) -> list[str]:
+def untold(whole: Content, found: Content, told: Sequence[LostRecords]) -> list[str]:
     """Records that are neither there as they were nor in a gap that reader and report know of."""
     wrong = []
     for topic, content in whole.items():

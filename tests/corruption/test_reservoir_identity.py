@@ -43,7 +43,7 @@ def test_a_page_does_not_pass_for_another_and_not_for_itself_in_another_file():
     objects = small().objects.fork()
     found = recovery.recover(objects).state
     assert found is not None
-    page_id = int(found.pages.everything()[0][0])
+    page_id = int(found.pages.all_pages()[0][0])
     place = found.pages.find(page_id)
     assert place is not None
     ref = found.files.live[place.file_id].ref

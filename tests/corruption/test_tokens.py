@@ -16,7 +16,7 @@ from strandline.errors import StrandlineError
 from strandline.log.repair.repair import repair_store
 from strandline.security import audit
 from strandline.security.scopes import parse
-from strandline.security.token_store import Registry
+from strandline.security.token_store import TokenStore
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from tests.corruption.stores import ROOT, flipped, opened, paths, replaced, settings, wal_paths
@@ -38,7 +38,7 @@ def _store_with_a_revoked_token() -> tuple[SimDisk, str]:
     """The disk of a store that was closed, and the token."""
     disk, clock = SimDisk(), SimClock()
     with opened(disk, clock) as store:
-        registry = Registry(store, clock, _Ids())
+        registry = TokenStore(store, clock, _Ids())
         made = registry.create(scopes=parse("all"), creator="test")
         registry.create(scopes=parse("read"), creator="test")
         registry.revoke(made.token.id)
@@ -65,9 +65,9 @@ def _is_let_in(disk: SimDisk, text: str) -> str:
     clock = SimClock()
     try:
         with opened(disk, clock) as store:
-            found = Registry(store, clock, _Ids()).find(text)
+            found = TokenStore(store, clock, _Ids()).find(text)
             audit.Audit(store, clock)
-            return "out" if found is None or found.why_not(clock.now_us()) else "in"
+            return "out" if found is None or found.invalid_reason(clock.now_us()) else "in"
     except StrandlineError as error:
         return type(error).__name__
 

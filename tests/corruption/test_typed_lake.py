@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Corrupt
-from strandline.lake.manifest.manifest_history import History
+from strandline.lake.manifest.manifest_history import ManifestHistory
 from strandline.log.repair.repair import repair_store
 from strandline.log.repair.verify import verify_store
 from strandline.schema import Schema
@@ -54,7 +54,7 @@ def test_any_flipped_bit_is_named_and_no_reader_sees_another_record(kind, step):
 def test_files_of_two_versions_verify():
     disk, objects = copy_of(typed_store())
     with opened(disk, objects) as store:
-        manifest = History(objects, bytes.fromhex(store.id), 1).newest().manifest
+        manifest = ManifestHistory(objects, bytes.fromhex(store.id), 1).newest().manifest
 
     report = verify_store(disk, ROOT, settings(), objects=objects)
 
@@ -78,5 +78,5 @@ def test_a_store_without_a_checkpoint_has_its_schema_from_the_lake():
         assert Schema(config.schema_version, config.schema) == NEWEST
         store.topic("typed").alter(schema={"n": "i64"})
         store.relocate()
-        manifest = History(objects, bytes.fromhex(store.id), 1).newest().manifest
+        manifest = ManifestHistory(objects, bytes.fromhex(store.id), 1).newest().manifest
     assert manifest.schema == Schema(3, {"n": "i64"})

@@ -14,7 +14,7 @@ from strandline.errors import NotAStore
 from strandline.log.repair.inspect import FrameSummary, inspect_store, wal_frames
 from strandline.log.repair.verify import VerifyReport, verify_store
 from strandline.log.wal.control_messages import TopicCreated
-from strandline.log.wal.recovery import Damage
+from strandline.log.wal.recovery import LogDamage
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from tests.corruption.stores import (
@@ -211,7 +211,7 @@ def verified(disk: SimDisk) -> VerifyReport:
 
 
 def _is_damage(frame: object) -> bool:
-    return isinstance(frame, Damage)
+    return isinstance(frame, LogDamage)
 
 
 def _covered(disk: SimDisk, path: str) -> set[int]:

@@ -10,11 +10,11 @@ import zlib
 import msgspec
 
 from strandline.security import audit, token_store, tokens
-from strandline.security.audit import Entry
+from strandline.security.audit import AuditLogEntry
 from tests.house.tree import read_document
 
 PAGE = read_document("docs/format/audit.md")
-FIRST = Entry(
+FIRST = AuditLogEntry(
     number=1,
     at_us=1_700_000_000_000_000,
     kind="token-created",
@@ -26,9 +26,9 @@ FIRST = Entry(
 
 
 def test_the_entries_of_the_page_are_what_is_written():
-    first = audit.sealed(FIRST)
-    second = audit.sealed(
-        Entry(
+    first = audit.with_hash(FIRST)
+    second = audit.with_hash(
+        AuditLogEntry(
             number=2,
             at_us=FIRST.at_us + 1,
             kind="start",
@@ -41,7 +41,7 @@ def test_the_entries_of_the_page_are_what_is_written():
 
     told = re.findall(r"^```json\n(.*)\n```", PAGE, re.MULTILINE)
 
-    assert told == [audit.encoded(first).decode(), audit.encoded(second).decode()]
+    assert told == [audit.encode(first).decode(), audit.encode(second).decode()]
 
 
 def test_a_stranger_can_check_the_hash_with_nothing_but_the_page():
@@ -55,7 +55,7 @@ def test_a_stranger_can_check_the_hash_with_nothing_but_the_page():
 
 
 def test_every_name_that_is_kept_is_on_the_page():
-    kept = [*Entry.__struct_fields__, *tokens.Token.__struct_fields__]
+    kept = [*AuditLogEntry.__struct_fields__, *tokens.Token.__struct_fields__]
     kept += [*token_store._Seal.__struct_fields__, audit.TOPIC, token_store.TOPIC, audit.RESTART]
 
     assert [name for name in kept if f"`{name}`" not in PAGE] == []

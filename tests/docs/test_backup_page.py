@@ -6,17 +6,17 @@ import re
 
 from strandline.backup import descriptor as codec
 from strandline.backup.descriptor import (
-    Descriptor,
-    LakeTopic,
-    Object,
-    Piece,
+    BackupDescriptor,
+    BackupObject,
+    LakeTopicManifest,
+    LogPiece,
     ShardReach,
     TopicReach,
 )
 from tests.house.tree import read_document
 
 PAGE = "docs/format/backup.md"
-SAMPLE = Descriptor(
+SAMPLE = BackupDescriptor(
     number=1,
     attempt="00112233445566778899aabbccddeeff",
     store_id="000102030405060708090a0b0c0d0e0f",
@@ -51,7 +51,14 @@ def test_the_example_is_what_is_written_and_read():
 def test_the_page_names_every_field():
     fields = {
         field
-        for struct in (Descriptor, Object, Piece, ShardReach, TopicReach, LakeTopic)
+        for struct in (
+            BackupDescriptor,
+            BackupObject,
+            LogPiece,
+            ShardReach,
+            TopicReach,
+            LakeTopicManifest,
+        )
         for field in struct.__struct_fields__
     }
 

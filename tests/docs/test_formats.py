@@ -10,11 +10,11 @@ import pytest
 from strandline.config.settings import SegmentSettings, TopicConfig, WalSettings
 from strandline.lake.cold_index import ColdEntry
 from strandline.log.files import checkpoint_codec as root_file
-from strandline.log.files.checkpoint_codec import Root, ShardEntry, TopicEntry
+from strandline.log.files.checkpoint_codec import ShardEntry, StoreCheckpoint, TopicEntry
 from strandline.log.segments.codec import decode_tags
 from strandline.log.segments.reader import SegmentInfo
 from strandline.log.segments.rows import of_singles
-from strandline.log.segments.segment_set import Library
+from strandline.log.segments.segment_set import SegmentSet
 from strandline.log.wal import block, codec, control_messages
 from strandline.log.wal.log_files import ShardFiles
 from strandline.log.wal.reader import Reader
@@ -78,7 +78,7 @@ def test_the_segment_example_is_read_back_as_the_page_says():
     disk = SimDisk()
     info = _write_segment(disk)
     disk.durable_replace(f"/segments/{info.name()}", worked_example("docs/format/segment.md"))
-    library = Library(disk, "/segments", SegmentSettings(), store_id=STORE_ID, seed=SEED)
+    library = SegmentSet(disk, "/segments", SegmentSettings(), store_id=STORE_ID, seed=SEED)
 
     segment = library.add(info)
     found = segment.block(0)
@@ -102,7 +102,7 @@ def test_the_checkpoint_example_is_what_the_codec_writes_and_reads():
 @pytest.mark.parametrize(
     ("structure", "kind"),
     [
-        ("root", Root),
+        ("root", StoreCheckpoint),
         ("shard", ShardEntry),
         ("segment", SegmentInfo),
         ("topic", TopicEntry),
@@ -157,18 +157,18 @@ def _wal_from_the_page() -> ShardLog:
 
 
 def _write_segment(disk: SimDisk) -> SegmentInfo:
-    library = Library(disk, "/segments", SegmentSettings(), store_id=STORE_ID, seed=SEED)
+    library = SegmentSet(disk, "/segments", SegmentSettings(), store_id=STORE_ID, seed=SEED)
     library.next_number = 7
-    writer, info = library.begin(1, 1)
+    writer, info = library.begin_segment(1, 1)
     tagged = (WALL_US_START, (None, b"eu", None, None), b"hi")
     plain = (WALL_US_START + 1, (None, None, None, None), b"you")
     writer.add(1, of_singles(1, [tagged, plain]))
-    made = library.finish(writer, info, WALL_US_START + 2).info
+    made = library.finish_segment(writer, info, WALL_US_START + 2).info
     library.close()
     return made
 
 
-def _root(info: SegmentInfo) -> Root:
+def _root(info: SegmentInfo) -> StoreCheckpoint:
     topic = TopicEntry(
         id=1,
         name="orders",
@@ -187,7 +187,7 @@ def _root(info: SegmentInfo) -> Root:
         gaps=[],
         idempotency=[],
     )
-    return Root(
+    return StoreCheckpoint(
         number=3,
         store_id=STORE_ID,
         term=1,

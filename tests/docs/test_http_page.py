@@ -46,7 +46,9 @@ def test_every_route_of_topics_is_in_the_table():
     assert told == served - {"GET /v0/topics/{topic}/producers/{producer}"}
 
 
-@pytest.mark.parametrize("kind", [wire.Append, wire.Diff], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [wire.AppendBody, wire.DiffRequest], ids=lambda kind: kind.__name__
+)
 def test_every_field_is_in_a_table(kind):
     page = read_document(PAGE)
 

@@ -68,7 +68,7 @@ def test_events_have_the_fields_that_the_page_names(tmp_path):
 
 def test_every_field_of_a_request_is_on_the_page():
     page = read_document(PAGE)
-    fields = [*live.WatchRequest.__struct_fields__, *live.Filter.__struct_fields__]
+    fields = [*live.WatchRequest.__struct_fields__, *live.LiveFilter.__struct_fields__]
 
     missing = [name for name in fields if f"`{name}`" not in page]
 

@@ -8,7 +8,7 @@ import msgspec
 
 from strandline.lake.manifest import manifest_codec
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_codec import Header, Place
+from strandline.lake.manifest.manifest_codec import ManifestHeader, ManifestKey
 from tests.house.tree import read_document
 
 STORE_ID = bytes(range(16))
@@ -31,7 +31,7 @@ def test_the_example_is_what_is_written_and_read():
     data, version = manifest_codec.encode(FIRST, None, store_id=STORE_ID, attempt=attempt)
 
     assert data == _example()
-    assert manifest_codec.follow(None, _example(), Place(STORE_ID, 1, 1)) == version
+    assert manifest_codec.apply_object(None, _example(), ManifestKey(STORE_ID, 1, 1)) == version
 
 
 def test_the_page_names_every_field():
@@ -39,7 +39,7 @@ def test_the_page_names_every_field():
     second = msgspec.structs.replace(FIRST, number=2)
     delta, _ = manifest_codec.encode(second, version, store_id=STORE_ID, attempt="")
 
-    fields = {*Header.__struct_fields__, *FIRST.__struct_fields__}
+    fields = {*ManifestHeader.__struct_fields__, *FIRST.__struct_fields__}
     for line in (*_example().splitlines(), *delta.splitlines()):
         fields |= set(msgspec.json.decode(line))
 

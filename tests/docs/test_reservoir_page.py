@@ -19,9 +19,9 @@ from strandline.reservoir import (
     reservoir_state,
     verify,
 )
-from strandline.reservoir.checkpoint_writer import Checkpointer
+from strandline.reservoir.checkpoint_writer import CheckpointWriter
 from strandline.reservoir.data_files import data_file_codec
-from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.data_files.data_file_builder import DataFile
 from strandline.reservoir.data_files.data_file_table import FILE_ROW, GARBAGE_ROW
 from strandline.reservoir.data_files.page_table import ROW
 from strandline.reservoir.reservoir import Reservoir
@@ -106,7 +106,7 @@ def test_the_fields_of_a_table_follow_each_other_to_its_end(title: str, size: in
         ("D", 1),
         ("F", len(FILE_ROW.names)),
         ("G", len(GARBAGE_ROW.names)),
-        ("N", len(checkpoint_registry.Row.__struct_fields__)),
+        ("N", len(checkpoint_registry.RegistryRow.__struct_fields__)),
     ],
 )
 def test_the_page_lists_every_column(letter: str, columns: int):
@@ -145,9 +145,9 @@ def _rows(title: str) -> list[tuple[str, str]]:
 
 def _written() -> bytes:
     """A bundle and snapshot of one page, as a writer's first checkpoint would be."""
-    made = reservoir_state.empty(RESERVOIR_ID)
+    made = reservoir_state.empty_state(RESERVOIR_ID)
     made.term = 1
-    blob = Blob(
+    blob = DataFile(
         {7: b"hello, reservoir"},
         reservoir_id=RESERVOIR_ID,
         file_id=object_keys.bundle_id(1),
@@ -155,7 +155,7 @@ def _written() -> bytes:
     )
     made.pages.put(blob.ids, blob.rows)
     made.files.add(blob.entry)
-    writer = Checkpointer(
+    writer = CheckpointWriter(
         SimObjects(), made, writer_id=WRITER_ID, snapshot_interval=20, keep_versions=2
     )
     pending = writer.encode(1, meta=b"step one", now_us=WALL_US_START, bundle=blob)

@@ -9,20 +9,25 @@ import numpy as np
 import pytest
 
 from strandline.views.groups.offset_store import PREFIX
-from strandline.views.groups.offsets import Entry, Offsets, encode
-from strandline.views.kv.meta_codec import MARK, Deleted, Forgotten, Until
+from strandline.views.groups.offsets import Offsets, OffsetsEntry, encode
+from strandline.views.kv.meta_codec import MARK, DeletedMeta, ExpiryMeta, ForgottenMeta
 from strandline.views.queue import codec
-from strandline.views.queue.codec import Job, Word, encode_job, encode_word
-from strandline.views.queue.job import life_of
+from strandline.views.queue.codec import (
+    LeaseRecord,
+    StoredJobOptions,
+    encode_job,
+    encode_lease_record,
+)
+from strandline.views.queue.job import lease_epoch_of
 from strandline.views.series import meta
-from strandline.views.series.block import ALL, Points, pack, squeeze, unpack
+from strandline.views.series.block import ALL, SeriesPoints, pack, squeeze, unpack
 from strandline.views.view import MARKS
 from tests.docs.format_page import worked_example
 from tests.house.tree import read_document
 from tests.unit.store.world import World
 
 PAGE = "docs/format/views.md"
-POINTS = Points([1000, 1010, 1025], [7, 9, 8], [0, 0, 1], [b"ab", None, b"c"])
+POINTS = SeriesPoints([1000, 1010, 1025], [7, 9, 8], [0, 0, 1], [b"ab", None, b"c"])
 
 
 def test_the_example_is_what_a_series_writes_and_reads():
@@ -51,11 +56,15 @@ def test_the_words_about_leases_have_the_kinds_that_are_told():
         name: getattr(codec, name.upper())
         for name in ("claim", "extend", "nack", "end", "bury", "pause", "survey")
     }
-    assert encode_word(Word(codec.NACK, np.array([7]), 5)) == b"\0ls\x03" + _numbers(5, 7)
+    assert encode_lease_record(LeaseRecord(codec.NACK, np.array([7]), 5)) == b"\0ls\x03" + _numbers(
+        5, 7
+    )
 
 
 def test_the_meta_of_a_job_is_as_told():
-    job = Job(priority=3, not_before=5, expires=6, unique=True, group=b"g", returned=(8, 9))
+    job = StoredJobOptions(
+        priority=3, not_before=5, expires=6, unique=True, group=b"g", returned=(8, 9)
+    )
 
     assert encode_job(job) == b"\0job" + bytes((15, 3)) + _numbers(5, 6, 8, 9) + b"g"
 
@@ -69,7 +78,7 @@ def test_the_meta_of_a_point_is_as_told():
 def test_the_metas_of_a_map_are_as_told():
     told = [
         msgspec.msgpack.decode(msgspec.msgpack.encode(each))
-        for each in (Until(5), Deleted(True), Forgotten(7))
+        for each in (ExpiryMeta(5), DeletedMeta(True), ForgottenMeta(7))
     ]
 
     assert told == [["p", 5], ["d", True], ["f", 7]]
@@ -81,7 +90,7 @@ def test_the_keys_of_groups_begin_as_told():
 
 
 def test_the_offsets_of_a_group_are_an_array_as_told():
-    stored = encode(Entry(3, 4, Offsets(5, lost=6, deleted=7)))
+    stored = encode(OffsetsEntry(3, 4, Offsets(5, lost=6, deleted=7)))
 
     assert msgspec.msgpack.decode(stored) == [1, 3, 4, 5, b"", {}, 6, 7, 0]
 
@@ -90,7 +99,7 @@ def test_what_is_added_to_a_lease_is_as_told():
     topic = World().store.topic("leases")
     topic_id, began_us = topic.identity
 
-    assert life_of(topic) == (began_us << 32 | topic_id) << 64
+    assert lease_epoch_of(topic) == (began_us << 32 | topic_id) << 64
 
 
 def _numbers(*values: int) -> bytes:

@@ -1,9 +1,9 @@
-"""The command language: any text is a command or a ``Mistake`` inside the text."""
+"""The command language: any text is a command or a ``QueryError`` inside the text."""
 
 from __future__ import annotations
 
 from strandline.errors import StrandlineError
-from strandline.query.language.errors import Mistake
+from strandline.query.language.errors import QueryError
 from strandline.query.language.parser import parse
 
 SEEDS = (
@@ -23,7 +23,7 @@ def check(data: bytes) -> None:
     try:
         command = parse(text)
     except StrandlineError as error:
-        at = error.at if isinstance(error, Mistake) else -1
+        at = error.at if isinstance(error, QueryError) else -1
     else:
         at = -1
         assert parse(text) == command or "nan" in repr(command)

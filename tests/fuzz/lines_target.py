@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from strandline.errors import StrandlineError
-from strandline.views.metrics.ingest.strict_parser import Table, parse, parse_exactly
+from strandline.views.metrics.ingest.strict_parser import PointTable, parse, parse_exactly
 
 SEEDS = (
     b"cpu,host=a usage=0.5,idle=1i 1700000000",
@@ -29,14 +29,14 @@ def check(data: bytes) -> None:
         assert _points(found) == _points(exact)
 
 
-def _tables(read: Callable[[], list[Table]]) -> list[Table] | None:
+def _tables(read: Callable[[], list[PointTable]]) -> list[PointTable] | None:
     try:
         return read()
     except StrandlineError:
         return None
 
 
-def _points(tables: list[Table]) -> list[str]:
+def _points(tables: list[PointTable]) -> list[str]:
     """Every field of every row with its series and time, in no order."""
     found = []
     for table in tables:

@@ -11,8 +11,8 @@ from strandline.lake.manifest.manifest import Manifest
 from strandline.log.files import checkpoint_codec as root_file
 
 _STORE = bytes(range(16))
-_PLACE = manifest_codec.Place(_STORE, 5, 1)
-_NEXT = manifest_codec.Place(_STORE, 5, 2)
+_PLACE = manifest_codec.ManifestKey(_STORE, 5, 1)
+_NEXT = manifest_codec.ManifestKey(_STORE, 5, 2)
 _EMPTY = manifest_codec._from_full(
     manifest_codec._FULL_BODY.decode(
         b'{"name":"t","epoch":1,"term":1,"created_us":1,"floor":1,"oldest":1,"dropped":false,'
@@ -33,7 +33,7 @@ SEEDS = (
     b'"purged":"","removed":[],"forgotten":[],"left":[],"files":[]}',
     b'\0{"name":"t","epoch":1,"term":1,"created_us":1,"floor":1,"oldest":1,"dropped":false,'
     b'"deleted":"AAAA","removed":[],"files":[' + _FILE + b"]}",
-    b"\x02" + root_file.encode(root_file.empty_root(_STORE))[root_file._HEADER.size :],
+    b"\x02" + root_file.encode(root_file.empty_checkpoint(_STORE))[root_file._HEADER.size :],
 )
 
 
@@ -45,18 +45,18 @@ def check(data: bytes) -> None:
         elif kind == b"\x01":
             before = manifest_codec.encode(_EMPTY, None, store_id=_STORE, attempt="a")[1]
             stored, _ = manifest_codec._object(_NEXT, "delta", 1, before.checksum, "a", body)
-            _check_again(manifest_codec.follow(before, stored, _NEXT).manifest)
+            _check_again(manifest_codec.apply_object(before, stored, _NEXT).manifest)
         else:
             stored, _ = manifest_codec._object(_PLACE, "full", 1, "", "a", body)
-            _check_again(manifest_codec.follow(None, stored, _PLACE).manifest)
+            _check_again(manifest_codec.apply_object(None, stored, _PLACE).manifest)
     with contextlib.suppress(StrandlineError):
-        manifest_codec.follow(None, data, _PLACE)
+        manifest_codec.apply_object(None, data, _PLACE)
 
 
 def _check_again(manifest: Manifest) -> None:
-    place = manifest_codec.Place(_STORE, manifest.topic_id, manifest.number)
+    place = manifest_codec.ManifestKey(_STORE, manifest.topic_id, manifest.number)
     stored, _ = manifest_codec.encode(manifest, None, store_id=_STORE, attempt="b")
-    assert manifest_codec.follow(None, stored, place).manifest == manifest
+    assert manifest_codec.apply_object(None, stored, place).manifest == manifest
 
 
 def _check_root(body: bytes) -> None:

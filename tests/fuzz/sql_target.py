@@ -1,4 +1,4 @@
-"""SQL: any text is one SELECT whose relations are known, or a ``Mistake``."""
+"""SQL: any text is one SELECT whose relations are known, or a ``QueryError``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import duckdb
 
 from strandline.errors import StrandlineError
-from strandline.query.sql.sandbox import Parser
+from strandline.query.sql.sandbox import DuckDbParser
 from strandline.query.sql.statement import read
 
 SEEDS = (
@@ -24,8 +24,8 @@ SEEDS = (
 
 
 @functools.cache
-def _parser() -> Parser:
-    return Parser(duckdb.connect(config={"enable_external_access": False}))
+def _parser() -> DuckDbParser:
+    return DuckDbParser(duckdb.connect(config={"enable_external_access": False}))
 
 
 def check(data: bytes) -> None:

@@ -51,7 +51,7 @@ class _Socket(LiveWebSocket, _Handed):
 
     def __init__(self) -> None:
         _Handed.__init__(self)
-        self.taker = self
+        self.handler = self
 
     def take(self, message: bytes) -> bool:
         if len(message) % 7 == 6:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 import strandline
-from strandline.testing.history import Read, Write
+from strandline.testing.history import ReadCall, WriteCall
 
 NUMBER_SIZE = 8
 PAGE_RECORDS = 500
@@ -26,8 +26,8 @@ class Log:
     """Everything that was asked and answered. Lists only grow, so every thread may add."""
 
     def __init__(self) -> None:
-        self.writes: list[Write] = []
-        self.reads: list[Read] = []
+        self.writes: list[WriteCall] = []
+        self.reads: list[ReadCall] = []
         self.failures: list[BaseException] = []
         self._numbers = itertools.count(1)
 
@@ -40,7 +40,7 @@ class Log:
 
     def wrote(self, topic: strandline.Topic, invoked: int, first_seq: int, *numbers: int) -> None:
         self.writes.append(
-            Write(
+            WriteCall(
                 topic=topic.name,
                 invoked=invoked,
                 acked=time.monotonic_ns(),
@@ -80,7 +80,7 @@ def write_some(log: Log, topics: list[strandline.Topic], calls: int, seed: int) 
         elif form < 0.85:
             appended = topic.append(data[0], key=b"k", tag="eu", meta=b"m")
         elif form < 0.9:
-            appended = topic.append_soon(data[0]).wait()
+            appended = topic.append_nowait(data[0]).wait()
         elif form < 0.95:
             appended = topic.append_many(data, tags=["eu"] * len(data))
         else:
@@ -97,7 +97,7 @@ async def write_as_tasks(log: Log, topics: list[strandline.Topic], tasks: int, c
         for _ in range(calls):
             numbers = log.numbers(1)
             invoked = time.monotonic_ns()
-            appended = await topic.append_soon(payload(numbers[0])).durable()
+            appended = await topic.append_nowait(payload(numbers[0])).durable()
             log.wrote(topic, invoked, appended.first_seq, *numbers)
 
     await asyncio.gather(*(client(topics[place % len(topics)]) for place in range(tasks)))
@@ -123,7 +123,7 @@ def read_page(log: Log, topic: strandline.Topic, after: int, *, limit: int) -> s
     page = topic.read(after, limit)
     returned = time.monotonic_ns()
     log.reads.append(
-        Read(
+        ReadCall(
             topic=topic.name,
             invoked=invoked,
             returned=returned,

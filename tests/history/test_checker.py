@@ -7,17 +7,19 @@ import random
 import msgspec
 import pytest
 
-from strandline.testing.history import Read, Write, check
+from strandline.testing.history import ReadCall, WriteCall, check
 
 
-def write(first_seq: int, *payloads: int, at: tuple[int, int | None], topic: str = "t") -> Write:
-    return Write(
+def write(
+    first_seq: int, *payloads: int, at: tuple[int, int | None], topic: str = "t"
+) -> WriteCall:
+    return WriteCall(
         topic=topic, invoked=at[0], acked=at[1], first_seq=first_seq, payloads=tuple(payloads)
     )
 
 
-def read(after: int, *payloads: int, head: int, at: tuple[int, int]) -> Read:
-    return Read(
+def read(after: int, *payloads: int, head: int, at: tuple[int, int]) -> ReadCall:
+    return ReadCall(
         topic="t",
         invoked=at[0],
         returned=at[1],
@@ -28,7 +30,7 @@ def read(after: int, *payloads: int, head: int, at: tuple[int, int]) -> Read:
     )
 
 
-def broken(writes: list[Write], reads: list[Read]) -> list[str]:
+def broken(writes: list[WriteCall], reads: list[ReadCall]) -> list[str]:
     return [violation.rule for violation in check(writes, reads)]
 
 
@@ -155,7 +157,7 @@ def test_any_history_of_a_real_log_is_accepted_and_no_swap_of_two_seqs_is(seed: 
     assert (broken(swapped, []) == []) is explainable
 
 
-def _every_pair_in_order(writes: list[Write]) -> bool:
+def _every_pair_in_order(writes: list[WriteCall]) -> bool:
     """The rule as it is written down, without the cleverness."""
     return not any(
         early.acked is not None and early.acked < late.invoked and early.first_seq > late.first_seq

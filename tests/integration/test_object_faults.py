@@ -15,13 +15,13 @@ import pytest
 
 from strandline.config.settings import ObjectSettings
 from strandline.errors import (
-    AlreadyThere,
-    Denied,
+    BucketNotFound,
     Invalid,
-    NoBucket,
     NotFound,
+    ObjectExists,
+    ObjectStoreDenied,
+    ObjectStoreUnreachable,
     StrandlineError,
-    Unreachable,
 )
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.probe import probe
@@ -59,7 +59,7 @@ def test_a_strangers_object_is_a_conflict_also_when_the_first_refusal_is_lost(
     objects = remote.open(port=proxy.port)
     proxy.lose_replies("PUT", 1)
 
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(ObjectExists):
         objects.create("manifest/1", b"our own 11")
 
     assert proxy.lost == 1
@@ -70,7 +70,7 @@ def test_whoever_gave_up_finds_out_by_repeating(remote: Remote, proxy: Proxy):
     objects = remote.open(port=proxy.port, settings=IMPATIENT)
     proxy.lose_replies("PUT", 100)
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         objects.create("manifest/1", b"attempt 17")
     proxy.lose_replies("PUT", 0)
     created = objects.create("manifest/1", b"attempt 17")
@@ -114,7 +114,7 @@ def test_a_missing_bucket_is_told(remote: Remote):
     objects = remote.open(bucket="no-such-bucket-here")
 
     for use in every_use_of(objects):
-        with pytest.raises(NoBucket, match="no-such-bucket-here"):
+        with pytest.raises(BucketNotFound, match="no-such-bucket-here"):
             use()
 
 
@@ -123,7 +123,7 @@ def test_wrong_credentials_are_told(remote: Remote):
     objects = remote.open(**remote.service.wrong_credentials)
 
     for use in every_use_of(objects):
-        with pytest.raises(Denied, match="credentials") as told:
+        with pytest.raises(ObjectStoreDenied, match="credentials") as told:
             use()
         assert remote.service.secret not in str(told.value)
 
@@ -139,7 +139,7 @@ def test_without_credentials_the_caller_is_told_to_set_them(remote: Remote, monk
         settings=IMPATIENT,
     )
 
-    with pytest.raises(Denied, match="credentials"):
+    with pytest.raises(ObjectStoreDenied, match="credentials"):
         objects.get("a")
 
 
@@ -167,7 +167,7 @@ def test_a_store_that_never_answers_is_told_within_the_time_given():
         )
 
         for use in every_use_of(objects):
-            with pytest.raises(Unreachable, match="no response"):
+            with pytest.raises(ObjectStoreUnreachable, match="no response"):
                 use()
 
 
@@ -178,7 +178,7 @@ def test_a_killed_gateway_is_told_and_used_again_when_it_is_back(remote: Remote)
     remote.service.kill()
     try:
         for use in every_use_of(objects):
-            with pytest.raises(Unreachable):
+            with pytest.raises(ObjectStoreUnreachable):
                 use()
     finally:
         remote.service.restart()
@@ -216,14 +216,14 @@ def test_a_gateway_killed_under_load_loses_nothing_that_was_acknowledged(remote:
     remote.service.restart()
 
     listed = {info.key for info in objects.list("n")}
-    assert [type(error) for error in refusals] == [Unreachable]
+    assert [type(error) for error in refusals] == [ObjectStoreUnreachable]
     assert listed.issuperset(acknowledged)
     assert len(listed) <= len(acknowledged) + 1
     assert all(objects.get(key) == b"body " + key[2:].encode() for key in acknowledged[-5:])
 
 
 def test_the_probe_tells_what_is_wrong_with_the_way_to_the_store(remote: Remote):
-    with pytest.raises(NoBucket):
+    with pytest.raises(BucketNotFound):
         probe(remote.open(bucket="no-such-bucket-here"))
 
 

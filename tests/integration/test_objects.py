@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.errors import AlreadyThere, Invalid, NotFound
+from strandline.errors import Invalid, NotFound, ObjectExists
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.probe import probe
@@ -38,7 +38,7 @@ def test_of_many_creators_of_one_key_exactly_one_wins(objects: Objects):
         start.wait()
         try:
             objects.create("manifest/7", body)
-        except AlreadyThere:
+        except ObjectExists:
             return None
         return body
 
@@ -56,7 +56,7 @@ def test_a_created_object_is_recognised_by_its_bytes_and_a_strangers_is_not(obje
 
     assert (first.recognised, again.recognised) == (False, True)
     for stranger in (b"by writer-b", b"by a longer writer-b", b""):
-        with pytest.raises(AlreadyThere, match="manifest/1"):
+        with pytest.raises(ObjectExists, match="manifest/1"):
             objects.create("manifest/1", stranger)
     assert objects.get("manifest/1") == b"by writer-a"
 

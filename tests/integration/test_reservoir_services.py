@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from strandline.config.settings import ObjectSettings, ReservoirSettings
-from strandline.errors import Fenced, StrandlineError, Unreachable
+from strandline.errors import Fenced, ObjectStoreUnreachable, StrandlineError
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir.reservoir import Reservoir
 from tests.integration.conftest import Remote
@@ -196,7 +196,7 @@ def test_a_checkpoint_whose_reply_was_lost_for_good_is_recognised_later(
     with open_on(remote.open(port=proxy.port, settings=HASTY)) as reservoir:
         change(reservoir, model, 1, size=30)
         proxy.lose_replies("PUT", 100)
-        with pytest.raises(Unreachable):
+        with pytest.raises(ObjectStoreUnreachable):
             reservoir.checkpoint(b"lost")
         proxy.lose_replies("PUT", 0)
         change(reservoir, model, 2, size=30)

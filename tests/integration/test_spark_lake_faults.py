@@ -12,7 +12,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.errors import Denied, NoBucket, StrandlineError, Unreachable
+from strandline.errors import (
+    BucketNotFound,
+    ObjectStoreDenied,
+    ObjectStoreUnreachable,
+    StrandlineError,
+)
 from strandline.pipelines import compact
 from strandline.spark import plain_errors
 from strandline.spark.engine import SparkEngine
@@ -86,7 +91,7 @@ def is_short(error: StrandlineError) -> bool:
 def test_a_read_without_a_way_to_s3_is_told(cloud: Cloud):
     cloud.reach(environment(cloud.service, port=free_port()))
 
-    with pytest.raises(Unreachable) as told:
+    with pytest.raises(ObjectStoreUnreachable) as told:
         rows_of(cloud.frame())
 
     assert is_short(told.value)
@@ -98,7 +103,7 @@ def test_a_write_that_s3_leaves_in_the_middle_is_not_there_and_its_retry_is(
 ):
     before = cloud.records()
 
-    with pytest.raises(Unreachable) as told:
+    with pytest.raises(ObjectStoreUnreachable) as told:
         cut_while(tmp_path, counted(cloud.spark, 50), proxy, cloud.write)
     cloud.reach(environment(cloud.service))
     assert cloud.records() == before
@@ -122,7 +127,7 @@ def test_a_stream_that_s3_leaves_in_a_batch_goes_on_when_it_is_back(
     def stream(frame: DataFrame) -> None:
         cloud.stream(frame.select("data"), checkpoint, "copy")
 
-    with pytest.raises(Unreachable) as told:
+    with pytest.raises(ObjectStoreUnreachable) as told:
         cut_while(tmp_path, cloud.source(), proxy, stream)
     cloud.reach(environment(cloud.service))
     assert cloud.data("copy") == []
@@ -140,7 +145,7 @@ def test_a_compaction_without_a_way_to_s3_changes_nothing_and_its_retry_does(
     before = cloud.records()
     proxy.lose_replies("PUT", 1_000_000)
 
-    with pytest.raises(Unreachable) as told:
+    with pytest.raises(ObjectStoreUnreachable) as told:
         compact(cloud.url, engine=SparkEngine(cloud.spark))
     proxy.lose_replies("PUT", 0)
     assert cloud.records() == before
@@ -156,7 +161,7 @@ def test_a_bucket_that_is_not_there_is_told(cloud: Cloud):
     cloud.url = "s3://no-such-bucket-here/prefix"
 
     for act in uses(cloud):
-        with pytest.raises(NoBucket, match="no-such-bucket-here") as told, plain_errors():
+        with pytest.raises(BucketNotFound, match="no-such-bucket-here") as told, plain_errors():
             act()
         assert is_short(told.value)
 
@@ -189,7 +194,7 @@ def check_credentials(service: Moto) -> None:
 
 def test_wrong_credentials_are_told(guarded: Cloud):
     for act in uses(guarded):
-        with pytest.raises(Denied, match="credentials") as told, plain_errors():
+        with pytest.raises(ObjectStoreDenied, match="credentials") as told, plain_errors():
             act()
         assert is_short(told.value)
         assert guarded.service.secret not in str(told.value)

@@ -11,7 +11,7 @@ import msgspec
 from strandline.query.language import parser
 from strandline.query.language.ast import (
     Aggregate,
-    Batch,
+    BatchCommand,
     Command,
     CreateUser,
     Define,
@@ -27,7 +27,7 @@ from strandline.query.language.ast import (
     Plot,
     Query,
     Remember,
-    Replay,
+    ReplayCommand,
     Revoke,
     RevokeKey,
     Show,
@@ -63,12 +63,12 @@ class Writer:
 
     def _body(self, command: Command) -> str:
         match command:
-            case Batch(commands=several):
+            case BatchCommand(commands=several):
                 inside = self._spaced(";").join(self._body(each) for each in several)
                 return f"{self._words('BATCH')} [ {inside} {self._chance.choice(['', ';'])}]"
             case Query():
                 return self._query(command)
-            case Replay():
+            case ReplayCommand():
                 return self._replay(command)
             case Plot():
                 return self._plot(command)
@@ -108,7 +108,7 @@ class Writer:
         self._chance.shuffle(clauses)
         return self._gap().join([head, *steps, *clauses])
 
-    def _replay(self, replay: Replay) -> str:
+    def _replay(self, replay: ReplayCommand) -> str:
         head = [self._words("REPLAY"), *([self._event(replay.event)] if replay.event else [])]
         clauses = self._common(replay.context, replay.since, replay.using, replay.returning)
         self._chance.shuffle(clauses)

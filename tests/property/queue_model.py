@@ -31,7 +31,7 @@ class Job:
     @property
     def size(self) -> int:
         """Bytes of its record, as ``put`` writes it."""
-        said = codec.Job(
+        said = codec.StoredJobOptions(
             self.priority, self.not_before, self.expires, self.unique, self.group or b""
         )
         meta = codec.encode_job(said) or b""

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from strandline.pipelines.schedule.cron import At
+from strandline.pipelines.schedule.cron import CalendarTimes
 
 EXPRESSIONS = 400
 MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -110,7 +110,7 @@ def us(moment: datetime) -> int:
     return int(moment.timestamp()) * 1_000_000
 
 
-def points_between(at: At, first: datetime, last: datetime) -> list[datetime]:
+def points_between(at: CalendarTimes, first: datetime, last: datetime) -> list[datetime]:
     found, point = [], at.next(us(first))
     while point <= us(last):
         found.append(datetime.fromtimestamp(point // 1_000_000, UTC))
@@ -140,7 +140,7 @@ def days_with_a_time(model: Model, first: datetime) -> list[datetime]:
 def test_random_expressions_are_due_on_the_days_and_times_of_cron():
     wrong = []
     for expression in expressions(16, EXPRESSIONS):
-        model, at = Model(expression), At(expression)
+        model, at = Model(expression), CalendarTimes(expression)
         found, moment = [], datetime(2026, 11, 17, 12, 34, tzinfo=UTC)
         for _ in range(3):
             point = at.next(us(moment))
@@ -171,7 +171,7 @@ def test_around_a_change_of_the_clocks_next_and_last_are_those_of_the_model(name
         first = datetime.fromisoformat(day).replace(tzinfo=zone).astimezone(UTC)
         first, last = first - timedelta(hours=6), first + timedelta(hours=18)
         for expression in expressions(seed, 40, hours="* */2 0 1 2 3 23 1-3 2,3 0-23/2"):
-            model, at = Model(expression), At(expression, name)
+            model, at = Model(expression), CalendarTimes(expression, name)
             expected = model.between(first, last, zone)
             assert points_between(at, first, last) == expected, expression
             for n in range(0, 24 * 60, 17):

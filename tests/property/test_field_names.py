@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strandline.query.execute.executor import run
 from strandline.query.execute.result import Result
 from strandline.query.language.ast import Query
-from strandline.query.language.errors import Mistake
+from strandline.query.language.errors import QueryError
 from strandline.query.language.parser import parse
 from strandline.query.language.periods import Calendar
 from tests.property.command_text import Writer
@@ -113,7 +113,7 @@ def _alike(found: Any, wanted: Any) -> bool:
     return type(found) is type(wanted) and bool(found == wanted)
 
 
-def _is_twice(error: Mistake) -> bool:
+def _is_twice(error: QueryError) -> bool:
     """A group may have the name of a figure: this is refused, and the message says so."""
     return "two columns of the result have the name" in str(error)
 
@@ -127,7 +127,7 @@ def _compare(drawn: tuple[Case, Renamed, Stored, str], state: str) -> None:
             asked.define(event)
         try:
             asked.remember()
-        except Mistake as error:
+        except QueryError as error:
             assume(not _is_twice(error))
             raise
         for event, rows in stored.items():

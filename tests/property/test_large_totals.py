@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from strandline.query.execute import executor
-from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.execute.duckdb_engine import DuckDbEngine
 from strandline.query.execute.result import Result
 from tests.unit.query.materialized.world import Machine
 
@@ -76,7 +76,7 @@ def test_a_total_that_overflows_on_the_way_is_asked_again(text: str, memory_max:
     result = executor.run(
         bound,
         lambda name: machine.table(name).snapshot(),
-        engine=Engine(threads=1, memory_max=memory_max),
+        engine=DuckDbEngine(threads=1, memory_max=memory_max),
     )
 
     assert result.tuples()[0][-1] == 0.5e308

@@ -25,9 +25,9 @@ from strandline.errors import StrandlineError
 from strandline.testing.linearizability import Operation, Recorder, check
 from strandline.views.groups.inflight import Inflight
 from strandline.views.groups.member import Delivery
-from strandline.views.queue.job import Job, Ticket
+from strandline.views.queue.job import Job, LeaseTicket
 from strandline.views.queue.state.transitions import Jobs
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 from tests.history.delays import random_delays
 from tests.property.threads import JOIN_S, UNKNOWN, at_once, decide_without_the_lock, ended
 from tests.unit.views.groups.world import GroupWorld
@@ -66,8 +66,8 @@ class LeaseModel:
 
     def step(self, state: Lease, operation: Operation) -> Iterable[Lease]:
         verb, *arguments = operation.call
-        known = operation.answer != UNKNOWN
-        following = list(getattr(self, f"_{verb}")(state, known, operation.answer, *arguments))
+        known = operation.response != UNKNOWN
+        following = list(getattr(self, f"_{verb}")(state, known, operation.response, *arguments))
         return following if known else [*following, state]
 
     def _tick(self, state, known, answer, seconds):
@@ -201,7 +201,7 @@ class Shift:
             Operation(invoked=each.invoked, returned=each.returned, call=each.call, key=job)
             for each in self._everywhere
             for job in jobs
-            if job not in (each.answer or ())
+            if job not in (each.response or ())
         ]
         return ended(told + about_all, self._ended)
 
@@ -212,12 +212,12 @@ class Shift:
     def count(self, verb: str, answer: object) -> int:
         """How often somebody was told this: a history without it proves nothing."""
         told = self.recorder.operations
-        return sum(each.call[0] == verb and each.answer == answer for each in told)
+        return sum(each.call[0] == verb and each.response == answer for each in told)
 
     def _note(self, call: tuple[object, ...], invoked: int, answer: object = None) -> None:
         returned = self.recorder.now()
         self._everywhere.append(
-            Operation(invoked=invoked, returned=returned, call=call, answer=answer)
+            Operation(invoked=invoked, returned=returned, call=call, response=answer)
         )
 
 
@@ -297,7 +297,7 @@ def finished(shift: QueueShift | GroupShift) -> set[int]:
 def done_once(shift: Shift, left: set[int]) -> bool:
     """Whether every job was acked once, by somebody before or in the end."""
     told = shift.recorder.operations
-    acked = [each.key for each in told if each.call[0] == "ack" and each.answer]
+    acked = [each.key for each in told if each.call[0] == "ack" and each.response]
     return sorted(acked) == sorted({each.key for each in told}) and left <= set(acked)
 
 
@@ -359,7 +359,7 @@ def test_leases_are_linearizable_when_the_store_is_killed_under_the_workers(make
     failures = at_once(end, *(lambda c=c, n=n: work(c, n) for n, c in enumerate(claimers)))
     if isinstance(shift, QueueShift):
         for job in held:  # leases outlive the process, for who remembers them
-            ticket = Ticket(job.seq, job.lease)
+            ticket = LeaseTicket(job.seq, job.lease)
             shift.settle("ack", job, lambda t=ticket: shift.queue.ack(t))
     after = worked(shift, seed + 10, turns=20)
     finished(shift)
@@ -371,7 +371,7 @@ def test_leases_are_linearizable_when_the_store_is_killed_under_the_workers(make
 
 
 def test_claims_that_are_decided_without_the_lock_are_caught(monkeypatch):
-    monkeypatch.setattr(Host, "decide", decide_without_the_lock)
+    monkeypatch.setattr(ViewRunner, "decide", decide_without_the_lock)
     shift = QueueShift()
 
     worked(shift, 0)
@@ -398,7 +398,7 @@ def test_acks_that_a_group_takes_from_anybody_are_caught(monkeypatch):
 
 
 def test_leases_of_a_group_that_end_early_are_caught(monkeypatch):
-    over = Inflight.over
+    over = Inflight.expire
     monkeypatch.setattr(Inflight, "over", lambda inflight, now: over(inflight, now + 4))
     shift = GroupShift()
 

@@ -21,7 +21,7 @@ from strandline.errors import Conflict, StrandlineError
 from strandline.testing.linearizability import Operation, Recorder, check
 from strandline.views.kv import conditions
 from strandline.views.kv.kv import Kv
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 from tests.history.delays import random_delays
 from tests.property.threads import JOIN_S, UNKNOWN, at_once, decide_without_the_lock, ended
 from tests.unit.views.groups.world import GroupWorld
@@ -49,8 +49,8 @@ class KeyModel:
 
     def step(self, state: Value, operation: Operation) -> Iterable[Value]:
         verb, *arguments = operation.call
-        known = operation.answer != UNKNOWN
-        following = list(getattr(self, f"_{verb}")(state, known, operation.answer, *arguments))
+        known = operation.response != UNKNOWN
+        following = list(getattr(self, f"_{verb}")(state, known, operation.response, *arguments))
         return following if known else [*following, state]
 
     def _put(self, state, known, answer, value):
@@ -195,7 +195,7 @@ def test_a_compare_and_set_that_does_not_compare_is_caught(monkeypatch):
 
 def test_a_read_that_does_not_look_at_the_log_is_caught(monkeypatch):
     """Plain puts are folded in when the next one decides, and reads see what is folded in."""
-    monkeypatch.setattr(Host, "append", _append_without_folding)
+    monkeypatch.setattr(ViewRunner, "append", _append_without_folding)
     monkeypatch.setattr(Kv, "get", _get_from_the_fold)
     world = GroupWorld()
 
@@ -204,7 +204,7 @@ def test_a_read_that_does_not_look_at_the_log_is_caught(monkeypatch):
     assert check(history, KeyModel()) != []
 
 
-def _append_without_folding(host: Host, draft):
+def _append_without_folding(host: ViewRunner, draft):
     with host.lock:
         return host._place(draft, None).wait()
 
@@ -215,7 +215,7 @@ def _get_from_the_fold(kv: Kv, key: bytes) -> bytes | None:
 
 
 def test_decisions_that_are_made_without_the_lock_are_caught(monkeypatch):
-    monkeypatch.setattr(Host, "decide", decide_without_the_lock)
+    monkeypatch.setattr(ViewRunner, "decide", decide_without_the_lock)
     world = GroupWorld()
 
     history = keys_changed(world.store.kv("profiles"), 0)

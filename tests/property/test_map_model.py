@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from strandline.config.settings import ReservoirSettings
-from strandline.reservoir.btree.btree_map import Checkpoints, PagedMap, Pages
+from strandline.reservoir.btree.btree_map import Checkpointing, PagedMap, PageStore
 from strandline.reservoir.btree.spill import UNIT_BYTES, Spill
 from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.sim_disk import SimDisk
@@ -51,8 +51,8 @@ class MapMachine(RuleBasedStateMachine):
         self._open()
 
     def _begin_world(self) -> None:
-        self.pages: Pages = MemoryPages()
-        self.owner: Checkpoints = self.pages
+        self.pages: PageStore = MemoryPages()
+        self.owner: Checkpointing = self.pages
 
     def _crash_world(self) -> None:
         self.pages.crash()

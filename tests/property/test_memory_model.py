@@ -31,7 +31,7 @@ class Writers(RuleBasedStateMachine):
         self.refused = dict.fromkeys(NAMES, 0)
         self.granularity = 1
         for name in NAMES:
-            self.budget.share(name).evicts(lambda wanted, name=name: self.evict(name, wanted))
+            self.budget.share(name).add_evictor(lambda wanted, name=name: self.evict(name, wanted))
 
     def evict(self, name: str, wanted: int) -> int:
         step = self.granularity
@@ -70,7 +70,7 @@ class Writers(RuleBasedStateMachine):
     def keep_in_the_cache(self, size: int) -> None:
         share, before = self.budget.share(CACHE), self.cached[CACHE]
 
-        if share.make_room(size):
+        if share.try_evict(size):
             share.charge(size)
             self.cached[CACHE] += size
             assert self.cached[CACHE] <= self.limits[CACHE]

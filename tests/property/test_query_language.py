@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strandline.query.language import parser
 from strandline.query.language.ast import (
     Aggregate,
-    Batch,
+    BatchCommand,
     CreateUser,
     Define,
     DeleteEvents,
@@ -28,7 +28,7 @@ from strandline.query.language.ast import (
     Plot,
     Query,
     Remember,
-    Replay,
+    ReplayCommand,
     Revoke,
     RevokeKey,
     Show,
@@ -37,8 +37,8 @@ from strandline.query.language.ast import (
     StoreEvent,
 )
 from strandline.query.language.binding import bind
-from strandline.query.language.bound_ast import Bound
-from strandline.query.language.errors import Mistake
+from strandline.query.language.bound_ast import BoundQuery
+from strandline.query.language.errors import QueryError
 from strandline.query.language.parser import parse
 from strandline.schema import Schema
 from strandline.views.table.condition import And, Compare, In, Not, Or, Truth
@@ -126,7 +126,7 @@ queries = st.builds(
     offset=st.none() | counts,
 ).map(lambda query: query if query.order_by else msgspec.structs.replace(query, descending=False))
 replays = st.builds(
-    Replay,
+    ReplayCommand,
     context=filled,
     event=st.none() | event_names,
     since=st.none() | moments,
@@ -201,7 +201,7 @@ singles = (
     | st.builds(Revoke, permissions=st.just(()) | permissions, events=grantable, user=filled)
     | st.builds(ShowPermissions, filled)
 )
-batches = st.builds(Batch, st.lists(singles, min_size=1, max_size=3).map(tuple), st.just(()))
+batches = st.builds(BatchCommand, st.lists(singles, min_size=1, max_size=3).map(tuple), st.just(()))
 commands = singles | batches
 seeds = st.integers(0, 2**32)
 
@@ -217,7 +217,7 @@ def without_places(value: Any) -> Any:
         kept[name] = -1
     if isinstance(value, Remember):
         kept["text"] = ""
-    if isinstance(value, Batch):
+    if isinstance(value, BatchCommand):
         kept["texts"] = ()
     return type(value)(**kept)
 
@@ -312,7 +312,7 @@ def read(text: str) -> Any:
     """The command, or the mistake that it is; whatever else is raised travels."""
     try:
         return parse(text)
-    except Mistake as error:
+    except QueryError as error:
         return error
 
 
@@ -332,7 +332,7 @@ def read(text: str) -> Any:
 def test_any_text_is_a_command_or_a_mistake(text):
     found = read(text)
 
-    if isinstance(found, Mistake):
+    if isinstance(found, QueryError):
         assert 0 <= found.at <= len(text)
         assert found.message.isprintable()
     else:
@@ -390,10 +390,10 @@ known_queries = st.builds(
 def test_a_question_is_bound_or_a_mistake_and_what_is_bound_is_whole(query):
     try:
         bound = bind(query, SCHEMAS.get, events=SCHEMAS)
-    except Mistake:
+    except QueryError:
         return
 
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(bound), type=Bound) == bound
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(bound), type=BoundQuery) == bound
     for column in (*bound.columns, *bound.by):
         assert column.field in bound.events[column.event].kinds()
     assert len(set(bound.names)) == len(bound.names) > 0

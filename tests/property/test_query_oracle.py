@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from strandline.query.execute import executor
 from strandline.query.execute.arrow_snapshot import ArrowSnapshot, columns_of
-from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.execute.duckdb_engine import DuckDbEngine
 from strandline.query.execute.executor import run
 from strandline.query.language.ast import Name, Query
 from strandline.query.language.binding import bind
 from strandline.query.language.periods import Calendar
 from strandline.schema import Schema
 from strandline.views.table.condition import Condition
-from strandline.views.table.snapshot import Snapshot
+from strandline.views.table.snapshot import EventTableSnapshot
 from tests.property.query_cases import (
     BEGIN,
     CORE,
@@ -39,10 +39,10 @@ from tests.unit.store.world import World
 
 Stored = dict[str, list[dict[str, Any]]]
 FEW, MANY = [0, 3, 8], [0, 3, 12, 40]
-Snapshots = dict[str, Snapshot]
+Snapshots = dict[str, EventTableSnapshot]
 Maker = Callable[[Case, Stored], AbstractContextManager[tuple[Snapshots, Rows]]]
-ENGINE = Engine(threads=2)
-NO_MEMORY = Engine(threads=2, memory_max=1)
+ENGINE = DuckDbEngine(threads=2)
+NO_MEMORY = DuckDbEngine(threads=2, memory_max=1)
 """Every table is too large for it, and is streamed."""
 
 
@@ -121,7 +121,7 @@ def _json(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _add_times(rows: list[Row], snapshot: Snapshot) -> None:
+def _add_times(rows: list[Row], snapshot: EventTableSnapshot) -> None:
     """The time of an append is the store's business."""
     parts = snapshot.read(["seq", "ts"]).tables()
     times = {row["seq"]: row["ts"] for part in parts for row in part.to_pylist()}
@@ -135,7 +135,7 @@ def _same(found: Any, wanted: Any) -> bool:
     return type(found) is type(wanted) and bool(found == wanted)
 
 
-def _check(case: Case, stored: Stored, maker: Maker, engine: Engine = ENGINE) -> None:
+def _check(case: Case, stored: Stored, maker: Maker, engine: DuckDbEngine = ENGINE) -> None:
     with maker(case, stored) as (snapshots, rows):
         columns, wanted = answer(case, rows)
         schemas = {event: snapshot.schema for event, snapshot in snapshots.items()}
@@ -226,7 +226,7 @@ def _pages(draw: st.DrawFn) -> tuple[Case, Stored]:
 @given(question=_pages())
 def test_first_rows_of_a_store_in_one_turn_and_in_two(turns, question):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executor, "TWO_TURNS_ROWS_MIN", 1 if turns == 2 else 1000)
+        patch.setattr(executor, "TWO_PASSES_ROWS_MIN", 1 if turns == 2 else 1000)
         _check(*question, in_store("files"))
 
 

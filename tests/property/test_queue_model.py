@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from strandline.config.settings import TopicConfig
 from strandline.errors import TooLarge, TopicFull
-from strandline.views.queue.job import Put, Ticket
+from strandline.views.queue.job import LeaseTicket, PutResult
 from strandline.views.queue.state.job_chunk import BLOCKED, DYING, HELD, LAPSED
 from strandline.views.queue.state.key_index import hash_of
 from tests.property.queue_model import Job, Model
@@ -56,7 +56,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.bounds = bounds
         self._open()
         self.model = Model(TopicConfig(**bounds))
-        self.tickets: list[Ticket] = []
+        self.tickets: list[LeaseTicket] = []
         self.leases: set[int] = set()
 
     def _open(self):
@@ -127,7 +127,7 @@ class QueueMachine(RuleBasedStateMachine):
         said = {"priority": priority, "delay": delay, "ttl": ttl}
         said |= {"key": key, "group": group, "tag": tag}
         if existing is not None:
-            assert self.queue.put(data, **said) == Put(existing.seq, True)
+            assert self.queue.put(data, **said) == PutResult(existing.seq, True)
             self._swept_by_a_put()
             return
         job = Job(
@@ -143,7 +143,7 @@ class QueueMachine(RuleBasedStateMachine):
         )
 
         def put():
-            assert self.queue.put(data, **said) == Put(seq, False)
+            assert self.queue.put(data, **said) == PutResult(seq, False)
 
         if self._take([job], put):
             self._swept_by_a_put()
@@ -177,7 +177,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _turn(self):
         """What the job of the views does once a second."""
-        host_of(self.world.store).turn()
+        host_of(self.world.store).periodic_work()
         config = self.model.bounds
         if config.ttl_ms or (config.discard == "old" and (config.cap_records or config.cap_bytes)):
             self.model.sweep(self.now, self.now_us)
@@ -212,7 +212,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert not self.leases & {job.lease for job in found}
         for got, job in zip(found, expected, strict=True):
             self.leases.add(got.lease)
-            self.tickets.append(Ticket(got.seq, got.lease))
+            self.tickets.append(LeaseTicket(got.seq, got.lease))
             job.lease, job.worker = got.lease, worker
             job.deliveries += 1
             job.not_before = 0
@@ -232,7 +232,7 @@ class QueueMachine(RuleBasedStateMachine):
             for job in sorted(worn, key=lambda job: job.seq):
                 model.dead.append(model.jobs.pop(job.seq))
 
-    def _held(self, places: list[int]) -> tuple[list[Ticket], list[Job], list[int]]:
+    def _held(self, places: list[int]) -> tuple[list[LeaseTicket], list[Job], list[int]]:
         """Some tickets, the jobs for which they are good, and the seqs of the others."""
         chosen = {}
         for place in places:
@@ -357,7 +357,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert found == expected
         assert found.redriven == len(self.model.dead) - len(kept)
         for job in self.model.jobs.values():
-            (record,) = self.world.store.topic(NAME).pick([job.seq]).records
+            (record,) = self.world.store.topic(NAME).get_many([job.seq]).records
             job.ts = record.ts
         self.model.dead = kept
         self._turn()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from strandline.config.settings import ReservoirSettings
-from strandline.errors import Conflict, Unreachable
+from strandline.errors import Conflict, ObjectStoreUnreachable
 from strandline.reservoir import object_keys
 from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.sim_clock import SimClock
@@ -136,7 +136,7 @@ class ReservoirMachine(RuleBasedStateMachine):
     @rule(meta=st.binary(max_size=3), how=st.sampled_from(["before", "after"]))
     def checkpoint_without_a_reply(self, meta, how):
         self.objects.fail("create", how=how, key_contains=object_keys.CHECKPOINTS)
-        with pytest.raises(Unreachable):
+        with pytest.raises(ObjectStoreUnreachable):
             self.reservoir.checkpoint(meta)
         self.objects.heal()
         if self.pending is None:

@@ -325,7 +325,7 @@ class SeriesMachine(RuleBasedStateMachine):
     def no_live_record_has_left_the_log(self):
         if hasattr(self, "series"):
             wanted = sorted((p.seq, p.payload) for n in range(4) for p in self.live(n))
-            records = self.topic.pick([seq for seq, _ in wanted]).records
+            records = self.topic.get_many([seq for seq, _ in wanted]).records
             assert [(record.seq, record.data) for record in records] == wanted
 
     def teardown(self):

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from strandline.schema import Schema
 from strandline.views.table.condition import Compare, Condition, In, Not
-from strandline.views.table.files.row_reader import FileReading
+from strandline.views.table.files.row_reader import FileRead
 from strandline.views.table.snapshot import Top
 from tests.unit.views.table.files.small_table import Table, table_of
 
@@ -62,7 +62,7 @@ class Files(RuleBasedStateMachine):
         self.rows: dict[int, dict[str, Any]] = {}
         self.next_seq = 1
         self.floor = 1
-        self.held: list[tuple[FileReading, Schema, list[dict[str, Any]]]] = []
+        self.held: list[tuple[FileRead, Schema, list[dict[str, Any]]]] = []
 
     @rule(some=st.lists(events, max_size=14), holes=st.integers(0, 3))
     def add(self, some: list[dict[str, Any]], holes: int) -> None:

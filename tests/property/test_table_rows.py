@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import Invalid
-from strandline.schema import Kind, Schema, checked_fields
+from strandline.schema import FieldType, Schema, checked_fields
 from strandline.testing.strategies import garbled
 from strandline.views.table.rows import arrow_schema, table_of
 from strandline.views.table.schema_evolution import check_change
@@ -92,7 +92,7 @@ ANY = st.one_of(
 )
 
 
-def fitting(kind: Kind) -> st.SearchStrategy[str]:
+def fitting(kind: FieldType) -> st.SearchStrategy[str]:
     """Pieces of JSON that fit a type."""
     by_name: dict[str, st.SearchStrategy[str]] = {
         "string": TEXTS,
@@ -115,7 +115,7 @@ def written(fields: list[tuple[str, str]], space: str = "") -> bytes:
 
 @st.composite
 def good_fields(draw: st.DrawFn, schema: Schema) -> list[tuple[str, str]]:
-    kinds = schema.kinds()
+    kinds = schema.types()
     there = [name for name, kind in kinds.items() if not kind.optional or draw(st.booleans())]
     return [(name, draw(fitting(kinds[name]))) for name in draw(st.permutations(there))]
 
@@ -153,7 +153,7 @@ def plainly(schema: Schema, data: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     given = dict(pairs)
-    kinds = schema.kinds()
+    kinds = schema.types()
     if len(given) < len(pairs) or not set(given) <= set(kinds):
         return None
     typed = plain_rows([data], kinds)
@@ -193,7 +193,7 @@ def test_a_batch_is_taken_when_all_of_it_fits_and_the_first_that_does_not_is_tol
     batch = data.draw(st.lists(events(schema), min_size=2, max_size=8))
     expected = [plainly(schema, event) for event in batch]
 
-    assert [row is not None for row in validator_of(schema).fitting(batch)] == [
+    assert [row is not None for row in validator_of(schema).decode_fitting(batch)] == [
         row is not None for row in expected
     ]
     if None in expected:
@@ -207,7 +207,7 @@ def test_a_batch_is_taken_when_all_of_it_fits_and_the_first_that_does_not_is_tol
 def next_versions(draw: st.DrawFn, old: Schema) -> Schema:
     """Some change that is allowed."""
     fields = dict(old.fields)
-    for name, kind in old.kinds().items():
+    for name, kind in old.types().items():
         wider = {"u64": "f64", "i64": "f64", "date": "datetime", "enum": "string"}.get(kind.name)
         if draw(st.booleans()) and wider:
             more = tuple(each for each in VARIANTS if each not in kind.variants)
@@ -244,7 +244,7 @@ def test_old_rows_are_told_as_if_their_events_had_come_to_the_newest_version(dat
 
 def _days_begin(rows: list[dict[str, Any]], old: Schema, new: Schema) -> list[dict[str, Any]]:
     """Of a moment that was a day the time of day was not kept."""
-    before, after = old.kinds(), new.kinds()
+    before, after = old.types(), new.types()
     for name in before:
         if before[name].name == "date" and after[name].name == "datetime":
             for row in rows:

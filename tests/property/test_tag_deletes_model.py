@@ -130,7 +130,7 @@ def _act(world: World, model: Model, name: str, value: object) -> None:
             if not model.is_in_lake:
                 assert topic.statistics().payload_bytes == model.payload_bytes
         case "kill", _:
-            world.store.topic("t").secure()
+            world.store.topic("t").sync()
             world.kill()
         case _:
             model.is_in_lake = model.is_in_lake or name == "relocate"

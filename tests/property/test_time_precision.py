@@ -16,9 +16,9 @@ import pytest
 
 from strandline.backup.restore_point import parse as parse_restore_point
 from strandline.cli.options import microseconds as parse_option
-from strandline.lake.files.typed_columns import shape_of
+from strandline.lake.files.typed_columns import typed_columns_of
 from strandline.pipelines.splits.predicates import time_of
-from strandline.query.language.times import day, moment
+from strandline.query.language.times import parse_day, parse_time
 from strandline.schema import Schema
 from strandline.server.serializers.result_formats import params_of
 from strandline.views.metrics.query.durations import moment_ns
@@ -61,7 +61,7 @@ def decoded(row: dict[str, object], *, once: bool) -> dict[str, object]:
 
 def typed(row: dict[str, object]) -> dict[str, object]:
     """The typed columns of a plain record."""
-    columns = shape_of(SCHEMA).derive(pa.chunked_array([[msgspec.json.encode(row)]]))
+    columns = typed_columns_of(SCHEMA).derive(pa.chunked_array([[msgspec.json.encode(row)]]))
     return {name: column[0].as_py() for name, column in zip(SCHEMA.fields, columns, strict=True)}
 
 
@@ -77,7 +77,7 @@ def by_escapes(text: str) -> int:
 
 
 READERS: dict[str, Callable[[str], int]] = {
-    "a literal of a query": moment,
+    "a literal of a query": parse_time,
     "an event alone": lambda text: micros(decoded({"at": text, "day": text}, once=True)["at"]),
     "events": lambda text: micros(decoded({"at": text, "day": text}, once=False)["at"]),
     "an event with escapes": by_escapes,
@@ -115,8 +115,8 @@ def test_numbers_and_text_are_the_same_row():
             assert by_text == decoded({"at": whole, "day": whole}, once=once), text
             assert by_text["day"] == (EPOCH + days).date(), text
         assert typed({"at": text, "day": text}) == typed({"at": whole, "day": whole}), text
-        assert day(text) == day(whole) == ns // DAY_NS
-        assert moment(text) == moment(whole)
+        assert parse_day(text) == parse_day(whole) == ns // DAY_NS
+        assert parse_time(text) == parse_time(whole)
 
 
 def test_a_number_with_many_digits_next_to_a_time_changes_nothing():
@@ -153,7 +153,7 @@ def test_text_and_variants_that_look_like_times_are_stored_as_they_are():
 
     (row,) = validator_of(schema).decode_many([data])
     found = table_of(schema, [1], [0], ["c"], [row]).to_pylist()[0]
-    columns = shape_of(schema).derive(pa.chunked_array([[data]]))
+    columns = typed_columns_of(schema).derive(pa.chunked_array([[data]]))
 
     assert (found["note"], found["one"]) == (text, text)
     assert [column[0].as_py() for column in columns] == [found["at"], text, text]

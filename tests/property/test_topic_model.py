@@ -28,12 +28,12 @@ from strandline.config.settings import (
 from strandline.errors import Conflict, TooLarge, TopicFull
 from strandline.pipelines import Embedded, compact
 from strandline.testing import strategies
-from strandline.testing.model import TopicModel, Values, as_arrow, as_columns
+from strandline.testing.model import RecordValues, TopicModel, as_arrow, as_columns
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 
 DURABILITIES = ("disk", "fsync", "memory")
-FORMS = ("append_many", "append_arrow", "append_soon")
+FORMS = ("append_many", "append_arrow", "append_nowait")
 REFUSALS = (Conflict, TopicFull, TooLarge)
 
 
@@ -85,7 +85,7 @@ class TopicMachine(RuleBasedStateMachine):
     def _stamp(self) -> int:
         """What a record gets now: the wall clock, or more when it was set back; never less."""
         writer = self.store._state.catalog.shard_of(self.topic._state).writer
-        with writer.baton:
+        with writer.lock:
             ts = writer.stamp()
         assert ts >= max(self.model.last_ts, self.clock.now_us())
         return ts
@@ -100,7 +100,7 @@ class TopicMachine(RuleBasedStateMachine):
         return self.store._state.catalog.shard_of(self.topic._state).writer.elapsed.now_us()
 
     def _look(self) -> None:
-        self.model.look(self._now_us())
+        self.model.apply_retention(self._now_us())
         if self.model.last_ts > self.clock.now_us():
             self.model.log_floor()  # found by a time that a restart would not know
 
@@ -122,14 +122,16 @@ class TopicMachine(RuleBasedStateMachine):
         assert call(**given) == expected
 
     @rule(values=strategies.values())
-    def append_one(self, values: Values):
+    def append_one(self, values: RecordValues):
         fields = {"key": values.key, "tag": values.tag, "node": values.node, "meta": values.meta}
         self._append([values], lambda **given: self.topic.append(values.data, **fields, **given))
 
     @rule(data=st.lists(strategies.payloads(), min_size=1, max_size=20))
     def append_plain_ones(self, data):
         for payload in data:
-            self._append([Values(data=payload)], lambda *, at=payload, **_: self.topic.append(at))
+            self._append(
+                [RecordValues(data=payload)], lambda *, at=payload, **_: self.topic.append(at)
+            )
 
     @rule(
         batch=strategies.batches(),
@@ -143,13 +145,13 @@ class TopicMachine(RuleBasedStateMachine):
         expected_head = None if behind is None else self.model.head_seq - behind
         if expected_head is not None and expected_head < 0:
             expected_head = None
-        if form == "append_soon":
+        if form == "append_nowait":
             first = batch[0]
-            batch = [Values(data=v.data, tag=first.tag, key=first.key) for v in batch]
+            batch = [RecordValues(data=v.data, tag=first.tag, key=first.key) for v in batch]
             data = [values.data for values in batch]
 
             def call(**given):
-                return self.topic.append_soon(data, tag=first.tag, key=first.key, **given).wait()
+                return self.topic.append_nowait(data, tag=first.tag, key=first.key, **given).wait()
 
         elif form == "append_arrow":
 
@@ -204,7 +206,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     @rule()
     def enforce_retention(self):
-        self.model.look(self._now_us())
+        self.model.apply_retention(self._now_us())
         self.model.log_floor()
 
         self.topic.enforce_retention()
@@ -366,7 +368,7 @@ class ColdTopicMachine(TopicMachine):
 
         assert not summary.skipped
         if seen:
-            self.store._relocator._looked.clear()
+            self.store._relocator._read_s.clear()
             self.relocate()
 
     @rule(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.api.records import as_value, from_base64, to_base64
+from strandline.api.records import as_json, from_base64, to_base64
 from strandline.log.read.page import Page
 from tests.server.running import running
 from tests.server.topics_face import Face
@@ -138,7 +138,7 @@ def _compare(told: dict[str, Any], page: Page, earliest_seq: int) -> None:
         assert seen.get("$key", "").encode() == (record.key or b"")
         assert ("meta" in seen) == (record.meta is not None)
         if "data" in seen:
-            assert as_value(record.data) is not None
+            assert as_json(record.data) is not None
             assert msgspec.json.decode(record.data) == seen["data"]
         else:
             assert from_base64(seen["data_base64"], "data") == record.data

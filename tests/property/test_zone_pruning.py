@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from strandline.schema import Schema
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
 from strandline.views.table.index.index_builder import build
-from strandline.views.table.index.index_choice import Policy
+from strandline.views.table.index.index_choice import IndexPolicy
 from strandline.views.table.index.index_reader import Indexes, top_across
 from strandline.views.table.snapshot import Top
 from tests.unit.views.table.index.world import (
@@ -74,7 +74,12 @@ POOLS = {
     "at": [START_US + hour * HOUR_US + more for hour in (-50, 0, 1, 2) for more in (-1, 0, 1)],
     "day": [-1, 0, 1, 20454, 20455, 2932896],
 }
-POLICIES = [EAGER, FILTERING, Policy(), Policy(calendar_share=0.5, filtered_min=0, rank_max=2)]
+POLICIES = [
+    EAGER,
+    FILTERING,
+    IndexPolicy(),
+    IndexPolicy(calendar_share=0.5, filtered_min=0, rank_max=2),
+]
 
 
 def _table(rng: random.Random) -> list[dict]:

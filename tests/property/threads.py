@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.testing.linearizability import Operation
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 JOIN_S = 120.0
 UNKNOWN = "unknown"
@@ -52,8 +52,8 @@ def ended(operations: Sequence[Operation], moment: int) -> list[Operation]:
 
 
 def decide_without_the_lock(
-    host: Host[Any], decision: Callable[[Any], Draft | None]
-) -> Appended | None:
+    host: ViewRunner[Any], decision: Callable[[Any], ViewAppend | None]
+) -> AppendResult | None:
     """A planted bug: others may come between a decision and its records."""
     with host.lock:
         host.catch_up()

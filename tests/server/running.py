@@ -24,10 +24,10 @@ from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import Disk, OsDisk
 from strandline.platform.objectstore.protocol import Objects
 from strandline.security.scopes import parse
-from strandline.security.token_store import Registry
-from strandline.server.app_state import Parts
+from strandline.security.token_store import TokenStore
+from strandline.server.app_state import AppState
 from strandline.server.connection.listener import Listener
-from strandline.server.serve import Serving
+from strandline.server.serve import Server
 from strandline.server.settings import ServerSettings
 from strandline.store import Store
 
@@ -121,7 +121,7 @@ class Raw:
 class Running:
     """A server that runs in a thread of this process."""
 
-    def __init__(self, serving: Serving, tokens: dict[str, str]) -> None:
+    def __init__(self, serving: Server, tokens: dict[str, str]) -> None:
         self._serving = serving
         self.tokens = tokens
         """Texts of tokens by the name that the test gave."""
@@ -139,7 +139,7 @@ class Running:
         return self._serving.address.port
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> AppState:
         assert self._serving.parts is not None
         return self._serving.parts
 
@@ -208,10 +208,10 @@ def running(
     begun = threading.Event()
     failures: list[BaseException] = []
 
-    def began(_: Serving) -> None:
+    def began(_: Server) -> None:
         begun.set()
 
-    serving = Serving(
+    serving = Server(
         given,
         clock=clock,
         disk=disk,
@@ -246,7 +246,7 @@ def _make_tokens(data: str, tokens: Mapping[str, str]) -> dict[str, str]:
     if not tokens:
         return {}
     with Store(data) as store:
-        registry = Registry(store, SystemClock(), OsDisk().random_id)
+        registry = TokenStore(store, SystemClock(), OsDisk().random_id)
         return {
             name: registry.create(scopes=parse(scopes), label=name, creator="test").text
             for name, scopes in tokens.items()

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from strandline.api.error_codes import STATUS_OF
-from strandline.server.http.route import OPEN, Answer, Route
-from strandline.server.http.url_router import Paths
+from strandline.server.http.route import OPEN, JsonResponse, Route
+from strandline.server.http.url_router import UrlRouter
 from strandline.server.route_table import ROUTES
 from strandline.server.settings import RequestLimits, ServerSettings
 from tests.server.running import running
@@ -238,7 +238,7 @@ def test_every_code_that_a_route_names_has_a_status():
 
 
 def test_a_name_in_a_path_is_unpacked_by_itself():
-    paths = Paths([_route("/v0/kv/{topic}/{key}"), _route("/v0/kv/{topic}/all")])
+    paths = UrlRouter([_route("/v0/kv/{topic}/{key}"), _route("/v0/kv/{topic}/all")])
 
     slash = paths.find(b"/v0/kv/t/a%2Fb%20%C3%A9")
     plain = paths.find(b"/v0/kv/t/all")
@@ -250,7 +250,7 @@ def test_a_name_in_a_path_is_unpacked_by_itself():
 
 
 def test_no_name_is_empty_and_nothing_is_collapsed():
-    paths = Paths([_route("/v0/kv/{topic}/{key}")])
+    paths = UrlRouter([_route("/v0/kv/{topic}/{key}")])
 
     assert [paths.find(path) for path in (b"/v0/kv//k", b"/v0//kv/t/k", b"/v0/kv/t/k/")] == [
         None
@@ -259,11 +259,11 @@ def test_no_name_is_empty_and_nothing_is_collapsed():
 
 def test_two_routes_of_one_method_and_path_are_a_mistake():
     with pytest.raises(ValueError, match="twice"):
-        Paths([_route("/a/{b}"), _route("/a/{b}")])
+        UrlRouter([_route("/a/{b}"), _route("/a/{b}")])
 
 
 def _route(path: str) -> Route:
-    async def handler(_: object) -> Answer:
-        return Answer({})
+    async def handler(_: object) -> JsonResponse:
+        return JsonResponse({})
 
     return Route(method="GET", path=path, handler=handler, needs=OPEN, summary="a route")

@@ -40,7 +40,7 @@ def test_an_append_that_waits_for_its_sync_says_how_long(face):
 def test_an_append_to_a_busy_server_says_how_long_it_was_throttled(tmp_path):
     with running(tmp_path) as server, Face(server) as face:
         face.put("busy", durable=True)
-        governor = server.parts.hub.governor
+        governor = server.parts.hub.load_shedder
 
         def press() -> None:
             governor.pressure = 0.7
@@ -376,7 +376,7 @@ def test_large_appends_have_the_same_rules(tmp_path):
 def test_a_server_at_its_limit_refuses_appends_but_for_those_who_may_pass(tmp_path):
     with running(tmp_path) as server, Face(server) as face:
         face.put("busy")
-        server.parts.hub.governor.is_refusing = True
+        server.parts.hub.load_shedder.is_rejecting = True
         refused = face.ask("POST", "/v0/topics/busy", {"records": [{"data": 1}]})
         passed = face.append("busy", 2, disable_backpressure=True)
         read = face.diff("busy")

@@ -11,8 +11,8 @@ import pytest
 from strandline.api.errors import Refused
 from strandline.errors import Corrupt, Forbidden
 from strandline.security.audit import TOPIC as AUDIT
-from strandline.security.audit import decoded
-from strandline.security.principal import LOCAL, NOBODY
+from strandline.security.audit import decode
+from strandline.security.principal import ANONYMOUS, LOCAL
 from strandline.security.scopes import ACTIONS, parse
 from strandline.security.token_store import TOPIC as TOKENS
 from strandline.security.tokens import DAY_US
@@ -59,8 +59,8 @@ def basic(user: str, key: str) -> str:
 def refused(work, status: int) -> str:
     with pytest.raises(Refused) as caught:
         work()
-    assert caught.value.problem.status == status
-    return caught.value.problem.message
+    assert caught.value.wire_error.status == status
+    return caught.value.wire_error.message
 
 
 def test_without_tokens_everybody_on_this_machine_may_do_everything(auth: Auth):
@@ -120,7 +120,7 @@ def test_a_token_does_what_its_scopes_say(auth: Auth):
         auth.authorise(who, "delete", "orders.us")
     with pytest.raises(Forbidden):
         auth.authorise(who, "admin")
-    assert auth.visible(who, ["a", "orders.eu", "strandline.tokens"]) == ["orders.eu"]
+    assert auth.readable(who, ["a", "orders.eu", "strandline.tokens"]) == ["orders.eu"]
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -131,8 +131,8 @@ def test_the_servers_own_topics_are_changed_by_nobody_and_read_by_admins(
     admin = auth.authenticate(bearer(auth, "all"), HERE)
     reader = auth.authenticate(bearer(auth, "read,write,delete"), HERE)
 
-    assert auth.may(admin, action, topic) == (action == "read")
-    assert not auth.may(reader, action, topic)
+    assert auth.allows(admin, action, topic) == (action == "read")
+    assert not auth.allows(reader, action, topic)
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_a_revoked_token_is_refused_from_the_next_request_on(auth: Auth):
 
     refused(lambda: auth.authenticate(header, HERE), 401)
     refused(lambda: auth.authorise(who, "read", "orders"), 401)
-    assert not auth.may(who, "read", "orders")
+    assert not auth.allows(who, "read", "orders")
     with pytest.raises(Refused):
-        auth.visible(who, ["orders"])
+        auth.readable(who, ["orders"])
 
 
 def test_whoever_has_streams_open_is_told_of_once_and_in_time(auth: Auth):
@@ -262,12 +262,12 @@ def test_a_token_is_no_ticket(auth: Auth):
 def test_nobody_is_somebody_who_may_nothing(auth: Auth):
     bearer(auth)
 
-    assert auth.identify(None, HERE) == NOBODY
-    refused(lambda: auth.authorise(NOBODY, "read", "orders"), 401)
+    assert auth.identify(None, HERE) == ANONYMOUS
+    refused(lambda: auth.authorise(ANONYMOUS, "read", "orders"), 401)
 
 
 def test_a_user_does_what_was_granted_to_him_and_no_longer_when_it_is_revoked(auth, world):
-    users = world.store.questions.users
+    users = world.store.queries.users
     world.store.run("DEFINE pay FIELDS {amount: u64}")
     users.create("ada", key="correct horse", roles=("read-only",))
     users.create("root", key="battery staple", roles=("admin",))
@@ -291,7 +291,7 @@ def test_a_user_does_what_was_granted_to_him_and_no_longer_when_it_is_revoked(au
 
 
 def test_only_a_key_that_is_not_known_takes_time(auth: Auth, world: World):
-    world.store.questions.users.create("ada", key="correct horse")
+    world.store.queries.users.create("ada", key="correct horse")
     header = basic("ada", "correct horse")
 
     before = auth.takes_time(header)
@@ -313,8 +313,8 @@ def test_after_ten_wrong_tokens_an_address_has_to_wait(auth: Auth, world: World)
     auth.authenticate(header, "203.0.113.8")
     world.clock.advance(60)
 
-    assert caught.value.problem.status == 429
-    assert 0 < caught.value.problem.retry_after_s <= 6
+    assert caught.value.wire_error.status == 429
+    assert 0 < caught.value.wire_error.retry_after_s <= 6
     auth.authenticate(header, ELSEWHERE)
 
 
@@ -329,7 +329,7 @@ def test_the_owner_on_this_machine_is_never_locked_out(auth: Auth):
 
 
 def test_a_key_that_can_be_guessed_waits_on_this_machine_too_though_it_is_right(auth, world):
-    world.store.questions.users.create("ada", key="correct horse")
+    world.store.queries.users.create("ada", key="correct horse")
     header = basic("ada", "correct horse")
     auth.authenticate(header, HERE)
     for _ in range(10):
@@ -345,10 +345,10 @@ def test_failures_are_in_the_audit_log_without_what_was_sent(auth: Auth, world: 
     world.store.sync()
 
     records = read_all(world.store.existing_topic(AUDIT))
-    kinds = [decoded(record).kind for record in records]
+    kinds = [decode(record).kind for record in records]
 
     assert kinds == ["denied"] * 10 + ["locked-out"]
-    assert {decoded(record).address for record in records} == {ELSEWHERE}
+    assert {decode(record).address for record in records} == {ELSEWHERE}
     assert not any(header[30:60].encode() in record.data for record in records)
 
 
@@ -392,7 +392,7 @@ def test_the_start_is_in_the_audit_log_with_what_was_found(auth: Auth, world: Wo
     asyncio.run(scene())
     world.store.sync()
 
-    entry = decoded(read_all(world.store.existing_topic(AUDIT))[0])
+    entry = decode(read_all(world.store.existing_topic(AUDIT))[0])
     assert (entry.kind, entry.what["health"]) == ("start", "green")
 
 
@@ -409,7 +409,7 @@ def test_the_start_tells_what_is_wrong_with_the_store(auth: Auth, world: World):
     asyncio.run(scene())
     world.store.sync()
 
-    entry = decoded(read_all(world.store.existing_topic(AUDIT))[0])
+    entry = decode(read_all(world.store.existing_topic(AUDIT))[0])
     assert (entry.kind, entry.what["health"]) == ("start", world.store.health().status)
     assert entry.what["health"] != "green"
     assert entry.what["found"].startswith("router 'r' is held")
@@ -425,7 +425,7 @@ def test_the_start_names_the_files_that_were_taken_out_of_use(tmp_path: Path):
 
     with running(tmp_path) as server:
         server.store.sync()
-        entry = decoded(read_all(server.store.existing_topic(AUDIT))[0])
+        entry = decode(read_all(server.store.existing_topic(AUDIT))[0])
 
     assert entry.kind == "start"
     assert entry.what["set_aside"] == "1"

@@ -16,7 +16,7 @@ import pytest
 from strandline.platform.clock import SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.security.scopes import parse
-from strandline.security.token_store import Registry
+from strandline.security.token_store import TokenStore
 from strandline.server.http.route import Route
 from strandline.server.route_table import ROUTES
 from tests.server.running import Running, running
@@ -66,7 +66,7 @@ http = [pytest.param(r, id=name) for name, r in by_name.items() if r.method != "
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("matrix"), tokens={"root": "all"}) as started:
-        users = started.store.questions.users
+        users = started.store.queries.users
         users.create("ada", key="correct horse", roles=("read-only",))
         users.create("boss", key="battery staple", roles=("admin",))
         yield started
@@ -307,15 +307,15 @@ def _header(server: Running, scopes: str) -> str:
     return _headers[key]
 
 
-def _registry(server: Running) -> Registry:
-    return Registry(server.store, SystemClock(), OsDisk().random_id)
+def _registry(server: Running) -> TokenStore:
+    return TokenStore(server.store, SystemClock(), OsDisk().random_id)
 
 
 def _with_another_secret(server: Running) -> str:
     """A token whose form is right, with an id that is known and a secret that is not."""
     from strandline.security import tokens
 
-    given = tokens.taken_apart(server.tokens["root"])
+    given = tokens.split_token(server.tokens["root"])
     said = f"{tokens.PREFIX}_{given.id}_{'A' * 43}"
     return f"{said}_{tokens._checksum(said)}"
 

@@ -14,7 +14,7 @@ import pytest
 from strandline.api.errors import Refused
 from strandline.errors import Invalid
 from strandline.server.limits.byte_budget import ByteBudget
-from strandline.server.serve import Serving
+from strandline.server.serve import Server
 from strandline.server.settings import RequestLimits, ServerSettings
 from tests.server.asking import Asking, Refusal
 from tests.server.running import Raw, Running, running
@@ -67,7 +67,7 @@ def test_a_budget_that_a_body_could_never_fit_is_refused_at_the_start(tmp_path):
     limits = RequestLimits(body_bytes_max=100, in_flight_bytes_max=399)
 
     with pytest.raises(Invalid, match="at least 4 times"):
-        Serving(ServerSettings(data=str(tmp_path), limits=limits))
+        Server(ServerSettings(data=str(tmp_path), limits=limits))
 
 
 @pytest.mark.parametrize("path", ["hot", "application"])

@@ -6,11 +6,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from strandline.config.pipeline_config import Declared
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.errors import Invalid
 from strandline.server import config
 from strandline.server.auth import listen_policy
-from strandline.server.http.proxies import Proxies
+from strandline.server.http.proxies import TrustedProxies
 from strandline.server.settings import ServerSettings, TlsSettings
 
 FILE = "strandline.toml"
@@ -193,7 +193,7 @@ def test_an_address_that_others_reach_needs_a_token_too(more):
     ],
 )
 def test_the_client_is_the_last_that_no_trusted_proxy_vouches_for(peer, forwarded, client):
-    proxies = Proxies(["10.0.0.0/8"])
+    proxies = TrustedProxies(["10.0.0.0/8"])
 
     told = proxies.client(peer, [(b"x-forwarded-for", value) for value in forwarded])
 
@@ -205,7 +205,7 @@ def test_the_client_is_the_last_that_no_trusted_proxy_vouches_for(peer, forwarde
     ("trusted", "peer"), [([], "10.0.0.1"), ([], ""), (["10.0.0.1"], "10.0.0.2")]
 )
 def test_nobody_else_is_believed(trusted, peer):
-    assert not Proxies(trusted).trusts(peer)
+    assert not TrustedProxies(trusted).trusts(peer)
 
 
 def _toml(tree: dict[str, object], prefix: str = "") -> str:
@@ -226,15 +226,15 @@ def _other(kind: object) -> object:
         return 77.5
     if kind == tuple[str, ...]:
         return ("a", "b")
-    if kind == tuple[Declared, ...]:
-        return (Declared(name="nightly", pipeline="compact", every="1d"),)
+    if kind == tuple[DeclaredPipeline, ...]:
+        return (DeclaredPipeline(name="nightly", pipeline="compact", every="1d"),)
     return {"Literal['none', 'zstd']": "zstd"}.get(str(kind).replace("typing.", ""), "json")
 
 
 def _text(value: object) -> str:
     if not isinstance(value, tuple):
         return str(value)
-    if isinstance(value[0], Declared):
+    if isinstance(value[0], DeclaredPipeline):
         return msgspec.json.encode(value).decode()
     return ",".join(value)
 

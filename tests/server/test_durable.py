@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from strandline.errors import Poisoned
-from strandline.server.commit_waiters import Durable
+from strandline.errors import StoreFailed
+from strandline.server.commit_waiters import CommitWaiters
 from strandline.store import Store
 from strandline.testing.sim_disk import SimDisk
 
@@ -59,11 +59,11 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
 def test_all_who_came_in_one_turn_of_the_loop_are_told_by_one_sync(store, disk):
     async def work() -> None:
-        durable, waiters = Durable(), [Waiter() for _ in range(5)]
+        durable, waiters = CommitWaiters(), [Waiter() for _ in range(5)]
         before = disk.calls["sync"]
         for number, waiter in enumerate(waiters):
             for part in range(2):
-                pending = store.topic("safe").append_soon(b"%d" % number)
+                pending = store.topic("safe").append_nowait(b"%d" % number)
                 durable.wait(pending, waiter, part)
         assert not any(waiter.told for waiter in waiters)
 
@@ -79,11 +79,11 @@ def test_all_who_came_in_one_turn_of_the_loop_are_told_by_one_sync(store, disk):
 
 def test_what_is_durable_when_it_comes_is_told_without_a_sync(store, disk):
     async def work() -> None:
-        durable, waiter = Durable(), Waiter()
+        durable, waiter = CommitWaiters(), Waiter()
         topic = store.topic("safe")
         known = topic.place_many([b"once"], idempotency_key="k")
         known.wait()
-        synced = topic.append_soon(b"second")
+        synced = topic.append_nowait(b"second")
         synced.wait()
         again = topic.place_many([b"once"], idempotency_key="k")
         before = disk.calls["sync"]
@@ -101,10 +101,10 @@ def test_what_is_durable_when_it_comes_is_told_without_a_sync(store, disk):
 
 def test_a_sync_that_fails_is_told_to_everybody_who_waits_and_to_all_who_come_later(store, disk):
     async def work() -> None:
-        durable, waiters, late = Durable(), [Waiter() for _ in range(4)], Waiter()
+        durable, waiters, late = CommitWaiters(), [Waiter() for _ in range(4)], Waiter()
         topic = store.topic("safe")
         disk.fail("sync", errno=errno.EIO)
-        placed = [topic.append_soon(b"lost") for _ in waiters]
+        placed = [topic.append_nowait(b"lost") for _ in waiters]
         for pending, waiter in zip(placed, waiters, strict=True):
             durable.wait(pending, waiter, "x")
         for waiter in waiters:
@@ -113,7 +113,7 @@ def test_a_sync_that_fails_is_told_to_everybody_who_waits_and_to_all_who_come_la
         assert not late.told
         await late.spoke.wait()
 
-        assert [type(waiter.told["x"]) for waiter in [*waiters, late]] == [Poisoned] * 5
+        assert [type(waiter.told["x"]) for waiter in [*waiters, late]] == [StoreFailed] * 5
         assert topic.head_seq == 1
 
     run(work)
@@ -121,12 +121,12 @@ def test_a_sync_that_fails_is_told_to_everybody_who_waits_and_to_all_who_come_la
 
 def test_what_was_synced_before_the_disk_failed_is_acknowledged_all_the_same(store, disk):
     async def work() -> None:
-        durable, early, later = Durable(), Waiter(), Waiter()
+        durable, early, later = CommitWaiters(), Waiter(), Waiter()
         topic = store.topic("safe")
-        kept = topic.append_soon(b"kept")
+        kept = topic.append_nowait(b"kept")
         kept.wait()
         disk.fail("sync", errno=errno.EIO)
-        lost = topic.append_soon(b"lost")
+        lost = topic.append_nowait(b"lost")
 
         durable.wait(kept, early, "kept")
         durable.wait(lost, later, "lost")
@@ -134,16 +134,16 @@ def test_what_was_synced_before_the_disk_failed_is_acknowledged_all_the_same(sto
         await later.spoke.wait()
 
         assert early.told == {"kept": None}
-        assert isinstance(later.told["lost"], Poisoned)
+        assert isinstance(later.told["lost"], StoreFailed)
 
     run(work)
 
 
 def test_a_bug_in_telling_one_keeps_nobody_else_from_being_told(store):
     async def work() -> None:
-        durable, broken, good = Durable(), Waiter(fails=True), Waiter()
+        durable, broken, good = CommitWaiters(), Waiter(fails=True), Waiter()
         for waiter in (broken, good):
-            durable.wait(store.topic("safe").append_soon(b"x"), waiter, 1)
+            durable.wait(store.topic("safe").append_nowait(b"x"), waiter, 1)
         await good.spoke.wait()
 
         assert broken.told == good.told == {1: None}

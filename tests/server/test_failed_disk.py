@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.server.handlers.topic_cache import fresh_topic_of
+from strandline.server.handlers.topic_cache import reload_topic
 from strandline.store import Store
 from strandline.testing.crash_choices import Oldest
 from strandline.testing.sim_disk import SimDisk
@@ -53,7 +53,7 @@ def test_everybody_who_waits_for_a_sync_that_fails_is_told_and_nobody_gets_an_ac
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(running(tmp_path, disk=held.disk))
         topic = server.store.topic("safe", durability="fsync")
-        server.on_loop(lambda: fresh_topic_of(server.parts, "safe"))
+        server.on_loop(lambda: reload_topic(server.parts, "safe"))
         raws = [stack.enter_context(server.raw()) for _ in range(HTTP)]
         frames = Frames(stack.enter_context(server.raw()))
         for raw in raws:

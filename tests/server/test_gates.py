@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from strandline.api.errors import Refused
-from strandline.server.auth.host_origin import Gate, check_media, is_local_bind, split_host
+from strandline.server.auth.host_origin import HostPolicy, check_media, is_local_bind, split_host
 from strandline.server.settings import ServerSettings, TlsSettings
 
 OWN = "localhost:4000"
 
 
-def gate_of(**settings: object) -> Gate:
-    return Gate(ServerSettings(**settings))
+def gate_of(**settings: object) -> HostPolicy:
+    return HostPolicy(ServerSettings(**settings))
 
 
-def status_of(gate: Gate, host: str | None, origin: str | None = None) -> int:
+def status_of(gate: HostPolicy, host: str | None, origin: str | None = None) -> int:
     try:
         gate.check(host, origin)
     except Refused as error:
-        return error.problem.status
+        return error.wire_error.status
     return 200
 
 
@@ -142,7 +142,7 @@ def test_what_a_plain_form_can_send_is_no_body(media_type: str):
     with pytest.raises(Refused) as caught:
         check_media(("application/json",), media_type, has_body=True)
 
-    assert caught.value.problem.status == 415
+    assert caught.value.wire_error.status == 415
 
 
 def test_no_body_needs_no_type_and_a_form_is_refused_even_when_empty():

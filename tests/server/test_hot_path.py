@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.config.settings import LimitSettings, Settings
-from strandline.server.handlers.topic_cache import fresh_topic_of
+from strandline.server.handlers.topic_cache import reload_topic
 from strandline.server.settings import RequestLimits, ServerSettings
 from strandline.store import Store
 from strandline.testing.crash_choices import Oldest
@@ -155,7 +155,7 @@ def test_an_append_is_acknowledged_in_its_class_after_the_sync(tmp_path, way):
     disk = SimDisk()
     with running(tmp_path, disk=disk) as server, server.raw() as raw:
         topic = server.store.topic("safe", durability="fsync")
-        server.on_loop(lambda: fresh_topic_of(server.parts, "safe"))
+        server.on_loop(lambda: reload_topic(server.parts, "safe"))
         for number in range(1, 21):
             raw.send(_request("safe", JSON, b'{"records":[{"data":%d}]}' % number, way))
             assert raw.answer().status == 200
@@ -220,7 +220,7 @@ def test_bytes_count_whichever_way_they_come(tmp_path, way):
     more = {} if way == "hot" else LONG_WAY
     with running(tmp_path, settings=settings) as server:
         server.store.topic("news")
-        server.on_loop(lambda: fresh_topic_of(server.parts, "news"))
+        server.on_loop(lambda: reload_topic(server.parts, "news"))
         body = b'{"records":[{"data":"%b"}]}' % (b"x" * 1000)
 
         first = _send(server.raw(), _request("news", JSON, body, more))
@@ -275,7 +275,7 @@ def _at_hand(server: Running, topic: str) -> None:
 
 def _ask(server: Running, topic: str, kind: str, body: bytes, more: dict[str, str]) -> Answered:
     if topic in server.store.topics():
-        server.on_loop(lambda: fresh_topic_of(server.parts, topic))
+        server.on_loop(lambda: reload_topic(server.parts, topic))
     return _send(server.raw(), _request(topic, kind, body, more))
 
 

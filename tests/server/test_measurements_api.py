@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from strandline.api.metrics import AnswerHead
+from strandline.api.metrics import MetricsResultHeader
 from tests.server.asking import Asking, Refusal
 from tests.server.running import Running, running
 
@@ -101,7 +101,9 @@ def test_in_arrow_an_answer_is_exact(http: Asking) -> None:
     answer = http.raw("POST", f"{CPU}/read", body, {**JSON, "accept": ARROW})
 
     table = pa.ipc.open_stream(answer.content).read_all()
-    head = msgspec.json.decode(table.schema.metadata[b"strandline.answer"], type=AnswerHead)
+    head = msgspec.json.decode(
+        table.schema.metadata[b"strandline.answer"], type=MetricsResultHeader
+    )
     assert (head.name, head.groups) == ("load", [{"host": "a"}])
     assert table.column("group").to_pylist() == [0, 0]
     assert table.column("at").to_pylist() == [BEGIN, BEGIN + SECOND]

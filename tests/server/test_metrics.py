@@ -8,17 +8,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from strandline.cli.program import make_app
-from strandline.config.pipeline_config import Declared
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.config.settings import PipelineSettings, Settings
 from strandline.server.grafana_dashboard import PANELS, dashboard
 from strandline.server.routes import prometheus
-from strandline.server.routes.prometheus import FAMILIES, Sample, as_text
+from strandline.server.routes.prometheus import FAMILIES, MetricSample, as_text
 from strandline.server.settings import ServerSettings
 from tests.server.running import running
 from tests.server.topics_face import Face
 
 NAMES = re.compile(r"strandline_\w+")
-NIGHTLY = Declared(name="nightly", pipeline="scrub", at="30 3 * * *")
+NIGHTLY = DeclaredPipeline(name="nightly", pipeline="scrub", at="30 3 * * *")
 PER_TOPIC = ServerSettings(
     metrics_per_topic=True, store=Settings(pipelines=PipelineSettings(declared=(NIGHTLY,)))
 )
@@ -83,9 +83,9 @@ def test_a_histogram_adds_up(tmp_path):
 def test_how_long_syncs_took_is_told_in_microseconds(tmp_path):
     with running(tmp_path) as server, Face(server) as face:
         face.append("a", 1, config={"durable": True})
-        (before,) = server.store.log_numbers()
+        (before,) = server.store.log_statistics()
         told = face.good("GET", "/v0/metrics", headers={"accept": "application/json"})
-        (after,) = server.store.log_numbers()
+        (after,) = server.store.log_statistics()
 
     (total,) = told["strandline_wal_fsync_latency_us_sum"]
     assert 0 < before.sync_total_us <= total["value"] <= after.sync_total_us
@@ -115,7 +115,7 @@ def test_lines_of_topics_are_bounded_and_that_is_told(tmp_path, monkeypatch):
 
 
 def test_labels_are_escaped():
-    told = as_text([Sample("strandline_topics", 1, {"topic": 'a"b\\c\nd'})])
+    told = as_text([MetricSample("strandline_topics", 1, {"topic": 'a"b\\c\nd'})])
 
     assert 'topic="a\\"b\\\\c\\nd"' in told
 
@@ -142,7 +142,7 @@ def test_metrics_need_their_right(tmp_path):
 
 
 def test_the_dashboard_asks_only_for_metrics_that_exist():
-    asked = {name for panel in PANELS for ask, _ in panel.asks for name in NAMES.findall(ask)}
+    asked = {name for panel in PANELS for ask, _ in panel.queries for name in NAMES.findall(ask)}
 
     plain = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked}
     histograms = {name for name, family in FAMILIES.items() if family.kind == "histogram"}

@@ -11,18 +11,18 @@ import pytest
 
 import strandline
 from strandline.assembly import RUNS_TOPIC
-from strandline.config.pipeline_config import Declared
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.config.settings import PipelineSettings, Settings
 from strandline.errors import Invalid
-from strandline.server.serve import Serving
+from strandline.server.serve import Server
 from strandline.server.settings import ServerSettings
 from tests.server.asking import Asking, Refusal
 from tests.server.running import DEADLINE_S, Running, running
 
-OFTEN = Declared(name="often", pipeline="scrub", every="1s")
+OFTEN = DeclaredPipeline(name="often", pipeline="scrub", every="1s")
 
 
-def settings(*declared: Declared, scheduled: bool = True) -> ServerSettings:
+def settings(*declared: DeclaredPipeline, scheduled: bool = True) -> ServerSettings:
     pipelines = PipelineSettings(declared=declared, scheduled=scheduled)
     return ServerSettings(store=Settings(pipelines=pipelines))
 
@@ -72,7 +72,7 @@ def test_a_run_that_a_server_ends_with_is_stopped_and_run_again(tmp_path: Path):
     pipe = tmp_path / "rows.csv"
     os.mkfifo(pipe)
     arguments = {"topic": "rows", "sources": [str(pipe)], "create": True}
-    slow = Declared(name="slow", pipeline="import", every="1s", arguments=arguments)
+    slow = DeclaredPipeline(name="slow", pipeline="import", every="1s", arguments=arguments)
     with running(tmp_path, settings=settings(slow)) as server, Asking(server) as http:
         deadline = time.monotonic() + DEADLINE_S
         while not (told := http.get("/v0/pipelines")["pipelines"][0])["running"]:
@@ -114,10 +114,10 @@ def test_who_may_see_numbers_sees_runs_and_only_an_admin_runs(tmp_path: Path):
 
 
 def test_a_bad_declaration_keeps_the_server_from_starting(tmp_path: Path):
-    bad = Declared(name="bad", pipeline="scrub", every="1s", arguments={"topic": "x"})
+    bad = DeclaredPipeline(name="bad", pipeline="scrub", every="1s", arguments={"topic": "x"})
 
     with pytest.raises(Invalid, match="declared pipeline 'bad': there is no argument 'topic'"):
-        Serving(settings(bad))
+        Server(settings(bad))
 
 
 def _status(server: Running, token: str, method: str, path: str) -> int:

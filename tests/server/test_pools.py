@@ -23,12 +23,12 @@ from strandline.config.settings import (
     SpaceSettings,
 )
 from strandline.errors import Unavailable
-from strandline.platform.objectstore.retrying import Retrying
+from strandline.platform.objectstore.retrying import RetryingObjects
 from strandline.platform.remote_wait import remote_wait
 from strandline.server.route_table import ROUTES
 from strandline.server.settings import ServerSettings
-from strandline.server.thread_pool import LAKE, QUERY, Bridge
-from strandline.server.worker_pool import RemoteSubjects, Task, WorkerPool
+from strandline.server.thread_pool import LAKE, QUERY, ThreadPools
+from strandline.server.worker_pool import PoolTask, RemoteSubjects, WorkerPool
 from strandline.store import Store
 from strandline.testing.sim_objects import READS, SimObjects
 from strandline.views.kv.key_state import INLINE_BYTES_MAX
@@ -114,7 +114,7 @@ class SlowLake:
     def __init__(self) -> None:
         self.sim = SimObjects()
         self.sim.on_call = self._on_call
-        self.objects = Retrying(self.sim, ObjectSettings())
+        self.objects = RetryingObjects(self.sim, ObjectSettings())
         self.open = threading.Event()
         self.open.set()
         self.waiting = threading.Semaphore(0)
@@ -181,7 +181,7 @@ def fill(store: Store) -> None:
     assert not store.topic(COLD).is_local()
     assert store.topic("hot").is_local()
     assert store.topic("sealed").is_local()
-    assert not store.topic("sealed").is_near(0)
+    assert not store.topic("sealed").is_in_tail(0)
 
 
 def send(client: Asking, request: str, body: object = None) -> None:
@@ -280,7 +280,7 @@ def test_a_view_that_turns_out_to_be_cold_does_not_hold_the_local_threads(
 
 def _threads(server: Running) -> set[str]:
     """Names of the pools whose threads run a task now."""
-    bridge: Bridge = server.parts.bridge
+    bridge: ThreadPools = server.parts.bridge
     pools = (bridge._quick, bridge._slow, bridge._lake, bridge._queries)
     return {pool.name for pool in pools if len(pool._threads) > pool._idle}
 
@@ -320,7 +320,7 @@ def test_a_thread_that_waits_for_the_object_store_is_replaced():
         with remote_wait():
             assert gate.wait(DEADLINE_S)
 
-    first, second = Task(cold), Task(lambda: "done")
+    first, second = PoolTask(cold), PoolTask(lambda: "done")
     pool.submit(first)
     pool.submit(second)
 
@@ -336,9 +336,9 @@ def test_a_task_that_gets_no_thread_is_refused_and_a_later_one_is_done(monkeypat
     with monkeypatch.context() as refusing:
         refusing.setattr(threading.Thread, "start", refuse)
         with pytest.raises(Unavailable, match="ulimit -u"):
-            pool.submit(Task(lambda: "never"))
+            pool.submit(PoolTask(lambda: "never"))
 
-    task = Task(lambda: "done")
+    task = PoolTask(lambda: "done")
     pool.submit(task)
 
     assert task.future.result(DEADLINE_S) == "done"
@@ -354,7 +354,7 @@ def test_a_pool_has_no_more_threads_than_its_own_and_its_spares():
             began.release()
             assert gate.wait(DEADLINE_S)
 
-    tasks = [Task(cold) for _ in range(20)]
+    tasks = [PoolTask(cold) for _ in range(20)]
     for task in tasks:
         pool.submit(task)
     for _ in range(5):
@@ -386,7 +386,7 @@ def test_never_more_tasks_work_at_a_time_than_there_are_threads(cold_share: int)
             working -= 1
         return number
 
-    tasks = [Task(lambda number=number: work(number)) for number in range(300)]
+    tasks = [PoolTask(lambda number=number: work(number)) for number in range(300)]
     for task in tasks:
         pool.submit(task)
 
@@ -404,7 +404,7 @@ def test_queued_tasks_are_cancelled_when_a_pool_closes():
         began.set()
         assert gate.wait(DEADLINE_S)
 
-    running_task, queued = Task(work), Task(lambda: None)
+    running_task, queued = PoolTask(work), PoolTask(lambda: None)
     pool.submit(running_task)
     pool.submit(queued)
     assert began.wait(DEADLINE_S)
@@ -418,14 +418,14 @@ def test_queued_tasks_are_cancelled_when_a_pool_closes():
     assert queued.future.cancelled()
     assert running_task.future.done()
     with pytest.raises(RuntimeError):
-        pool.submit(Task(lambda: None))
+        pool.submit(PoolTask(lambda: None))
 
 
 def test_operations_on_a_topic_that_waits_for_the_lake_start_in_the_pool_of_the_lake():
     subjects = RemoteSubjects()
-    moved: list[Task] = []
+    moved: list[PoolTask] = []
 
-    def redirect(task: Task) -> bool:
+    def redirect(task: PoolTask) -> bool:
         if task.subject in subjects:
             moved.append(task)
             return True
@@ -439,10 +439,10 @@ def test_operations_on_a_topic_that_waits_for_the_lake_start_in_the_pool_of_the_
             began.set()
             assert gate.wait(DEADLINE_S)
 
-    first = Task(cold, "a")
+    first = PoolTask(cold, "a")
     pool.submit(first)
     assert began.wait(DEADLINE_S)
-    same, other = Task(lambda: None, "a"), Task(lambda: None, "b")
+    same, other = PoolTask(lambda: None, "a"), PoolTask(lambda: None, "b")
     pool.submit(same)
     pool.submit(other)
     other.future.result(DEADLINE_S)
@@ -450,7 +450,7 @@ def test_operations_on_a_topic_that_waits_for_the_lake_start_in_the_pool_of_the_
     assert moved == [same]
     gate.set()
     first.future.result(DEADLINE_S)
-    again = Task(lambda: None, "a")
+    again = PoolTask(lambda: None, "a")
     pool.submit(again)
     again.future.result(DEADLINE_S)
     pool.close()

@@ -7,7 +7,7 @@ import pytest
 from strandline.api.errors import Refused
 from strandline.security.principal import LOCAL, Principal
 from strandline.server.limits import rate_limits as module
-from strandline.server.limits.rate_limits import Bucket, Quotas, is_loopback, network_of
+from strandline.server.limits.rate_limits import RateBucket, RateLimits, is_loopback, network_of
 from strandline.server.settings import RequestLimits
 from strandline.testing.sim_clock import SimClock
 
@@ -20,14 +20,14 @@ def clock() -> SimClock:
     return SimClock()
 
 
-def quotas_of(clock: SimClock, **limits: object) -> Quotas:
-    return Quotas(RequestLimits(**limits), clock)
+def quotas_of(clock: SimClock, **limits: object) -> RateLimits:
+    return RateLimits(RequestLimits(**limits), clock)
 
 
 def limit_of(work) -> str:
     with pytest.raises(Refused) as caught:
         work()
-    problem = caught.value.problem
+    problem = caught.value.wire_error
     assert (problem.status, problem.code) == (429, "throttled")
     assert problem.retry_after_s > 0
     return problem.detail["limit"]
@@ -35,41 +35,41 @@ def limit_of(work) -> str:
 
 def test_requests_in_flight_are_bounded_for_each_token(clock: SimClock):
     quotas = quotas_of(clock, in_flight_per_token_max=2)
-    quotas.begin(ADA, HERE)
-    quotas.begin(ADA, HERE)
+    quotas.start_request(ADA, HERE)
+    quotas.start_request(ADA, HERE)
 
-    assert limit_of(lambda: quotas.begin(ADA, HERE)) == "in_flight_per_token_max"
-    quotas.begin(BOB, HERE)
-    quotas.end(ADA, HERE)
-    quotas.begin(ADA, HERE)
+    assert limit_of(lambda: quotas.start_request(ADA, HERE)) == "in_flight_per_token_max"
+    quotas.start_request(BOB, HERE)
+    quotas.end_request(ADA, HERE)
+    quotas.start_request(ADA, HERE)
 
 
 def test_requests_per_second_are_bounded_and_come_back_with_time(clock: SimClock):
     quotas = quotas_of(clock, requests_per_s=2.0)
     for _ in range(2):
-        quotas.begin(ADA, HERE)
-        quotas.end(ADA, HERE)
+        quotas.start_request(ADA, HERE)
+        quotas.end_request(ADA, HERE)
 
-    assert limit_of(lambda: quotas.begin(ADA, HERE)) == "requests_per_s"
-    quotas.begin(BOB, HERE)
+    assert limit_of(lambda: quotas.start_request(ADA, HERE)) == "requests_per_s"
+    quotas.start_request(BOB, HERE)
     clock.advance(0.5)
-    quotas.begin(ADA, HERE)
+    quotas.start_request(ADA, HERE)
 
 
 def test_bytes_per_second_are_bounded_and_come_back_with_time(clock: SimClock):
     quotas = quotas_of(clock, bytes_per_s=100.0)
-    quotas.begin(ADA, HERE, 250)  # all at once, and then it is waited for
-    quotas.end(ADA, HERE)
+    quotas.start_request(ADA, HERE, 250)  # all at once, and then it is waited for
+    quotas.end_request(ADA, HERE)
 
-    assert limit_of(lambda: quotas.begin(ADA, HERE)) == "bytes_per_s"
-    assert limit_of(lambda: quotas.message(ADA, HERE, 1)) == "bytes_per_s"
-    quotas.begin(BOB, HERE, 1)
+    assert limit_of(lambda: quotas.start_request(ADA, HERE)) == "bytes_per_s"
+    assert limit_of(lambda: quotas.count_message(ADA, HERE, 1)) == "bytes_per_s"
+    quotas.start_request(BOB, HERE, 1)
     clock.advance(1.49)
-    assert limit_of(lambda: quotas.begin(ADA, HERE)) == "bytes_per_s"
+    assert limit_of(lambda: quotas.start_request(ADA, HERE)) == "bytes_per_s"
     clock.advance(0.02)
-    quotas.begin(ADA, HERE)
-    quotas.count(ADA, HERE, 100)
-    assert limit_of(lambda: quotas.begin(ADA, HERE)) == "bytes_per_s"
+    quotas.start_request(ADA, HERE)
+    quotas.count_bytes(ADA, HERE, 100)
+    assert limit_of(lambda: quotas.start_request(ADA, HERE)) == "bytes_per_s"
 
 
 def test_where_bytes_or_requests_are_counted_nothing_passes_by(clock: SimClock):
@@ -78,25 +78,25 @@ def test_where_bytes_or_requests_are_counted_nothing_passes_by(clock: SimClock):
 
     quotas = quotas_of(clock, in_flight_per_token_max=1)
     assert quotas.has_room(ADA, HERE)
-    quotas.begin(ADA, HERE)
+    quotas.start_request(ADA, HERE)
     assert not quotas.has_room(ADA, HERE)
     assert quotas.has_room(BOB, HERE)
 
 
 def test_bytes_without_tokens_are_those_of_the_address(clock: SimClock):
     quotas = quotas_of(clock, bytes_per_s=100.0)
-    quotas.begin(LOCAL, "127.0.0.1", 250)
+    quotas.start_request(LOCAL, "127.0.0.1", 250)
 
-    limit_of(lambda: quotas.begin(LOCAL, "127.0.0.1"))
-    quotas.begin(LOCAL, "127.0.0.2")
+    limit_of(lambda: quotas.start_request(LOCAL, "127.0.0.1"))
+    quotas.start_request(LOCAL, "127.0.0.2")
 
 
 def test_without_tokens_the_address_counts(clock: SimClock):
     quotas = quotas_of(clock, in_flight_per_token_max=1)
-    quotas.begin(LOCAL, "127.0.0.1")
+    quotas.start_request(LOCAL, "127.0.0.1")
 
-    limit_of(lambda: quotas.begin(LOCAL, "127.0.0.1"))
-    quotas.begin(LOCAL, "127.0.0.2")
+    limit_of(lambda: quotas.start_request(LOCAL, "127.0.0.1"))
+    quotas.start_request(LOCAL, "127.0.0.2")
 
 
 def test_streams_are_bounded_for_each_token_and_for_all(clock: SimClock):
@@ -115,9 +115,9 @@ def test_what_is_over_is_not_remembered(clock: SimClock):
     quotas = quotas_of(clock)
     for number in range(100):
         who = Principal(id=str(number))
-        quotas.begin(who, HERE)
+        quotas.start_request(who, HERE)
         quotas.open_stream(who)
-        quotas.end(who, HERE)
+        quotas.end_request(who, HERE)
         quotas.close_stream(who)
 
     assert (len(quotas._in_flight), len(quotas._streams)) == (0, 0)
@@ -125,20 +125,20 @@ def test_what_is_over_is_not_remembered(clock: SimClock):
 
 def test_whoever_comes_from_many_addresses_does_not_fill_the_memory(clock, monkeypatch):
     monkeypatch.setattr(module, "COUNTED_MAX", 10)
-    bucket = Bucket(1.0, 1, clock.monotonic)
+    bucket = RateBucket(1.0, 1, clock.monotonic)
 
     for number in range(1000):
-        bucket.pour(str(number))
+        bucket.add(str(number))
 
     assert len(bucket._levels) == 10
     assert bucket.wait_s("999") > 0
 
 
 def test_a_bucket_leaks_with_time(clock: SimClock):
-    bucket = Bucket(10 / 60, 10, clock.monotonic)
+    bucket = RateBucket(10 / 60, 10, clock.monotonic)
     for _ in range(10):
         assert bucket.wait_s("a") == 0
-        bucket.pour("a")
+        bucket.add("a")
 
     assert bucket.wait_s("a") == pytest.approx(6)
     clock.advance(6)

@@ -55,7 +55,7 @@ def lone(data: bytes) -> bytes:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join))
 def test_what_is_taken_without_decoding_is_what_decoding_finds(data):
-    found = head_cache.lone_data(lone(data), 8)
+    found = head_cache.single_data(lone(data), 8)
 
     if found is not None:
         assert append_request.plain_batch(lone(data), 8) == [found]
@@ -81,7 +81,7 @@ def test_what_is_taken_as_plain_records_is_what_the_whole_decoder_finds(records,
 
     if found is not None:
         assert found == _told(
-            lambda: [data_of(each, 8) for each in append_request.decoded(body).records]
+            lambda: [data_of(each, 8) for each in append_request.decode_body(body).records]
         )
 
 
@@ -115,7 +115,7 @@ def _told(find: Callable[[], list[bytes] | None]) -> list[bytes] | str | None:
     ],
 )
 def test_what_is_not_surely_one_plain_record_is_decoded(body):
-    assert head_cache.lone_data(body, 8) is None
+    assert head_cache.single_data(body, 8) is None
 
 
 def test_a_known_head_appends_what_its_body_says_each_time(server, raw):

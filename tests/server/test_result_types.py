@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from strandline.cli.query.sql import print_answer
+from strandline.cli.query.sql import print_result
 from strandline.query.execute.result import Result
 from strandline.server.serializers.result_formats import arrow_chunks, json_chunks, ndjson_chunks
 from tests.server.running import running
@@ -72,7 +72,7 @@ def test_every_type_is_in_an_answer_of_every_format(
     assert arrow.num_rows == len(nulls)
     assert [row[0] is not None for row in result.tuples()] == nulls
     for shape in ("csv", "jsonl", "json", "table"):
-        print_answer(result, shape)
+        print_result(result, shape)
         assert len(capsys.readouterr().out.splitlines()) >= len(nulls)
 
 
@@ -83,7 +83,7 @@ def test_infinity_is_infinity_in_every_format(
     result = Result(_infinite(kind))
 
     (row,) = msgspec.json.decode(b"".join(json_chunks(result)))["rows"]
-    print_answer(result, "csv")
+    print_result(result, "csv")
     csv = capsys.readouterr().out.splitlines()[1]
     (values,) = result.tuples()
     ends = {date.max, date.min} if kind == "DATE" else {datetime.max, datetime.min}

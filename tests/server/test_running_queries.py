@@ -167,7 +167,7 @@ def test_a_process_serves_the_next_query_after_an_answer_and_after_an_error(
             text = f"{sql} LIMIT 20000" if sql == LONG else sql
             ask(server, text, accept=accept)
             until(lambda: len(server.parts.queries) == 0)
-            used.append([process._number for process in server.parts.processes._kept])
+            used.append([process._number for process in server.parts.processes._idle])
 
         assert len(used[0]) == 1
         assert used == [used[0]] * len(used)

@@ -13,7 +13,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 import strandline
-from strandline.security.audit import TOPIC, decoded, verify
+from strandline.security.audit import TOPIC, decode, verify
 from tests.server.process import Process, served
 from tests.unit.store.world import read_all
 
@@ -56,8 +56,8 @@ def test_nobody_writes_lines_of_his_own_into_logs(tmp_path: Path, log_format: st
         _, said = server.ended()
     with strandline.open(str(tmp_path / "data"), readonly=True) as store:
         topic = store.existing_topic(TOPIC)
-        entries = [decoded(record) for record in read_all(topic)]
-        holds = verify(topic).holds
+        entries = [decode(record) for record in read_all(topic)]
+        holds = verify(topic).is_intact
 
     lines = (server.said + said).decode().splitlines()
     assert not any(line.startswith(("forged", '{"event":"forged"')) for line in lines)

@@ -122,7 +122,7 @@ def test_a_stream_ends_when_who_watches_may_read_its_topic_no_longer(tmp_path: P
     headers = {"authorization": f"Basic {login}"}
     with running(tmp_path, settings=settings, tokens={"root": "all"}) as server:
         server.store.run('DEFINE orders FIELDS {amount: "u64"}')
-        users = server.store.questions.users
+        users = server.store.queries.users
         users.create("ada", key="correct horse")
         users.grant("ada", ("READ",), ["orders"])
         made = httpx2.post(

@@ -157,7 +157,7 @@ def test_what_was_done_with_tokens_is_in_the_audit_log_and_no_secret(server: Run
 
     assert kinds == ["start", "token-created", "token-rotated", "token-revoked"]
     assert token["token"].split("_", 2)[2][:43] not in answer.text
-    assert verify(server.store.existing_topic(TOPIC)).holds
+    assert verify(server.store.existing_topic(TOPIC)).is_intact
 
 
 def test_the_audit_log_comes_in_pages(server: Running):

@@ -58,7 +58,7 @@ MAY = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with running(tmp_path_factory.mktemp("users"), tokens={"root": "all"}) as started:
-        store, users = started.store, started.store.questions.users
+        store, users = started.store, started.store.queries.users
         for event in ("pay", "view"):
             store.run(f"DEFINE {event} FIELDS {{a: i64}}")
             store.run(f'STORE {event} FOR x PAYLOAD {{"a": 1}}')
@@ -110,7 +110,7 @@ def _prepare(server: Running) -> None:
 
 def _embedded(server: Running, user: str, command: str) -> bool:
     try:
-        server.store.questions.run(command, user=user)
+        server.store.queries.run(command, user=user)
     except Forbidden:
         return False
     except StrandlineError:

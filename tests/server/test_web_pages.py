@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from strandline.security.audit import TOPIC, decoded
+from strandline.security.audit import TOPIC, decode
 from strandline.server.settings import ServerSettings
 from tests.server.running import DEADLINE_S, Running, running
 from tests.unit.store.world import read_all
@@ -156,7 +156,7 @@ def test_whoever_guesses_is_told_to_wait_and_the_owner_gets_in(tmp_path: Path):
             for _ in range(2)
         ]
         server.store.sync()
-        entries = [decoded(record) for record in read_all(server.store.existing_topic(TOPIC))]
+        entries = [decode(record) for record in read_all(server.store.existing_topic(TOPIC))]
 
     assert [guess.status_code for guess in guesses] == [401] * 10 + [429] * 5
     assert int(guesses[-1].headers["retry-after"]) >= 1

@@ -1,7 +1,7 @@
 """A client of the simulated server: one connection, one request at a time, JSON in and out.
 
-A request ends in an answer, or in ``Lost``: then it may have happened or not. A client that has
-waited too long hangs up.
+A request ends in an answer, or in ``Lost``: then it may have happened or not. A client that
+has waited too long hangs up.
 """
 
 from __future__ import annotations

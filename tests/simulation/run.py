@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import msgspec
 import structlog
 
-from strandline.platform.thread_pool import pools_made_by
+from strandline.platform.thread_pool import pools_with_executor
 from strandline.testing.sim_work import SimExecutor
 from tests.simulation import faults
 from tests.simulation.maps import Maps
@@ -50,7 +50,7 @@ def simulate(seed: int, tell: Callable[[str], None] = lambda _: None) -> Report:
     logging.disable(logging.CRITICAL)
     structlog.configure(processors=[partial(_take_log, world)])
     try:
-        with pools_made_by(SimExecutor):
+        with pools_with_executor(SimExecutor):
             world.loop.run_until_complete(_run(world))
     except Exception as error:
         kind = "" if isinstance(error, Violation) else f"{type(error).__name__}: "

@@ -10,20 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from strandline.errors import Unreachable
-from strandline.pipelines.schedule.scheduler import Schedule
+from strandline.errors import ObjectStoreUnreachable
+from strandline.pipelines.schedule.scheduler import PipelineScheduler
 from strandline.server.app import make_app
-from strandline.server.app_state import Parts
+from strandline.server.app_state import AppState
 from strandline.server.connection.listener import Listener
-from strandline.server.http.proxies import Proxies
+from strandline.server.http.proxies import TrustedProxies
 from strandline.server.limits.byte_budget import ByteBudget
 from strandline.server.serve import wire
 from strandline.server.settings import ServerSettings
-from strandline.server.startup_app import Door
-from strandline.server.thread_pool import Bridge
+from strandline.server.startup_app import StartupApp
+from strandline.server.thread_pool import ThreadPools
 from strandline.store import Store
 from strandline.testing.sim_disk import SimDisk
-from strandline.testing.sim_loop import Life, SimLoop
+from strandline.testing.sim_loop import SimLoop, SimProcess
 from strandline.testing.sim_network import SimNetwork, SimTransport
 from strandline.testing.sim_objects import SimObjects
 from strandline.testing.sim_work import SimJobs, SimPool
@@ -41,10 +41,10 @@ class SimServer:
         delay_s: Callable[[], float],
         delays: Callable[[], Callable[[], float]],
     ) -> None:
-        self.life = Life(loop)
+        self.life = SimProcess(loop)
         self.disk = disk
         self.store: Store | None = None
-        self.parts: Parts | None = None
+        self.parts: AppState | None = None
         self.jobs: SimJobs | None = None
         self.has_failed = self.has_ended = False
         self._loop = loop
@@ -95,8 +95,8 @@ class SimServer:
         await self.life.end()
 
     async def _start(self) -> None:
-        clock, proxies = self._loop.clock, Proxies(self._settings.trusted_proxies)
-        door = Door(clock, proxies)
+        clock, proxies = self._loop.clock, TrustedProxies(self._settings.trusted_proxies)
+        door = StartupApp(clock, proxies)
         budget = ByteBudget(self._settings.limits)
         listener = Listener(door, self._settings, clock, proxies, budget, None)
         await listener.start([])
@@ -109,8 +109,10 @@ class SimServer:
             objects=self._objects,
             start_jobs=False,
         )
-        bridge = Bridge(make_pool=lambda *_, **__: SimPool(self._loop, self._delay_s))
-        schedule = Schedule(data, self._settings.store.pipelines, clock=clock, disk=self.disk)
+        bridge = ThreadPools(make_pool=lambda *_, **__: SimPool(self._loop, self._delay_s))
+        schedule = PipelineScheduler(
+            data, self._settings.store.pipelines, clock=clock, disk=self.disk
+        )
         parts = wire(store, self._settings, clock, bridge, schedule, budget, self.disk.random_id)
         parts.hub.start()
         parts.auth.start()
@@ -135,4 +137,4 @@ class SimServer:
 
 
 def _gone(operation: str, key: str) -> None:
-    raise Unreachable(f"{operation} of {key}: the process is gone")
+    raise ObjectStoreUnreachable(f"{operation} of {key}: the process is gone")

@@ -320,8 +320,8 @@ class World:
         """Raise when something met a bug."""
         if self._unsound:
             raise Violation(f"an answer tells of a bug: {self._unsound[0]}")
-        if self.loop.complaints:
-            raise Violation(f"a callback met a bug: {self.loop.complaints[0]}")
+        if self.loop.errors:
+            raise Violation(f"a callback met a bug: {self.loop.errors[0]}")
 
 
 def _delay_s(rng: random.Random) -> float:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.errors import Corrupt, Denied, NotInstalled, RecordsLost, Unavailable
-from strandline.spark.errors import explain, plain_errors, told_briefly
+from strandline.errors import Corrupt, NotInstalled, ObjectStoreDenied, RecordsLost, Unavailable
+from strandline.spark.errors import explain, plain_errors, short_errors
 from strandline.spark.sessions import check_java, check_master
 
 
@@ -140,7 +140,11 @@ def test_a_master_that_does_not_answer_is_told_at_once():
             NotInstalled,
             "no file system for az://",
         ),
-        ("x\nstrandline.errors.Denied: no rights\n\tat org.apache", Denied, "^no rights$"),
+        (
+            "x\nstrandline.errors.Denied: no rights\n\tat org.apache",
+            ObjectStoreDenied,
+            "^no rights$",
+        ),
         (
             "strandline.errors.Corrupt: a zone fails its checksum in /lake/a.parquet at byte 4",
             Corrupt,
@@ -171,8 +175,8 @@ def test_only_a_worker_hides_the_trace(monkeypatch):
     monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
     monkeypatch.delenv("PYTHON_WORKER_FACTORY_SECRET", raising=False)
 
-    with pytest.raises(Denied), told_briefly():
-        raise Denied("no rights")
+    with pytest.raises(ObjectStoreDenied), short_errors():
+        raise ObjectStoreDenied("no rights")
 
     assert "SPARK_HIDE_TRACEBACK" not in os.environ
 

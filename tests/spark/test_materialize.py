@@ -11,8 +11,8 @@ import strandline
 from strandline.errors import StrandlineError
 from strandline.pipelines import Embedded, by_size, materialize
 from strandline.spark import SparkEngine
-from strandline.spark.isolated_sessions import room
-from strandline.spark.tables.event_rows import frame_of
+from strandline.spark.isolated_sessions import isolated_session
+from strandline.spark.tables.event_rows import frame_of_scan
 from strandline.store import Store
 from tests.unit.query.materialized.world import alike
 
@@ -45,9 +45,11 @@ QUERIES = {
 
 @pytest.fixture
 def engine(spark) -> Iterator[SparkEngine]:
-    room(spark).conf.set("spark.sql.codegen.wholeStage", "false")  # compiling takes longer
+    isolated_session(spark).conf.set(
+        "spark.sql.codegen.wholeStage", "false"
+    )  # compiling takes longer
     yield SparkEngine(spark)
-    room(spark).conf.unset("spark.sql.codegen.wholeStage")
+    isolated_session(spark).conf.unset("spark.sql.codegen.wholeStage")
 
 
 def pay(store: Store, first: int, count: int) -> None:
@@ -87,7 +89,7 @@ def test_turns_of_spark_and_of_show_make_the_answer_of_a_fresh_query(engine, dat
 
             assert not summary.failed, summary.failed
             assert {each.engine for each in summary.refreshed} == {"spark"}
-            assert all(not each.behind for each in store.questions.remembered.list())
+            assert all(not each.behind for each in store.queries.remembered.list())
             check(store)
             pay(store, 300 + turn, 1)
             check(store)
@@ -115,7 +117,7 @@ def test_spark_the_embedded_engine_and_both_in_turns_remember_the_same(engine, d
             for alias, text in asked.items():
                 right = store.run(text)
                 for name in ("here", "there", "auto"):
-                    assert not store.questions.remembered.describe(f"{alias}-{name}").behind
+                    assert not store.queries.remembered.describe(f"{alias}-{name}").behind
                     assert alike(store.run(f"SHOW {alias}-{name}"), right), (alias, name, turn)
 
 
@@ -129,8 +131,10 @@ def test_spark_hears_of_no_file_without_news(spark, data_dir):
         pay(store, 20, 10)
         table.flush()
 
-        news = store.questions.remembered.begin("by").news()["pay"]
-        made = frame_of(room(spark), "pay", table.schema.kinds(), news.read(["u"]).apart())
+        news = store.queries.remembered.begin_refresh("by").new_rows()["pay"]
+        made = frame_of_scan(
+            isolated_session(spark), "pay", table.schema.types(), news.read(["u"]).external_scan()
+        )
 
         assert table.statistics().files == 2
         assert len(made.inputFiles()) == 1
@@ -148,7 +152,7 @@ def test_all_of_it_is_computed_again_by_spark_beside_the_writer(engine, data_dir
         summary = materialize(data_dir, ["by"], full=True, engine=engine)
 
         assert [(each.anew, each.engine) for each in summary.refreshed] == [(True, "spark")]
-        stored = store.questions.remembered.describe("by")
+        stored = store.queries.remembered.describe("by")
         assert (stored.behind, stored.counters.anew) == (0, 2)
         assert alike(store.run("SHOW by"), store.run(text))
 
@@ -169,4 +173,4 @@ def test_a_session_that_is_over_is_told_and_nothing_is_changed(spark, engine, da
         summary = materialize(store, engine=Stopped(spark))
 
         assert [each.reason for each in summary.failed] == ["the machines are gone"]
-        assert store.questions.remembered.describe("by").behind == 5
+        assert store.queries.remembered.describe("by").behind == 5

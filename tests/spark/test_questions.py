@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 import strandline
 from strandline.errors import Invalid
-from strandline.query.execute.executor import Answering
+from strandline.query.execute.executor import QueryExecutor
 from strandline.query.language.binding import bind
 from strandline.query.language.parser import parse
 from strandline.spark import frame, run, sql
-from strandline.spark.isolated_sessions import room
-from strandline.spark.sql.query import answer
+from strandline.spark.isolated_sessions import isolated_session
+from strandline.spark.sql.query import execute
 from strandline.spark.tables import event_rows
 from strandline.spark.tables.parquet import RANGES_MAX
 from strandline.store import Store
@@ -53,9 +53,9 @@ STATEMENTS = [
 @pytest.fixture(scope="module", autouse=True)
 def interpreted(spark: SparkSession) -> Iterator[None]:
     """Compiling takes longer than these questions do."""
-    room(spark).conf.set("spark.sql.codegen.wholeStage", "false")
+    isolated_session(spark).conf.set("spark.sql.codegen.wholeStage", "false")
     yield
-    room(spark).conf.unset("spark.sql.codegen.wholeStage")
+    isolated_session(spark).conf.unset("spark.sql.codegen.wholeStage")
 
 
 @pytest.fixture(scope="module")
@@ -228,11 +228,11 @@ def test_what_is_small_is_one_task_whatever_it_is_made_of(spark, data_dir, monke
         table.flush()
         table.store_many("c", [{"n": n} for n in range(50)])  # in memory
 
-        apart = table.snapshot().read(["n", "more"]).apart()
-        kinds = table.schema.kinds()
-        small = event_rows.frame_of(room(spark), "pay", kinds, apart)
+        apart = table.snapshot().read(["n", "more"]).external_scan()
+        kinds = table.schema.types()
+        small = event_rows.frame_of_scan(isolated_session(spark), "pay", kinds, apart)
         monkeypatch.setattr(event_rows, "ONE_TASK_BYTES", 0)
-        large = event_rows.frame_of(room(spark), "pay", kinds, apart)
+        large = event_rows.frame_of_scan(isolated_session(spark), "pay", kinds, apart)
 
         assert small.rdd.getNumPartitions() == 1
         assert large.rdd.getNumPartitions() > 1
@@ -255,7 +255,7 @@ def test_rows_that_are_hidden_in_many_places_are_left_out(spark, data_dir):
 
 
 def test_a_question_to_an_older_snapshot_sees_nothing_newer(spark, store):
-    answering: Answering = lambda bound, snapshots: answer(spark, bound, snapshots)  # noqa: E731
+    answering: QueryExecutor = lambda bound, snapshots: execute(spark, bound, snapshots)  # noqa: E731
     snapshot = store.table("pay").snapshot(30)
     text = "QUERY pay RETURN [seq]"
     bound = bind(parse(text), {"pay": snapshot.schema}.get, text)

@@ -16,8 +16,8 @@ from strandline.query.execute.executor import run
 from strandline.query.execute.result import Result
 from strandline.query.language.binding import bind
 from strandline.query.language.periods import Calendar
-from strandline.spark.isolated_sessions import room
-from strandline.spark.sql.query import answer
+from strandline.spark.isolated_sessions import isolated_session
+from strandline.spark.sql.query import execute
 from tests.property.query_cases import EVENTS, cases
 from tests.property.query_oracle import Case
 from tests.property.query_oracle import answer as plain_answer
@@ -41,10 +41,12 @@ LONG_SEQUENCES = cases(steps_max=3, fields=FIELDS)
 def everywhere(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Everywhere]:
-    room(spark).conf.set("spark.sql.codegen.wholeStage", "false")  # compiling takes longer
+    isolated_session(spark).conf.set(
+        "spark.sql.codegen.wholeStage", "false"
+    )  # compiling takes longer
     with filled(str(tmp_path_factory.mktemp("questions") / "data"), seed=1, rows=48) as made:
         yield made
-    room(spark).conf.unset("spark.sql.codegen.wholeStage")
+    isolated_session(spark).conf.unset("spark.sql.codegen.wholeStage")
 
 
 def _check(spark: SparkSession, tables: Everywhere, case: Case) -> None:
@@ -55,7 +57,7 @@ def _check(spark: SparkSession, tables: Everywhere, case: Case) -> None:
     calendar = Calendar(case.timezone, case.week_start)
     bound = bind(case.query, schemas.get, events=list(schemas), calendar=calendar)
 
-    found = answer(spark, bound, snapshots.__getitem__)
+    found = execute(spark, bound, snapshots.__getitem__)
 
     assert found.columns == names
     assert found.schema == run(bound, snapshots.__getitem__).schema

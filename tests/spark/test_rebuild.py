@@ -67,7 +67,7 @@ def test_every_engine_names_the_same_differences(engine, data_dir):
         gone = [seen.name for seen in fold.seen()][7]
         fold._live.delete(gone)
         store.topic("kv").append(b"so that there is something to save")
-        store.views.shelf.save()
+        store.views.registry.save()
 
     found = rebuild(data_dir, "kv", "kv", engine=engine, rows_max=100)
 

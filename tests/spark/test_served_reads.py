@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from strandline.client.settings import ClientSettings
-from strandline.errors import Forbidden, Invalid, RecordsLost, UnknownTopic, Unreachable
+from strandline.errors import Forbidden, Invalid, ObjectStoreUnreachable, RecordsLost, UnknownTopic
 from strandline.pipelines.splits.predicates import EPOCH
 from strandline.spark import plain_errors, table
 from strandline.spark.read import server_source
@@ -189,7 +189,7 @@ def test_url_and_store_exclude_each_other():
 def test_a_server_that_does_not_answer_is_named(monkeypatch):
     monkeypatch.setattr(server_source, "SETTINGS", ClientSettings(retry_s_max=0))
 
-    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
+    with pytest.raises(ObjectStoreUnreachable, match=r"127\.0\.0\.1:9"):
         batch("", "t", url="http://127.0.0.1:9")
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.cli.engine_options import Where
+from strandline.cli.engine_options import TaskEngineOptions
 from strandline.spark.sessions import conf_of
 
 OPTIONS = "spark.driver.defaultJavaOptions"
@@ -67,7 +67,9 @@ time.sleep(1)
 @pytest.mark.spark
 def test_settings_of_a_command_reach_the_session_and_its_tasks_are_shown(spark: SparkSession):
     before = spark.conf.get("spark.sql.shuffle.partitions")
-    where = Where(engine="spark", master="local[2]", conf=("spark.sql.shuffle.partitions=3",))
+    where = TaskEngineOptions(
+        engine="spark", master="local[2]", conf=("spark.sql.shuffle.partitions=3",)
+    )
     shown: list[tuple[str, int, int]] = []
     engine = where.chooser(lambda *step: shown.append(step))(1)
     try:

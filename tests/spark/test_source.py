@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from strandline.errors import Invalid, NewerFormat, NotAStore, RecordsLost, UnknownTopic
+from strandline.errors import Invalid, NotAStore, RecordsLost, UnknownTopic, UnsupportedFormat
 from strandline.spark import explain, plain_errors, register
 from tests.spark.stores import cold_store, fill, records
 
@@ -109,7 +109,7 @@ def test_mistakes_are_told_in_a_few_lines(spark: SparkSession, data_dir, tmp_pat
         mistakes = {
             UnknownTopic: lambda: frame(spark, data_dir, "ordres").count(),
             NotAStore: lambda: frame(spark, str(tmp_path / "nowhere")).count(),
-            NewerFormat: lambda: frame(spark, str(newer)).count(),
+            UnsupportedFormat: lambda: frame(spark, str(newer)).count(),
             Invalid: lambda: frame(spark, data_dir, columns="payload").count(),
         }
 

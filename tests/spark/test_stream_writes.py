@@ -142,7 +142,7 @@ def test_a_stream_into_the_store_that_it_reads_from(spark: SparkSession, source,
 
     def take() -> None:
         while not taking.wait(0.05):
-            source.take_deliveries()
+            source.ingest_pending()
 
     other = threading.Thread(target=take)
     other.start()

@@ -6,13 +6,13 @@ import pytest
 
 import strandline
 from strandline.assembly import RUNS_TOPIC
-from strandline.config.pipeline_config import Declared
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.config.settings import PipelineSettings
 from strandline.errors import NotInstalled
 from strandline.lake import external_reader
 from strandline.pipelines.schedule.history import runs_in
-from strandline.pipelines.schedule.runner import Order, command_of, spark_home
-from strandline.pipelines.schedule.scheduler import Schedule
+from strandline.pipelines.schedule.runner import RunOrder, command_of, spark_home
+from strandline.pipelines.schedule.scheduler import PipelineScheduler
 from strandline.spark.sessions import check_java
 from tests.unit.lake.small_lake import fill, open_small
 
@@ -26,15 +26,15 @@ def test_a_declared_compaction_runs_by_spark_submit(data_dir: str):
         pytest.skip(str(error))
     with open_small(data_dir) as store:
         fill(store)
-    declared = Declared(
+    declared = DeclaredPipeline(
         name="nightly", pipeline="compact", every="1d", engine="spark", master="local[2]"
     )
-    schedule = Schedule(data_dir, PipelineSettings(declared=(declared,)))
+    schedule = PipelineScheduler(data_dir, PipelineSettings(declared=(declared,)))
 
     schedule.start("nightly")
     schedule.wait()
 
-    (run,) = schedule.ended()
+    (run,) = schedule.take_ended()
     with open(f"{data_dir}/schedule/nightly.log", encoding="utf-8") as log:
         printed = log.read()
     assert (run.outcome, run.rows, run.engine) == ("done", 400, "spark"), printed
@@ -46,7 +46,7 @@ def test_a_declared_compaction_runs_by_spark_submit(data_dir: str):
 
 def test_the_command_is_pysparks_own_and_tells_master_and_arguments_but_no_secrets(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
-    order = Order(
+    order = RunOrder(
         store="/data",
         pipeline="compact",
         arguments={"topics": ["orders"]},

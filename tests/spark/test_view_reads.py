@@ -221,4 +221,4 @@ def _store_rows(store: Store, done: threading.Event) -> None:
         store.table("pay").store_many(f"user-{number % 7}", [{"n": number}] * 10)
         if number % 20 == 0:
             store.table("pay").flush()
-            store.views.shelf.save()
+            store.views.registry.save()

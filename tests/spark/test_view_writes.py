@@ -30,7 +30,7 @@ import strandline
 from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.spark.read.schema import of_arrow
 from strandline.spark.source.source import StrandlineSource
-from strandline.spark.source.writers import Rows, StreamWriter
+from strandline.spark.source.writers import StagedRows, StreamWriter
 from strandline.store import Store
 from tests.spark.viewing import START, open_views
 from tests.spark.writing import nothing_is_left
@@ -59,7 +59,7 @@ def stage(made: Any, table: pa.Table) -> Any:
     return pickle.loads(pickle.dumps(copy.write(iter(table.to_batches(max_chunksize=4)))))
 
 
-def write(path: str, table: pa.Table, topic: str, **options: str) -> list[Rows]:
+def write(path: str, table: pa.Table, topic: str, **options: str) -> list[StagedRows]:
     """A batch write of two tasks."""
     made = writer(path, table, topic, **options)
     middle = len(table) // 2
@@ -266,14 +266,14 @@ def test_a_batch_that_is_repeated_is_written_once(store: Store, monkeypatch, die
     made = source.streamWriter(of_arrow(BAD_EVENTS.schema), overwrite=False)
     assert isinstance(made, StreamWriter)
 
-    def attempt() -> list[Rows]:
+    def attempt() -> list[StagedRows]:
         monkeypatch.setattr("strandline.spark.source.writers._property", lambda name: "7")
         stage(made, BAD_EVENTS.slice(0, 2))  # killed when it had staged its rows
         return [stage(made, BAD_EVENTS.slice(0, 2)), stage(made, BAD_EVENTS.slice(2))]
 
     first = attempt()
     if died == "between":
-        with_misfits_only = [Rows((), rows.query, rows.misfits) for rows in first]
+        with_misfits_only = [StagedRows((), rows.query, rows.misfits) for rows in first]
         made.commit(with_misfits_only, 7)
     elif died == "after the commit":
         made.commit(first, 7)

@@ -37,7 +37,7 @@ def test_a_table_is_its_files_by_sparks_own_reader_and_the_rest(
         monkeypatch.setattr(event_table_frame, "PATHS_MAX", 1)
         store.table("pay").store("late", {"n": 1, "cur": "EUR", "day": "2026-01-04"})
         store.table("pay").flush()
-        store.views.shelf.save()
+        store.views.registry.save()
         before = table(spark, store, "pay", view="table", as_of=then, columns=["seq", "n", "note"])
         assert in_order(before.toArrow()) == [
             {name: row[name] for name in ("seq", "n", "note")} for row in wanted

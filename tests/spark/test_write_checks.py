@@ -28,7 +28,7 @@ from strandline.ingest.staged_files import COLUMNS
 from strandline.pipelines.delivery_client import deliver
 from strandline.spark.read.options import parse_write
 from strandline.spark.source.source import StrandlineSource
-from strandline.spark.source.writers import BatchWriter, Rows, StreamWriter, _record
+from strandline.spark.source.writers import BatchWriter, StagedRows, StreamWriter, _record
 from tests.spark.stores import fill, open_store
 from tests.spark.writing import empty_store, nothing_happened
 from tests.unit.ingest.deliveries import rows
@@ -225,10 +225,12 @@ def test_an_abort_removes_what_its_tasks_have_staged(data_dir):
     empty_store(data_dir)
     made = BatchWriter(options_of(data_dir))
     kept = stage(data_dir, b"another write's")
-    done = [Rows((stage(data_dir, b"a"),)), None, Rows(())]
+    done = [StagedRows((stage(data_dir, b"a"),)), None, StagedRows(())]
 
     made.abort(done)
-    StreamWriter(options_of(data_dir)).abort([Rows((stage(data_dir, b"b"),), "query"), None], 3)
+    StreamWriter(options_of(data_dir)).abort(
+        [StagedRows((stage(data_dir, b"b"),), "query"), None], 3
+    )
 
     assert staged_in(data_dir) == [kept.key.rpartition("/")[2]]
 
@@ -236,7 +238,7 @@ def test_an_abort_removes_what_its_tasks_have_staged(data_dir):
 def test_an_abort_after_a_delivery_leaves_it_whole(data_dir):
     """Spark aborts a write whose commit failed, and this one may have been delivered."""
     empty_store(data_dir)
-    rows = Rows((stage(data_dir, b"a"),), "query")
+    rows = StagedRows((stage(data_dir, b"a"),), "query")
     options = parse_write({"path": data_dir, "topic": "t", "patience": "0.1"})
     made = StreamWriter(options)
 
@@ -244,7 +246,7 @@ def test_an_abort_after_a_delivery_leaves_it_whole(data_dir):
         with pytest.raises(Exception, match="delivered and safe"):
             made.commit([rows], 3)
         made.abort([rows], 3)
-    made.commit([Rows((stage(data_dir, b"again"),), "query")], 3)
+    made.commit([StagedRows((stage(data_dir, b"again"),), "query")], 3)
 
     assert contents(data_dir) == [b"a"]
     assert (staged_in(data_dir), delivered_in(data_dir)) == ([], [])
@@ -253,8 +255,8 @@ def test_an_abort_after_a_delivery_leaves_it_whole(data_dir):
 def test_a_batch_without_rows_delivers_nothing(data_dir):
     empty_store(data_dir)
 
-    BatchWriter(options_of(data_dir)).commit([None, Rows(())])
-    StreamWriter(options_of(data_dir)).commit([None, Rows((), "query")], 1)
+    BatchWriter(options_of(data_dir)).commit([None, StagedRows(())])
+    StreamWriter(options_of(data_dir)).commit([None, StagedRows((), "query")], 1)
     StreamWriter(options_of(data_dir)).commit([], 2)
 
     assert nothing_happened(data_dir)
@@ -265,7 +267,7 @@ def test_two_queries_count_for_themselves(data_dir):
     made = StreamWriter(options_of(data_dir))
 
     for query in ("one", "two", "one"):
-        made.commit([Rows((stage(data_dir, query.encode()),), query)], 0)
+        made.commit([StagedRows((stage(data_dir, query.encode()),), query)], 0)
 
     assert contents(data_dir) == [b"one", b"two"]
 

@@ -166,7 +166,7 @@ def test_out_of_patience_the_rows_are_safe_and_appended_later(spark: SparkSessio
     with owner(data_dir, jobs=False), pytest.raises(Unavailable, match="delivered and safe"):
         write(counted(spark, 30), data_dir, patience="0.5")
     with strandline.open(data_dir) as store:
-        store.take_deliveries()
+        store.ingest_pending()
 
         assert held(store) == counted_data(30)
     assert nothing_is_left(data_dir)

@@ -61,7 +61,7 @@ def table_store(path: str, settings: Settings | None = None) -> Store:
     for n in range(0, 330, 10):
         seq = n + (2 if n < 150 else 3)
         store.run(f"DELETE pay WHERE seq = {seq}")
-    store.views.shelf.save()
+    store.views.registry.save()
     return store
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from strandline.api.records import as_value
+from strandline.api.records import as_json
 from strandline.errors import Invalid
 
 Text: TypeAlias = str | UnsetType
@@ -25,7 +25,7 @@ Base64: TypeAlias = bytes | UnsetType
 """Bytes, in base64 on the wire, or absent."""
 
 
-def told_key(key: bytes) -> tuple[Text, Base64]:
+def key_fields(key: bytes) -> tuple[Text, Base64]:
     """The pair of fields for a key: text if it is UTF-8, else base64."""
     try:
         return key.decode(), UNSET
@@ -33,21 +33,21 @@ def told_key(key: bytes) -> tuple[Text, Base64]:
         return UNSET, key
 
 
-def told_value(value: bytes) -> tuple[Json, Base64]:
+def value_fields(value: bytes) -> tuple[Json, Base64]:
     """The pair of fields for a value: JSON if it is valid JSON, else base64."""
-    raw = as_value(value)
+    raw = as_json(value)
     return (UNSET, value) if raw is None else (raw, UNSET)
 
 
-def given_key(name: str, text: Text, base64: Base64) -> bytes:
+def required_key(name: str, text: Text, base64: Base64) -> bytes:
     """The key of a request; Invalid without one."""
-    key = found_key(name, text, base64)
+    key = optional_key(name, text, base64)
     if key is None:
         raise Invalid(f"{name} is missing: send {name} or {name}_base64")
     return key
 
 
-def found_key(name: str, text: Text, base64: Base64) -> bytes | None:
+def optional_key(name: str, text: Text, base64: Base64) -> bytes | None:
     """The key of a request, None without one."""
     _check_one(name, text, base64)
     if text is not UNSET:
@@ -55,7 +55,7 @@ def found_key(name: str, text: Text, base64: Base64) -> bytes | None:
     return None if base64 is UNSET else base64
 
 
-def given_value(name: str, value: Json, base64: Base64) -> bytes:
+def required_value(name: str, value: Json, base64: Base64) -> bytes:
     """The value of a request; Invalid without one."""
     _check_one(name, value, base64)
     if value is not UNSET:

@@ -57,7 +57,7 @@ CODES: dict[str, Code] = {
 STATUS_OF = {name: code.status for name, code in CODES.items()}
 
 
-class ErrorTold(msgspec.Struct, kw_only=True, omit_defaults=True):
+class ErrorFields(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An error: its code and message."""
 
     code: str
@@ -69,4 +69,4 @@ class ErrorTold(msgspec.Struct, kw_only=True, omit_defaults=True):
 class ErrorBody(msgspec.Struct, kw_only=True):
     """The body of every error response."""
 
-    error: ErrorTold
+    error: ErrorFields

@@ -32,10 +32,10 @@ class Refused(StrandlineError):
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message)
-        self.problem = Problem(status, code, message, detail or {}, retry_after_s)
+        self.wire_error = WireError(status, code, message, detail or {}, retry_after_s)
 
 
-class Problem(NamedTuple):
+class WireError(NamedTuple):
     """An error in the form that a client receives."""
 
     status: int
@@ -52,7 +52,7 @@ class Problem(NamedTuple):
 
 
 _RETRY_S = 1.0
-REFUSED_MAX = 1000
+REJECTED_POINTS_MAX = 1000
 """Most rejected points that an error lists."""
 
 # The first matching class applies: subclasses come before the classes that they inherit from.
@@ -75,7 +75,7 @@ _TABLE: tuple[tuple[type[StrandlineError], int, str, float | None], ...] = (
     (errors.MemoryPressure, 429, "throttled", _RETRY_S),
     (errors.Unavailable, 503, "unavailable", _RETRY_S),
     (errors.Closed, 503, "shutting_down", _RETRY_S),
-    (errors.NewerFormat, 500, "newer_format", None),
+    (errors.UnsupportedFormat, 500, "newer_format", None),
     (errors.Corrupt, 500, "corrupt", None),
     (errors.StrandlineError, 500, "internal", None),
 )
@@ -112,7 +112,7 @@ _BY_STATUS: dict[int, type[StrandlineError]] = {
 }
 
 
-def error_of(problem: Problem) -> StrandlineError:
+def exception_of(problem: WireError) -> StrandlineError:
     """The error that an embedded store would raise; for a server's own error, the closest class."""
     kind = _CLASSES.get(str(problem.detail.get("kind")))
     if kind is None:
@@ -148,7 +148,7 @@ class _Body(msgspec.Struct):
     error: _ErrorFields
 
 
-def read_problem(status: int, body: bytes, retry_after_s: float | None = None) -> Problem:
+def read_wire_error(status: int, body: bytes, retry_after_s: float | None = None) -> WireError:
     """The error in a response; a foreign body (such as a proxy's page) is reduced to its status."""
     try:
         fields = msgspec.json.decode(body, type=_Body).error
@@ -156,13 +156,13 @@ def read_problem(status: int, body: bytes, retry_after_s: float | None = None) -
         fields = _ErrorFields(
             message=f"the server, or a proxy in front of it, responded with status {status}"
         )
-    return Problem(status, fields.code, fields.message, fields.detail, retry_after_s)
+    return WireError(status, fields.code, fields.message, fields.detail, retry_after_s)
 
 
-def problem_of(error: BaseException) -> Problem:
+def wire_error_of(error: BaseException) -> WireError:
     """An error as sent to a client. A foreign exception is sent without its text: it may leak."""
     if isinstance(error, Refused):
-        return error.problem
+        return error.wire_error
     for error_class, status, code, retry_after_s in _TABLE:
         if isinstance(error, error_class):
             detail: dict[str, Any] = {"kind": error.code}
@@ -172,8 +172,8 @@ def problem_of(error: BaseException) -> Problem:
             if isinstance(error, errors.RouterCycle):
                 detail["cycle"] = error.cycle
             if isinstance(error, errors.PointsRefused):
-                detail["refused"] = error.refused[:REFUSED_MAX]
+                detail["refused"] = error.refused[:REJECTED_POINTS_MAX]
             if isinstance(error, errors.RouterFanIn):
                 detail["reason"] = "router_dest_fan_in"
-            return Problem(status, code, str(error), detail, retry_after_s)
-    return Problem(500, "internal", "internal error: the server's log has the details", {})
+            return WireError(status, code, str(error), detail, retry_after_s)
+    return WireError(500, "internal", "internal error: the server's log has the details", {})

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType, field
 from strandline.api.bytes_fields import Base64, Json, Text
 
 
-class GroupOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GroupOptionsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of a group; an absent one keeps its value, or is the default of a new group."""
 
     mode: Literal["shared", "exclusive", "key_shared"] | UnsetType = UNSET
@@ -24,7 +24,7 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     start: Literal["earliest", "latest"] | UnsetType = UNSET
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     group: str
     mode: str
@@ -34,27 +34,27 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     start: str
 
 
-class GroupNames(msgspec.Struct, frozen=True, kw_only=True):
+class GroupsResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     groups: list[str]
 
 
-class GroupDeleted(msgspec.Struct, frozen=True, kw_only=True):
+class DeleteGroupResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     group: str
     deleted: bool
 
 
-class Join(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JoinRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     member: str
 
 
-class Joined(msgspec.Struct, frozen=True, kw_only=True):
+class JoinResponse(msgspec.Struct, frozen=True, kw_only=True):
     member: str
     incarnation: str
 
 
-class Leave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LeaveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     member: str
     incarnation: str
 
@@ -66,7 +66,7 @@ class ReadRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     wait_ms: int = 0
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+class GroupDelivery(msgspec.Struct, frozen=True, kw_only=True):
     seq: int = field(name="$seq")
     ts: int = field(name="$ts")
     us: int = field(name="$us")
@@ -83,50 +83,50 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     meta_base64: Base64 = UNSET
 
 
-class Deliveries(msgspec.Struct, frozen=True, kw_only=True):
-    deliveries: list[Delivery]
+class DeliveriesResponse(msgspec.Struct, frozen=True, kw_only=True):
+    deliveries: list[GroupDelivery]
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeliveryHandle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Identifies a delivery."""
 
     seq: int
     token: int
 
 
-class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AckDeliveriesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Request of ack and extend."""
 
     member: str
     incarnation: str
-    deliveries: list[Held]
+    deliveries: list[DeliveryHandle]
 
 
-class Nack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NackDeliveriesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     member: str
     incarnation: str
-    deliveries: list[Held]
+    deliveries: list[DeliveryHandle]
     delay_ms: float = 0.0
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
+class AckDeliveriesResponse(msgspec.Struct, frozen=True, kw_only=True):
     done: int
     skipped: list[int]
     """Seqs of deliveries that the member no longer holds."""
 
 
-class Seek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SeekGroupRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The position at which the group continues: exactly one field."""
 
     to: int | Literal["earliest", "latest"] | None = None
     ts_us: int | None = None
 
 
-class Lag(msgspec.Struct, frozen=True, kw_only=True):
+class LagResponse(msgspec.Struct, frozen=True, kw_only=True):
     lag: int
 
 
-class PendingDelivery(msgspec.Struct, frozen=True, kw_only=True):
+class PendingDeliveryInfo(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     member: str
     deliveries: int
@@ -134,18 +134,18 @@ class PendingDelivery(msgspec.Struct, frozen=True, kw_only=True):
     left_s: float
 
 
-class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    pending: list[PendingDelivery]
+class PendingResponse(msgspec.Struct, frozen=True, kw_only=True):
+    pending: list[PendingDeliveryInfo]
 
 
-class Gap(msgspec.Struct, frozen=True, kw_only=True):
+class GroupGap(msgspec.Struct, frozen=True, kw_only=True):
     gap_from: int
     gap_to: int
     reason: str
 
 
-class Gaps(msgspec.Struct, frozen=True, kw_only=True):
-    gaps: list[Gap]
+class GapsResponse(msgspec.Struct, frozen=True, kw_only=True):
+    gaps: list[GroupGap]
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):

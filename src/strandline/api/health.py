@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 
-class Alive(msgspec.Struct, kw_only=True, omit_defaults=True):
+class AliveResponse(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The process responds; ``degraded`` while it accepts no appends, or its disk is slow."""
 
     status: Literal["ok", "degraded"]
@@ -25,7 +25,7 @@ class Alive(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Duration of the slowest of them."""
 
 
-class Ready(msgspec.Struct, kw_only=True):
+class ReadyResponse(msgspec.Struct, kw_only=True):
     """The server accepts requests."""
 
     status: Literal["ready"]

@@ -37,7 +37,7 @@ def check_json(text: bytes, depth_max: int) -> None:
         _check_numbers(text)
 
 
-def are_plain(text: bytes, longest: int, depth_max: int) -> bool:
+def certainly_accepts(text: bytes, longest: int, depth_max: int) -> bool:
     """Whether ``check_json`` certainly accepts every value in a text; ``longest`` is the size of
     the longest value in bytes. A value that is too deep has its brackets close together."""
     if longest > NUMBER_SIZE_MAX or not text.isascii():

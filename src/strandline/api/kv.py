@@ -8,12 +8,12 @@ from msgspec import UNSET, UnsetType
 from strandline.api.bytes_fields import Base64, Json, Text
 
 
-class ByKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: Text = UNSET
     key_base64: Base64 = UNSET
 
 
-class Get(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A key and its value, now or at an earlier version or time."""
 
     key: Text = UNSET
@@ -24,7 +24,7 @@ class Get(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Read the value as of this time."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class KvEntry(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     us: int
     """Time of the write."""
@@ -35,18 +35,18 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     expires_us: int | UnsetType = UNSET
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class EntryResponse(msgspec.Struct, frozen=True, kw_only=True):
     """An entry, if the key exists."""
 
     found: bool
-    entry: Entry | UnsetType = UNSET
+    entry: KvEntry | UnsetType = UNSET
 
 
-class Keys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    keys: list[ByKey]
+class KeysRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    keys: list[KeyRequest]
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True):
+class ValueResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A value, if the key exists."""
 
     found: bool
@@ -54,12 +54,12 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     value_base64: Base64 = UNSET
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    values: list[Value]
+class ValuesResponse(msgspec.Struct, frozen=True, kw_only=True):
+    values: list[ValueResponse]
     """In the order of the keys."""
 
 
-class Put(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PutRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: Text = UNSET
     key_base64: Base64 = UNSET
     value: Json = UNSET
@@ -70,7 +70,7 @@ class Put(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     version: int | None = None
 
 
-class Versioned(msgspec.Struct, frozen=True, kw_only=True):
+class VersionResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The current version of a key, 0 when it does not exist."""
 
     version: int
@@ -83,27 +83,27 @@ class NewValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     value_base64: Base64 = UNSET
 
 
-class PutMany(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PutManyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     values: list[NewValue]
     ttl_ms: float | None = None
 
 
-class VersionsDone(msgspec.Struct, frozen=True, kw_only=True):
+class VersionsResponse(msgspec.Struct, frozen=True, kw_only=True):
     versions: list[int]
 
 
-class Delete(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: Text = UNSET
     key_base64: Base64 = UNSET
     version: int | None = None
 
 
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+class DeleteResponse(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool
     """Whether the key existed."""
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BatchOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A put or a delete."""
 
     delete: bool = False
@@ -117,11 +117,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     version: int | None = None
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    operations: list[Operation]
+class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    operations: list[BatchOperation]
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReadVersion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A key that a transaction has read, with the version read; 0: it did not exist."""
 
     version: int
@@ -129,7 +129,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     key_base64: Base64 = UNSET
 
 
-class Write(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TransactionWrite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A write of a transaction; without a value the key is deleted."""
 
     key: Text = UNSET
@@ -142,48 +142,48 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Alternative to ``expires_us``: time to live from now, by the server's clock."""
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CommitRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A transaction: nothing is written unless every key that was read has the version read."""
 
-    seen: list[Seen] = []
-    writes: list[Write]
+    seen: list[ReadVersion] = []
+    writes: list[TransactionWrite]
 
 
-class Incr(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IncrRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: Text = UNSET
     key_base64: Base64 = UNSET
     delta: int = 1
 
 
-class Number(msgspec.Struct, frozen=True, kw_only=True):
+class IncrResponse(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
-class Touch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TouchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ttl_ms: float
     key: Text = UNSET
     key_base64: Base64 = UNSET
 
 
-class JsonPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JsonPathRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: Text = UNSET
     key_base64: Base64 = UNSET
     path: str = "$"
 
 
-class JsonSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JsonSetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: str
     value: msgspec.Raw
     key: Text = UNSET
     key_base64: Base64 = UNSET
 
 
-class JsonFound(msgspec.Struct, frozen=True, kw_only=True):
+class JsonPathResponse(msgspec.Struct, frozen=True, kw_only=True):
     found: bool
     value: Json = UNSET
 
 
-class OldVersion(msgspec.Struct, frozen=True, kw_only=True):
+class KeyVersion(msgspec.Struct, frozen=True, kw_only=True):
     """An earlier version of a key; without a value it was a delete."""
 
     version: int
@@ -194,12 +194,12 @@ class OldVersion(msgspec.Struct, frozen=True, kw_only=True):
     expires_us: int | UnsetType = UNSET
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True):
-    versions: list[OldVersion]
+class HistoryResponse(msgspec.Struct, frozen=True, kw_only=True):
+    versions: list[KeyVersion]
     """Newest first."""
 
 
-class Scan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScanRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A page of entries in key order."""
 
     prefix: Text = UNSET
@@ -216,13 +216,13 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     keys_only: bool = False
 
 
-class Scanned(msgspec.Struct, frozen=True, kw_only=True):
-    entries: list[Entry]
+class ScanResponse(msgspec.Struct, frozen=True, kw_only=True):
+    entries: list[KvEntry]
     more: bool
     """Whether more entries may follow the last one."""
 
 
-class Wait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WaitRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Wait until a key exists with a version greater than ``after``."""
 
     key: Text = UNSET
@@ -231,7 +231,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     wait_ms: int = 30_000
 
 
-class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WatchChangesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes of a key, of a prefix or of all keys, as an SSE stream of ``event: change``.
 
     ``id`` is the position of the stream: resume with ``after``, or ``Last-Event-ID``.
@@ -245,7 +245,7 @@ class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Changes after this version; without it, changes from now on."""
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class KvChange(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     us: int
     deleted: bool
@@ -257,7 +257,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     expired: bool = False
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChangesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A page of the changes of a key, of a prefix or of all keys after a version."""
 
     key: Text = UNSET
@@ -269,19 +269,19 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How long to wait for the first change."""
 
 
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    changes: list[Change]
+class ChangesResponse(msgspec.Struct, frozen=True, kw_only=True):
+    changes: list[KvChange]
     next_after: int
     """The next ``after``, also when no change matched."""
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class HeadResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     head: int
     """The version of the newest change."""
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+class CompactKvResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a compaction."""
 
     expired: int

@@ -24,7 +24,7 @@ Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Consistency = Literal["eventual", "strong"]
 
 
-class From(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StartPosition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The position at which a stream begins."""
 
     from_seq: Whole = 0
@@ -36,7 +36,7 @@ class From(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     stream begins with a tombstone whose reason is ``recreated``, whatever its head is."""
 
 
-class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LiveFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Selects records: every condition that is set must hold. Other records only advance the
     cursor."""
 
@@ -53,7 +53,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """POST /v0/watch."""
 
-    topics: dict[str, From]
+    topics: dict[str, StartPosition]
     node: Annotated[str, Meta(max_length=128)] | None = None
     """The node of the watching client: records of this node are not sent."""
     limit: Whole = LIMIT
@@ -68,7 +68,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     include_micros: bool = False
     consistency: Consistency = "eventual"
     """``strong``: a record is sent only when it would survive a power loss."""
-    filter: Filter = Filter()
+    filter: LiveFilter = LiveFilter()
 
 
 class WatchedTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class WatchedTopic(msgspec.Struct, frozen=True, kw_only=True):
     earliest_seq: int
 
 
-class WatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class WatchResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A watch session: open ``stream_url`` to receive its events."""
 
     wid: str
@@ -92,7 +92,7 @@ class WatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     first event."""
 
 
-class WatchForgotten(msgspec.Struct, frozen=True, kw_only=True):
+class DeleteWatchResponse(msgspec.Struct, frozen=True, kw_only=True):
     """DELETE /v0/watch/{wid}."""
 
     wid: str
@@ -117,7 +117,7 @@ class Subscribe(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="
 
     request_id: str | int | None = None
     topic: str | None = None
-    topics: dict[str, From] | list[str] | None = None
+    topics: dict[str, StartPosition] | list[str] | None = None
     from_seq: Whole = 0
     """The starting cursor of topics that have none of their own."""
     tail: bool = False
@@ -129,7 +129,7 @@ class Subscribe(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="
     include_data: bool = True
     include_micros: bool = False
     consistency: Consistency = "eventual"
-    filter: Filter = Filter()
+    filter: LiveFilter = LiveFilter()
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="unsubscribe"):
@@ -155,17 +155,17 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="pu
     disable_backpressure: bool | UnsetType = UNSET
 
 
-class Ping(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="ping"):
+class PingMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="ping"):
     """WebSocket: check that the connection is alive."""
 
     request_id: str | int | None = None
 
 
-class Login(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="auth"):
+class LoginMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="auth"):
     """WebSocket: authenticate with the first message when there was no header."""
 
     token: str
     request_id: str | int | None = None
 
 
-Message = Subscribe | Unsubscribe | Publish | Ping | Login
+Message = Subscribe | Unsubscribe | Publish | PingMessage | LoginMessage

@@ -40,7 +40,7 @@ class TableQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Names of tag columns, separated by commas."""
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsWriteResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The seqs of the appended records; 0 when there was nothing to write."""
 
     first_seq: int
@@ -48,12 +48,12 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     head_seq: int
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MetricsQueryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     query: str
     """A query in the pipe language."""
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MetricsReadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     measurement: str
     field: str | None = None
     tags: dict[str, str] = {}
@@ -62,7 +62,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     limit: int | None = None
 
 
-class Aggregate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AggregateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     measurement: str
     aggregate: str
     field: str | None = None
@@ -73,24 +73,24 @@ class Aggregate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     next_ns: Time | None = None
 
 
-class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsResultHeader(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     groups: list[dict[str, str]]
 
 
-class AnswerSeries(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsResultSeries(msgspec.Struct, frozen=True, kw_only=True):
     tags: dict[str, str]
     at_ns: list[int]
     values: list[Number | None]
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsResponse(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    series: list[AnswerSeries]
+    series: list[MetricsResultSeries]
     """One series for each group that has values."""
 
 
-class Names(msgspec.Struct, frozen=True, kw_only=True):
+class MeasurementsResponse(msgspec.Struct, frozen=True, kw_only=True):
     measurements: list[str]
 
 
@@ -98,37 +98,37 @@ class FieldsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     measurement: str
 
 
-class Fields(msgspec.Struct, frozen=True, kw_only=True):
+class FieldsResponse(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, str]
 
 
-class SeriesOf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MetricsSeriesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     measurement: str
     tags: dict[str, str] = {}
 
 
-class SeriesFound(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsSeriesResponse(msgspec.Struct, frozen=True, kw_only=True):
     series: list[dict[str, str]]
 
 
-class MeasurementCardinality(msgspec.Struct, frozen=True, kw_only=True):
+class MeasurementCardinalityResponse(msgspec.Struct, frozen=True, kw_only=True):
     series: int
     fields: int
     tags: dict[str, int]
 
 
-class Cardinality(msgspec.Struct, frozen=True, kw_only=True):
+class CardinalityResponse(msgspec.Struct, frozen=True, kw_only=True):
     series: int
-    measurements: dict[str, MeasurementCardinality]
+    measurements: dict[str, MeasurementCardinalityResponse]
 
 
-class KeepRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KeepRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     measurement: str
     keep: Duration | None = None
     """How long points are kept; forever by default."""
 
 
-class DownsampleRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DownsampleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str
     into: str
     window: Duration
@@ -137,16 +137,18 @@ class DownsampleRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     delay: Duration = 0
 
 
-class StopRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StopDownsamplingRequest(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     into: str
 
 
-class Keep(msgspec.Struct, frozen=True, kw_only=True, tag="keep"):
+class KeepRuleInfo(msgspec.Struct, frozen=True, kw_only=True, tag="keep"):
     measurement: str
     keep_ns: int
 
 
-class Downsample(msgspec.Struct, frozen=True, kw_only=True, tag="downsample"):
+class DownsampleRuleInfo(msgspec.Struct, frozen=True, kw_only=True, tag="downsample"):
     source: str
     into: str
     window_ns: int
@@ -155,8 +157,8 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True, tag="downsample"):
     delay_ns: int = 0
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    rules: list[Keep | Downsample]
+class RulesResponse(msgspec.Struct, frozen=True, kw_only=True):
+    rules: list[KeepRuleInfo | DownsampleRuleInfo]
 
 
 class MetricsState(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,5 +174,5 @@ class MetricsState(msgspec.Struct, frozen=True, kw_only=True):
     refused_writes: int
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsDoneResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str

@@ -12,7 +12,7 @@ Outcome = Literal["done", "failed", "timeout", "lost", "stopped"]
 stopped on request. Runs with these two outcomes are repeated."""
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a declared pipeline."""
 
     name: str
@@ -35,7 +35,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
 
 
-class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduledPipeline(msgspec.Struct, frozen=True, kw_only=True):
     """A declared pipeline and its state."""
 
     name: str
@@ -46,7 +46,7 @@ class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
     next_us: int
     """The next scheduled time; in the past when the pipeline is due."""
     running: bool
-    last: Run | None
+    last: PipelineRun | None
     """The newest run, running or ended."""
     last_success_us: int | None
     """End of the last successful run."""
@@ -60,7 +60,7 @@ class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
 class PipelineList(msgspec.Struct, kw_only=True):
     """The declared pipelines, in the order of their names."""
 
-    pipelines: list[Scheduled]
+    pipelines: list[ScheduledPipeline]
 
 
 class RunsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -76,7 +76,7 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """A run of the history, with its seq there."""
 
     seq: int
-    run: Run
+    run: PipelineRun
 
 
 class RunList(msgspec.Struct, kw_only=True):
@@ -85,7 +85,7 @@ class RunList(msgspec.Struct, kw_only=True):
     runs: list[RunLine]
 
 
-class RunBegun(msgspec.Struct, kw_only=True):
+class StartRunResponse(msgspec.Struct, kw_only=True):
     """A run that was started on request."""
 
-    run: Run
+    run: PipelineRun

@@ -52,12 +52,12 @@ class PutJob(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a job with the same unique key existed already."""
 
 
-class PutJobsDone(msgspec.Struct, frozen=True, kw_only=True):
+class PutJobsResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     jobs: list[PutJob]
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClaimJobsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: str
     """The worker."""
     max: int = 1
@@ -86,14 +86,14 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
     deadline_us: int | UnsetType = UNSET
 
 
-class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimJobsResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     claimed: list[ClaimedJob]
     count: int
     ready: int
 
 
-class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AckJobsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Request of ack."""
 
     node: str
@@ -102,14 +102,14 @@ class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One for each seq: then the job is acked only under exactly this lease."""
 
 
-class Nack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NackJobsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: str
     seqs: list[int]
     lease_ids: list[str] | None = None
     delay_ms: float = 0.0
 
 
-class Extend(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExtendJobsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: str
     seqs: list[int]
     lease_ms: int | None = None
@@ -117,7 +117,7 @@ class Extend(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     lease_ids: list[str] | None = None
 
 
-class Acked(msgspec.Struct, frozen=True, kw_only=True):
+class AckJobsResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     acked: int
     skipped: list[int]
@@ -125,7 +125,7 @@ class Acked(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
 
 
-class Nacked(msgspec.Struct, frozen=True, kw_only=True):
+class NackJobsResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     nacked: int
     skipped: list[int]
@@ -133,7 +133,7 @@ class Nacked(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
 
 
-class Extended(msgspec.Struct, frozen=True, kw_only=True):
+class ExtendJobsResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     extended: int
     skipped: list[int]
@@ -149,11 +149,11 @@ class WorkQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     include_micros: bool = False
 
 
-class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReleaseJobsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: str
 
 
-class Released(msgspec.Struct, frozen=True, kw_only=True):
+class ReleaseJobsResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     released: int
 
@@ -187,7 +187,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True):
     us: int | UnsetType = field(name="$us", default=UNSET)
 
 
-class Peeked(msgspec.Struct, frozen=True, kw_only=True):
+class PeekResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     jobs: list[WaitingJob]
 
@@ -205,21 +205,21 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool
 
 
-class Paused(msgspec.Struct, frozen=True, kw_only=True):
+class PauseResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     paused: bool
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+class CompactQueueResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
 
 
-class LettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeadLettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after: int = 0
     limit: int = 100
 
 
-class Letter(msgspec.Struct, frozen=True, kw_only=True):
+class DeadLetterInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter."""
 
     seq: int = field(name="$seq")
@@ -254,14 +254,14 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     meta_base64: Base64 = UNSET
 
 
-class Letters(msgspec.Struct, frozen=True, kw_only=True):
+class DeadLettersResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
-    letters: list[Letter]
+    letters: list[DeadLetterInfo]
     next_after: int
     """The next ``after``; 0 when there are no more."""
 
 
-class Meant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeadLetterSelection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Selects dead letters: all conditions that are set must hold; without any, all of them."""
 
     seqs: list[int] | None = None
@@ -281,13 +281,13 @@ class Meant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Became a dead letter at or after this time."""
 
 
-class Redrive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    where: Meant = Meant()
+class RedriveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    where: DeadLetterSelection = DeadLetterSelection()
     limit: int | None = None
     dry_run: bool = False
 
 
-class Redriven(msgspec.Struct, frozen=True, kw_only=True):
+class RedriveResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     matched: int
     redriven: int
@@ -296,12 +296,14 @@ class Redriven(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
 
 
-class Purge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    where: Meant = Meant()
+class PurgeDeadLettersRequest(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    where: DeadLetterSelection = DeadLetterSelection()
     dry_run: bool = False
 
 
-class Purged(msgspec.Struct, frozen=True, kw_only=True):
+class PurgeResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     purged: int
     dry_run: bool

@@ -62,7 +62,7 @@ class ReadRecord(msgspec.Struct, kw_only=True, omit_defaults=True, rename=_READ_
     meta_base64: str | UnsetType = UNSET
 
 
-class Shown(NamedTuple):
+class RecordFields(NamedTuple):
     """The fields of records that a reader requests."""
 
     tags: bool = False
@@ -78,7 +78,7 @@ class MetaLimits(NamedTuple):
     keys_max: int
 
 
-def as_value(data: bytes) -> Raw | None:
+def as_json(data: bytes) -> Raw | None:
     """Bytes as a JSON value, None when they are not UTF-8, not JSON, or have blanks around it."""
     if not data or data[0] in _BLANK or data[-1] in _BLANK:
         return None
@@ -102,34 +102,34 @@ def to_base64(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-def told(record: Record, shown: Shown) -> bytes:
+def encode_record(record: Record, shown: RecordFields) -> bytes:
     """A record as JSON."""
     ts = record.ts
     parts = [b'{"$seq":%d,"$ts":%d' % (record.seq, ts // 1000)]
     if shown.micros:
         parts.append(b',"$us":%d' % ts)
     if record.key is not None:
-        parts.append(told_text(b"$key", record.key))
+        parts.append(text_field(b"$key", record.key))
     if record.node is not None:
         parts.append(b',"$node":' + _text(record.node))
     if shown.tags and record.tag is not None:
         parts.append(b',"$tag":' + _text(record.tag))
     if shown.data:
-        parts.append(told_value(b"data", record.data))
+        parts.append(value_field(b"data", record.data))
     if shown.meta and record.meta is not None:
-        parts.append(told_value(b"meta", record.meta))
+        parts.append(value_field(b"meta", record.meta))
     parts.append(b"}")
     return b"".join(parts)
 
 
-def told_value(name: bytes, data: bytes) -> bytes:
+def value_field(name: bytes, data: bytes) -> bytes:
     """A field of an object, after others, whose value is JSON or else base64."""
-    if as_value(data) is None:
+    if as_json(data) is None:
         return b',"%b_base64":"%b"' % (name, b64encode(data))
     return b',"%b":%b' % (name, data)
 
 
-def told_text(name: bytes, data: bytes) -> bytes:
+def text_field(name: bytes, data: bytes) -> bytes:
     """A field of an object, after others, whose value is text or else base64."""
     try:
         return b',"%b":%b' % (name, _text(data.decode()))
@@ -188,6 +188,6 @@ def _check_meta_size(meta: bytes, limits: MetaLimits) -> None:
         raise TooLarge(f"a meta of {len(meta)} bytes is over {limits.size_max} (meta_bytes_max)")
 
 
-def told_page(records: Sequence[Record], shown: Shown) -> bytes:
+def encode_records(records: Sequence[Record], shown: RecordFields) -> bytes:
     """Records as a JSON array."""
-    return b"[" + b",".join([told(record, shown) for record in records]) + b"]"
+    return b"[" + b",".join([encode_record(record, shown) for record in records]) + b"]"

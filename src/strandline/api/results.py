@@ -37,11 +37,11 @@ RESULT_COLUMN = "result_arrow"
 NOTES = b"strandline.notes"
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CommandRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     command: str
 
 
-class Sql(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SqlRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sql: str
     params: list[Any] | dict[str, Any] | None = None
     """JSON values; ``{"$base64": "..."}`` is bytes, ``{"$time": "..."}`` a time."""
@@ -49,25 +49,25 @@ class Sql(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A time, a position as text, or the seq of each topic."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class ResultColumn(msgspec.Struct, frozen=True):
     name: str
     type: str
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    columns: list[Column]
+class QueryResponse(msgspec.Struct, frozen=True, kw_only=True):
+    columns: list[ResultColumn]
     rows: list[list[Any]]
     message: str
     chart: dict[str, Any] | UnsetType = UNSET
     """The Vega-Lite specification of a PLOT."""
-    results: list[Result] | UnsetType = UNSET
+    results: list[QueryResponse] | UnsetType = UNSET
     """The result of each command of a BATCH."""
     notes: list[str] | UnsetType = UNSET
     """Notes about the rows."""
 
 
 class SchemaLine(msgspec.Struct, frozen=True, kw_only=True, tag="schema"):
-    columns: list[Column]
+    columns: list[ResultColumn]
 
 
 class RowsLine(msgspec.Struct, frozen=True, kw_only=True, tag="batch"):
@@ -79,7 +79,7 @@ class ResultLine(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
 
     index: int
     """The index of the command in the BATCH, from 0."""
-    columns: list[Column]
+    columns: list[ResultColumn]
     message: str
     chart: dict[str, Any] | UnsetType = UNSET
 
@@ -108,7 +108,7 @@ class FollowQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A cursor; without one the stream begins with all rows."""
 
 
-class Followed(msgspec.Struct, frozen=True, kw_only=True):
+class ResultChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of the result of a materialized query. Rows are Arrow IPC streams."""
 
     cursor: str
@@ -117,7 +117,7 @@ class Followed(msgspec.Struct, frozen=True, kw_only=True):
     removed_arrow: bytes
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+class MaterializedQueryInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A materialized query."""
 
     alias: str
@@ -131,8 +131,8 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     refreshed_us: int
 
 
-class RememberedList(msgspec.Struct, frozen=True, kw_only=True):
-    remembered: list[Remembered]
+class MaterializedQueriesResponse(msgspec.Struct, frozen=True, kw_only=True):
+    remembered: list[MaterializedQueryInfo]
 
 
 class OpenView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -148,14 +148,14 @@ class AlterView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 Kind = Literal["kv", "queue", "series", "metrics", "table"]
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class ViewInfo(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     kind: str
     options: dict[str, Any]
     """All options with their current values."""
 
 
-class Opened(msgspec.Struct, frozen=True, kw_only=True):
+class OpenViewResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     kind: str
     created: bool
@@ -166,22 +166,22 @@ class ViewsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     prefix: str = ""
 
 
-class Views(msgspec.Struct, frozen=True, kw_only=True):
-    views: list[View]
+class ViewsResponse(msgspec.Struct, frozen=True, kw_only=True):
+    views: list[ViewInfo]
 
 
-class Digest(msgspec.Struct, frozen=True, kw_only=True):
+class DigestResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     kind: str
     digest: str
 
 
-class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
+class RebuildResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     kind: str
 
 
-class Share(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryShareInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     limit: int
     used: int
@@ -191,5 +191,5 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     refusals: int
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    shares: dict[str, Share]
+class MemoryResponse(msgspec.Struct, frozen=True, kw_only=True):
+    shares: dict[str, MemoryShareInfo]

@@ -37,14 +37,14 @@ class AppendPoints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Drop points before the floor or too far in the future, and list them."""
 
 
-class AppendQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AppendPointsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: int = 0
     """Version of the payloads of an Arrow body."""
     drop_refused: bool = False
     """For an Arrow body: drop points before the floor or too far in the future."""
 
 
-class RefusedPoint(msgspec.Struct, frozen=True, kw_only=True):
+class DroppedPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A point that was dropped."""
 
     place: int
@@ -54,18 +54,18 @@ class RefusedPoint(msgspec.Struct, frozen=True, kw_only=True):
     """``floor`` or ``future``."""
 
 
-class Appended(msgspec.Struct, frozen=True, kw_only=True):
+class AppendPointsResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The seqs of the appended points."""
 
     first_seq: int
     last_seq: int
     head_seq: int
     deduped: bool = False
-    refused: list[RefusedPoint] = []
+    refused: list[DroppedPoint] = []
     """Points that were dropped because of ``drop_refused``."""
 
 
-class Range(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RangeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Points from ``start`` to ``end``, both inclusive; without ``sources``, of all sources."""
 
     sources: list[SourceName] | None = None
@@ -75,7 +75,7 @@ class Range(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Most points of each source, the earliest first; 0: all."""
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WindowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Points in a window that begins with the earliest point at or after ``start``."""
 
     sources: list[SourceName]
@@ -84,7 +84,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     limit: int = 0
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class SeriesPoint(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     seq: int
     version: int
@@ -93,12 +93,12 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourcePoints(msgspec.Struct, frozen=True, kw_only=True):
-    points: list[Point]
+    points: list[SeriesPoint]
     source: str | msgspec.UnsetType = UNSET
     source_base64: Base64 = UNSET
 
 
-class Points(msgspec.Struct, frozen=True, kw_only=True):
+class PointsResponse(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[SourcePoints]
     """In the order of the request; for all sources, in the order of their names."""
     end: int | msgspec.UnsetType = UNSET
@@ -117,27 +117,27 @@ class VisitedPoint(msgspec.Struct, frozen=True, kw_only=True):
     payload_base64: Base64 = UNSET
 
 
-class Latest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LatestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The newest point of a source; without a source, of every source."""
 
     source: str | int | None = None
     source_base64: bytes | None = None
 
 
-class Earliest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EarliestRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sources: list[SourceName] | None = None
     start: int = AT_MIN
 
 
-class At(msgspec.Struct, frozen=True, kw_only=True):
+class EarliestResponse(msgspec.Struct, frozen=True, kw_only=True):
     at: int | None
 
 
-class Retain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     floor: int | None = None
 
 
-class Retained(msgspec.Struct, frozen=True, kw_only=True):
+class RetainResponse(msgspec.Struct, frozen=True, kw_only=True):
     floor: int | None
     released: int
     waiting: int

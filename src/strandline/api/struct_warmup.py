@@ -20,7 +20,7 @@ _warming_up = threading.Lock()
 _warm: WeakSet[type] = WeakSet()
 
 
-def learn() -> None:
+def warm_up() -> None:
     """Warm up every struct of this package that is defined so far. A repeat takes a millisecond."""
     with _warming_up:
         for struct in _structs(msgspec.Struct):
@@ -31,9 +31,9 @@ def learn() -> None:
 
 
 @functools.cache
-def learn_at_first() -> None:
+def warm_up_once() -> None:
     """The same, once per process: for objects that are constructed often."""
-    learn()
+    warm_up()
 
 
 def _structs(base: type) -> Iterator[type]:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 
-class Define(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DefineTableRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fields: dict[str, Any]
     version: int | None = None
     """The version that the definition must result in."""
@@ -27,13 +27,13 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, str]
 
 
-class StoreEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoreEventRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     context: str
     event: msgspec.Raw
     """A JSON object, stored as it was sent."""
 
 
-class StoreEvents(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoreEventsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Events, all or none."""
 
     events: list[msgspec.Raw]
@@ -45,11 +45,11 @@ class CheckEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     event: msgspec.Raw
 
 
-class Fits(msgspec.Struct, frozen=True, kw_only=True):
+class CheckEventResponse(msgspec.Struct, frozen=True, kw_only=True):
     fits: bool
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
+class StoreEventsResponse(msgspec.Struct, frozen=True, kw_only=True):
     first_seq: int
     last_seq: int
     head_seq: int
@@ -94,5 +94,5 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     position: int
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class TableDoneResponse(msgspec.Struct, frozen=True, kw_only=True):
     topic: str

@@ -79,7 +79,7 @@ class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds since 1970, null for never."""
 
 
-class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+class StreamTicket(msgspec.Struct, frozen=True, kw_only=True):
     """Opens one stream within a short time instead of a token: in the URL, as ``?token=``."""
 
     ticket: str

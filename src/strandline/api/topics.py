@@ -78,7 +78,7 @@ class PutQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename=
     these options."""
 
 
-class PutAnswer(msgspec.Struct, kw_only=True):
+class PutTopicResponse(msgspec.Struct, kw_only=True):
     """A topic that was created, changed or left unchanged."""
 
     topic: str
@@ -100,7 +100,7 @@ class QueueCounts(msgspec.Struct, kw_only=True):
     dead_lettered: int
 
 
-class TopicState(msgspec.Struct, kw_only=True, omit_defaults=True):
+class TopicInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The state of a topic. Fields that end in ``_us`` are microseconds."""
 
     topic: str
@@ -162,7 +162,7 @@ class DeleteTopicQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True)
     if_empty: bool = False
 
 
-class TopicDeleted(msgspec.Struct, kw_only=True):
+class DeleteTopicResponse(msgspec.Struct, kw_only=True):
     """Whether the topic existed, and which routers were deleted with it."""
 
     topic: str
@@ -177,7 +177,7 @@ class NumberedBatch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     number: Seq
 
 
-class Append(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
+class AppendBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
     """Records to append, all or none."""
 
     records: Annotated[list[WriteRecord], Meta(min_length=1)]
@@ -211,7 +211,7 @@ class AppendQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     disable_backpressure: bool = False
 
 
-class AppendAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+class AppendResponse(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The seqs of the appended records. ``deduped``: an earlier append with the same key wrote
     them."""
 
@@ -226,7 +226,7 @@ class AppendAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
     deduped: bool
 
 
-class Diff(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class DiffRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Selects the records to read."""
 
     from_seq: Seq = 0
@@ -247,7 +247,7 @@ class Diff(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The epoch of the cursor, as returned with it."""
 
 
-class TombstoneTold(msgspec.Struct, kw_only=True):
+class TombstoneResponse(msgspec.Struct, kw_only=True):
     """Records that were lost before the first one of the response."""
 
     reason: str
@@ -258,7 +258,7 @@ class TombstoneTold(msgspec.Struct, kw_only=True):
     head_seq: int
 
 
-class DiffAnswer(msgspec.Struct, kw_only=True):
+class DiffResponse(msgspec.Struct, kw_only=True):
     """Records and the next cursor. Only ``caught_up`` indicates that there are no more."""
 
     topic: str
@@ -267,12 +267,12 @@ class DiffAnswer(msgspec.Struct, kw_only=True):
     head_seq: int
     earliest_seq: int
     caught_up: bool
-    tombstone: TombstoneTold | None
+    tombstone: TombstoneResponse | None
     lag: int
     epoch: int
 
 
-class Deletion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class DeleteRecordsRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Selects the records to delete: below a seq, by tag, or both."""
 
     before_seq: Annotated[int, Meta(ge=1, le=SEQ_MAX)] | None = None
@@ -280,7 +280,7 @@ class Deletion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A tag; or ``["tag", "Eq", TAG]``, or ``["tag", "Glob", "PREFIX*"]``."""
 
 
-class DeletionAnswer(msgspec.Struct, kw_only=True):
+class DeleteRecordsResponse(msgspec.Struct, kw_only=True):
     """Result of a delete."""
 
     topic: str
@@ -298,7 +298,7 @@ class SeekQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ts_us: int | None = None
 
 
-class SeekAnswer(msgspec.Struct, kw_only=True):
+class SeekResponse(msgspec.Struct, kw_only=True):
     """The cursor from which a read returns the records of a time and later."""
 
     topic: str
@@ -307,7 +307,7 @@ class SeekAnswer(msgspec.Struct, kw_only=True):
     earliest_seq: int
 
 
-class Pick(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class PickRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Selects records by seq."""
 
     seqs: Annotated[list[Seq], Meta(max_length=10_000)]
@@ -316,7 +316,7 @@ class Pick(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     include_micros: bool = False
 
 
-class PickAnswer(msgspec.Struct, kw_only=True):
+class PickResponse(msgspec.Struct, kw_only=True):
     """The requested records that are live."""
 
     topic: str
@@ -331,14 +331,14 @@ class ProducersQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     prefix: str = ""
 
 
-class Producers(msgspec.Struct, kw_only=True):
+class ProducersResponse(msgspec.Struct, kw_only=True):
     """Names of producers with accepted numbers that the topic still stores."""
 
     topic: str
     producers: list[str]
 
 
-class ProducerTaken(msgspec.Struct, kw_only=True):
+class ProducerResponse(msgspec.Struct, kw_only=True):
     """The highest accepted number of a producer, null when there is none."""
 
     topic: str

@@ -18,9 +18,9 @@ from types import TracebackType
 import msgspec
 
 from strandline.backup import catalog, prune, restore, restore_point, verify
-from strandline.backup.create import take
-from strandline.backup.descriptor import Descriptor
-from strandline.backup.store_reader import Reach
+from strandline.backup.create import create_backup
+from strandline.backup.descriptor import BackupDescriptor
+from strandline.backup.store_reader import BackupReach
 from strandline.backup.uploader import GRACE_S
 from strandline.log.files.layout import Layout
 from strandline.log.progress import Progress, silent
@@ -31,7 +31,7 @@ from strandline.platform.objectstore.probe import probe
 from strandline.platform.objectstore.protocol import Objects
 from strandline.platform.system_errors import as_unavailable
 
-Place = str | Objects
+Location = str | Objects
 """A url, a folder, or an open object store."""
 
 
@@ -56,7 +56,7 @@ class Backups:
     """Backups of one store in one location. Safe from many threads and processes."""
 
     def __init__(
-        self, place: Place, *, disk: Disk | None = None, clock: Clock | None = None
+        self, place: Location, *, disk: Disk | None = None, clock: Clock | None = None
     ) -> None:
         self._disk = disk or OsDisk()
         self._clock = clock or SystemClock()
@@ -78,32 +78,32 @@ class Backups:
 
     def list(self) -> Sequence[BackupInfo]:
         """The backups, oldest first; ``Corrupt`` when one cannot be read."""
-        backups = catalog.read_all(self.objects)
+        backups = catalog.read_catalog(self.objects)
         for error in backups.broken.values():
             raise error
-        return [info_of(backups.chain(each.number)) for each in backups.backups]
+        return [_info_of(backups.chain(each.number)) for each in backups.backups]
 
-    def windows(self) -> Sequence[restore_point.Window]:
+    def windows(self) -> Sequence[restore_point.RestoreWindow]:
         """The times that can be restored, without unreadable backups."""
-        return restore_point.windows(catalog.read_all(self.objects))
+        return restore_point.windows(catalog.read_catalog(self.objects))
 
-    def take(
+    def create(
         self,
         directory: str,
         *,
-        lake: Place | None = None,
+        lake: Location | None = None,
         progress: Progress = silent,
-        reach: Callable[[], Reach] | None = None,
+        reach: Callable[[], BackupReach] | None = None,
     ) -> BackupInfo:
         """Back up a store that is closed, or open in any process. ``lake``: if it is elsewhere.
 
         ``reach`` limits the backup; only the store's own process has it: call ``store.backup``.
         """
-        if self._needs_probe and not catalog.numbers(self.objects):
+        if self._needs_probe and not catalog.backup_numbers(self.objects):
             probe(self.objects)
         path = os.path.abspath(directory)
         try:
-            backup = take(
+            backup = create_backup(
                 self._disk,
                 path,
                 self.objects,
@@ -115,16 +115,16 @@ class Backups:
         except (OSError, MemoryError) as error:
             raise as_unavailable(error, "a backup") from error
         continues = backup.timeline != backup.number
-        older = [catalog.read(self.objects, backup.number - 1)] if continues else []
-        return info_of([*older, backup])
+        older = [catalog.read_backup(self.objects, backup.number - 1)] if continues else []
+        return _info_of([*older, backup])
 
     def restore(
         self,
         directory: str,
         *,
         backup: int | None = None,
-        at: restore_point.At | None = None,
-        lake: Place | None = None,
+        at: restore_point.RestoreTarget | None = None,
+        lake: Location | None = None,
         progress: Progress = silent,
     ) -> restore.Restored:
         """Restore a store into an empty directory: the newest backup, another, or as of a time.
@@ -161,11 +161,11 @@ class Backups:
         if self._owns_objects:
             self.objects.close()
 
-    def _open(self, place: Place) -> Objects:
+    def _open(self, place: Location) -> Objects:
         return open_objects(place, disk=self._disk) if isinstance(place, str) else place
 
 
-def info_of(chain: Sequence[Descriptor]) -> BackupInfo:
+def _info_of(chain: Sequence[BackupDescriptor]) -> BackupInfo:
     """Information about the last backup of a chain."""
     backup = chain[-1]
     objects = list(backup.objects())

@@ -11,30 +11,30 @@ import msgspec
 
 from strandline.backup import descriptor as codec
 from strandline.backup import object_keys
-from strandline.backup.descriptor import Descriptor
+from strandline.backup.descriptor import BackupDescriptor
 from strandline.errors import Corrupt, NotFound
 from strandline.platform.objectstore.protocol import Objects
 
 
-class Shelf(msgspec.Struct, frozen=True):
+class BackupCatalog(msgspec.Struct, frozen=True):
     """The readable backups, oldest first, and the errors of the others, by number."""
 
-    backups: list[Descriptor]
+    backups: list[BackupDescriptor]
     broken: dict[int, Corrupt]
 
     @property
     def newest(self) -> int:
         return max([*self.broken, *(each.number for each in self.backups)], default=0)
 
-    def get(self, number: int) -> Descriptor | None:
+    def get(self, number: int) -> BackupDescriptor | None:
         """The backup with this number, None when there is none."""
         if number in self.broken:
             raise self.broken[number]
         return next((each for each in self.backups if each.number == number), None)
 
-    def chain(self, number: int) -> list[Descriptor]:
+    def chain(self, number: int) -> list[BackupDescriptor]:
         """The backups whose logs form one log that ends with this backup's, oldest first."""
-        chain: list[Descriptor] = []
+        chain: list[BackupDescriptor] = []
         for each in reversed(self.backups):
             if each.number > number:
                 continue
@@ -44,18 +44,18 @@ class Shelf(msgspec.Struct, frozen=True):
         return chain[::-1]
 
 
-def read_all(objects: Objects) -> Shelf:
+def read_catalog(objects: Objects) -> BackupCatalog:
     """Read every backup of a location."""
     backups, broken = [], {}
-    for number in numbers(objects):
+    for number in backup_numbers(objects):
         try:
-            backups.append(read(objects, number))
+            backups.append(read_backup(objects, number))
         except Corrupt as error:
             broken[number] = error
-    return Shelf(backups, broken)
+    return BackupCatalog(backups, broken)
 
 
-def read(objects: Objects, number: int) -> Descriptor:
+def read_backup(objects: Objects, number: int) -> BackupDescriptor:
     """Read one backup. Bits also flip in transit: only the second bad response counts as damage."""
     key = object_keys.descriptor_key(number)
     path = f"{objects.name}/{key}"
@@ -65,7 +65,7 @@ def read(objects: Objects, number: int) -> Descriptor:
         return codec.decode(objects.get(key), number, path)
 
 
-def numbers(objects: Objects) -> list[int]:
+def backup_numbers(objects: Objects) -> list[int]:
     """Numbers of the backups, in order. A listing may lag: the next numbers are requested."""
     listed = [object_keys.number_of(info.key) for info in objects.list(object_keys.BACKUPS)]
     known = sorted(number for number in listed if number is not None)
@@ -76,8 +76,8 @@ def numbers(objects: Objects) -> list[int]:
     return known
 
 
-def add(objects: Objects, backup: Descriptor) -> None:
-    """Create the descriptor of a backup; ``AlreadyThere`` when the number is taken."""
+def add_backup(objects: Objects, backup: BackupDescriptor) -> None:
+    """Create the descriptor of a backup; ``ObjectExists`` when the number is taken."""
     key = object_keys.descriptor_key(backup.number)
     objects.create(key, codec.encode(backup), writer=backup.attempt)
 

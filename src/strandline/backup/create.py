@@ -22,19 +22,19 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from strandline.backup import catalog, object_keys
-from strandline.backup.descriptor import Descriptor, LakeTopic, Object, Piece
-from strandline.backup.store_reader import Log, Reach, Stretch
-from strandline.backup.uploader import Copier, digest, ranges
-from strandline.errors import AlreadyThere, Corrupt, Invalid, NotFound, Unavailable
+from strandline.backup.descriptor import BackupDescriptor, BackupObject, LakeTopicManifest, LogPiece
+from strandline.backup.store_reader import BackupReach, LogRange, LogRangeReader
+from strandline.backup.uploader import BackupUploader, digest, ranges
+from strandline.errors import Corrupt, Invalid, NotFound, ObjectExists, Unavailable
 from strandline.lake import object_keys as lake_keys
-from strandline.lake.cold_index import Cold
+from strandline.lake.cold_index import ColdIndex
 from strandline.lake.manifest import fencing, manifest_codec
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_history import History
+from strandline.lake.manifest.manifest_history import ManifestHistory
 from strandline.log.files import checkpoint_codec as root_file
 from strandline.log.files import system_file
-from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.checkpoint_codec import StoreCheckpoint
 from strandline.log.files.layout import Layout
 from strandline.log.files.pins import Pins
 from strandline.log.progress import Progress
@@ -50,7 +50,7 @@ _ATTEMPTS_MAX = 8
 _MANIFEST_ATTEMPT = "0" * 32  # in manifests: the same version is the same bytes
 
 
-def take(
+def create_backup(
     disk: Disk,
     directory: str,
     objects: Objects,
@@ -58,8 +58,8 @@ def take(
     lake: Objects,
     clock: Clock,
     progress: Progress = lambda what, done, total: None,
-    reach: Callable[[], Reach] | None = None,
-) -> Descriptor:
+    reach: Callable[[], BackupReach] | None = None,
+) -> BackupDescriptor:
     """Back up a store. ``reach`` returns the end of the backup, in the store's own process."""
     layout = Layout(directory)
     about = system_file.describe(disk, directory)
@@ -67,10 +67,10 @@ def take(
         root_number = _newest_root(disk, layout)
         try:
             with _pinned(disk, layout):
-                limit = (lambda: Reach(clock.now_us())) if reach is None else reach
+                limit = (lambda: BackupReach(clock.now_us())) if reach is None else reach
                 attempt = _Attempt(disk, layout, about, objects, lake, clock, progress)
                 return attempt.run(limit)
-        except AlreadyThere:
+        except ObjectExists:
             continue  # another backup got the number: build on that one
         except (FileNotFoundError, NotFound, Corrupt):
             if _newest_root(disk, layout) == root_number:
@@ -78,16 +78,16 @@ def take(
     raise Unavailable("checkpoints or other backups are faster than this one: try again")
 
 
-def reach_of(shards: Sequence[Shard], clock: Clock) -> Reach:
+def synced_reach(shards: Sequence[Shard], clock: Clock) -> BackupReach:
     """The synced ends of all shards of a store at one time."""
     with contextlib.ExitStack() as stack:
         for shard in shards:  # in the order of their numbers: no other code holds two
-            stack.enter_context(shard.writer.baton)
+            stack.enter_context(shard.writer.lock)
         until_us = max([clock.now_us(), *(shard.writer.last_ts for shard in shards)])
         ends = {shard.number: shard.writer.end_lsn for shard in shards}
     for shard in shards:
         shard.committer.wait_synced(ends[shard.number])
-    return Reach(until_us, ends)
+    return BackupReach(until_us, ends)
 
 
 @contextlib.contextmanager
@@ -125,28 +125,28 @@ class _Attempt:
         self._progress = progress
         self._done = self._total = 0
 
-    def run(self, reach: Callable[[], Reach]) -> Descriptor:
+    def run(self, reach: Callable[[], BackupReach]) -> BackupDescriptor:
         made_us = self._clock.now_us()
         previous, number = self._previous()
         root, _ = root_file.load(self._disk, self._layout.meta, self._store_id)
-        log = Log(self._disk, self._layout, root, reach(), previous)
+        log = LogRangeReader(self._disk, self._layout, root, reach(), previous)
         try:
             cold = list(self._cold_parts(root))
             self._total = sum(info.file_size for info in root.segments)
-            self._total += sum(each.end_lsn - each.first_lsn for each in log.stretches)
+            self._total += sum(each.end_lsn - each.first_lsn for each in log.ranges)
             self._total += sum(manifest.size for manifest in cold)
             known = {} if previous is None else {each.key: each for each in previous.objects()}
-            copier = Copier(self._objects, known, now_us=made_us, tell=self._report)
+            copier = BackupUploader(self._objects, known, now_us=made_us, tell=self._report)
             # The log first: the writer extends and removes it meanwhile.
-            fresh = [self._piece(copier, log_range) for log_range in log.stretches]
-            shared = _still_needed(previous, root) if previous is not None and log.goes_on else []
-            backup = Descriptor(
+            fresh = [self._piece(copier, log_range) for log_range in log.ranges]
+            shared = _still_needed(previous, root) if previous is not None and log.continues else []
+            backup = BackupDescriptor(
                 number=number,
                 attempt=self._disk.random_id().hex(),
                 store_id=self._about.store_id,
                 store_created_us=self._about.created_us,
                 made_us=made_us,
-                timeline=previous.timeline if previous is not None and log.goes_on else number,
+                timeline=previous.timeline if previous is not None and log.continues else number,
                 exact_us=root.last_ts if root.number else self._about.created_us,
                 until_us=log.until_us,
                 copied_bytes=0,
@@ -162,16 +162,16 @@ class _Attempt:
         finally:
             log.close()
         backup = msgspec.structs.replace(backup, copied_bytes=copier.copied_bytes)
-        catalog.add(self._objects, backup)
+        catalog.add_backup(self._objects, backup)
         return backup
 
-    def _previous(self) -> tuple[Descriptor | None, int]:
+    def _previous(self) -> tuple[BackupDescriptor | None, int]:
         """The newest backup, if it can be read, and the number of the new one."""
-        numbers = catalog.numbers(self._objects)
+        numbers = catalog.backup_numbers(self._objects)
         if not numbers:
             return None, 1
         try:
-            previous = catalog.read(self._objects, numbers[-1])
+            previous = catalog.read_backup(self._objects, numbers[-1])
         except Corrupt:
             return None, numbers[-1] + 1  # `verify` reports it; the new backup is independent
         if previous.store_id != self._about.store_id:
@@ -185,7 +185,7 @@ class _Attempt:
         self._done += size
         self._progress("backup", min(self._done, self._total), self._total)
 
-    def _root(self, copier: Copier, root: Root) -> Object | None:
+    def _root(self, copier: BackupUploader, root: StoreCheckpoint) -> BackupObject | None:
         if not root.number:
             return None
         data = self._disk.read(root_file.path_of(self._layout.meta, root.number))
@@ -194,7 +194,7 @@ class _Attempt:
             object_keys.root_key(root.number, content), content, len(data), lambda: [data]
         )
 
-    def _piece(self, copier: Copier, log_range: Stretch) -> Piece:
+    def _piece(self, copier: BackupUploader, log_range: LogRange) -> LogPiece:
         size = log_range.end_lsn - log_range.first_lsn
 
         def chunks() -> Iterator[bytes]:
@@ -204,7 +204,7 @@ class _Attempt:
         key = object_keys.piece_key(
             log_range.shard, log_range.first_lsn, log_range.end_lsn, content
         )
-        return Piece(
+        return LogPiece(
             shard=log_range.shard,
             first_lsn=log_range.first_lsn,
             end_lsn=log_range.end_lsn,
@@ -214,7 +214,7 @@ class _Attempt:
             object=copier.copy(key, content, size, chunks),
         )
 
-    def _segment(self, copier: Copier, info: SegmentInfo) -> Object:
+    def _segment(self, copier: BackupUploader, info: SegmentInfo) -> BackupObject:
         key = object_keys.segment_key(info)
         known = copier.find(key)
         if known is not None:
@@ -234,13 +234,13 @@ class _Attempt:
         finally:
             pool.close()
 
-    def _cold_parts(self, root: Root) -> Iterator[Manifest]:
+    def _cold_parts(self, root: StoreCheckpoint) -> Iterator[Manifest]:
         """The manifests of a root, without their removed files."""
         for entry in root.topics:
-            cold = Cold.decode(entry.cold)
+            cold = ColdIndex.decode(entry.cold)
             if cold is None:
                 continue
-            history = History(self._lake, self._store_id, entry.id)
+            history = ManifestHistory(self._lake, self._store_id, entry.id)
             try:
                 manifest = history.read(cold.manifest).manifest
             except NotFound:
@@ -260,16 +260,18 @@ class _Attempt:
                 )
             yield msgspec.structs.replace(manifest, oldest=manifest.number, removed=(), term=0)
 
-    def _manifest(self, copier: Copier, manifest: Manifest) -> LakeTopic:
+    def _manifest(self, copier: BackupUploader, manifest: Manifest) -> LakeTopicManifest:
         data, _ = manifest_codec.encode(
             manifest, None, store_id=self._store_id, attempt=_MANIFEST_ATTEMPT, full=True
         )
         content = digest([data])
         key = object_keys.manifest_key(manifest.topic_id, manifest.number, content)
         copied = copier.copy(key, content, len(data), lambda: [data])
-        return LakeTopic(topic_id=manifest.topic_id, number=manifest.number, object=copied)
+        return LakeTopicManifest(topic_id=manifest.topic_id, number=manifest.number, object=copied)
 
-    def _lake_file(self, copier: Copier, manifest: Manifest, file: LakeFile) -> Object:
+    def _lake_file(
+        self, copier: BackupUploader, manifest: Manifest, file: LakeFile
+    ) -> BackupObject:
         source = lake_keys.data_key(manifest.topic_id, file.name())
         key = object_keys.lake_key(manifest.topic_id, file.name())
 
@@ -285,7 +287,7 @@ class _Attempt:
             raise Corrupt(reason, path=f"{self._lake.name}/{source}") from error
 
 
-def _still_needed(previous: Descriptor, root: Root) -> list[Piece]:
+def _still_needed(previous: BackupDescriptor, root: StoreCheckpoint) -> list[LogPiece]:
     """The log pieces of the last backup that replay of this backup's root needs."""
     return [piece for piece in previous.log if piece.end_lsn > root.replay_lsn(piece.shard)]
 

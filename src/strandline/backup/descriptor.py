@@ -24,12 +24,12 @@ from collections.abc import Iterator
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 
 FORMAT = 1
 
 
-class Object(msgspec.Struct, frozen=True, array_like=True):
+class BackupObject(msgspec.Struct, frozen=True, array_like=True):
     """An object of a backup."""
 
     key: str
@@ -38,7 +38,7 @@ class Object(msgspec.Struct, frozen=True, array_like=True):
     """xxh3-128 of all bytes, in hex."""
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class LogPiece(msgspec.Struct, frozen=True, kw_only=True):
     """Frames of one WAL file."""
 
     shard: int
@@ -47,7 +47,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     term: int
     ts_first: int
     ts_last: int
-    object: Object
+    object: BackupObject
 
 
 class ShardReach(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,15 +72,15 @@ class TopicReach(msgspec.Struct, frozen=True, array_like=True):
     """The topic was deleted after the backup before, or after the root."""
 
 
-class LakeTopic(msgspec.Struct, frozen=True, kw_only=True):
+class LakeTopicManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The cold part of one topic: the manifest that the root names."""
 
     topic_id: int
     number: int
-    object: Object
+    object: BackupObject
 
 
-class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
+class BackupDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     """One backup."""
 
     format: int = FORMAT
@@ -96,18 +96,18 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     copied_bytes: int
     """Bytes that this backup copied; the rest existed already."""
     root_number: int
-    root: Object | None
+    root: BackupObject | None
     """None when the store had no checkpoint."""
     shards: list[ShardReach]
     topics: list[TopicReach]
-    segments: list[Object]
-    log: list[Piece]
-    manifests: list[LakeTopic]
-    lake: list[Object]
+    segments: list[BackupObject]
+    log: list[LogPiece]
+    manifests: list[LakeTopicManifest]
+    lake: list[BackupObject]
     checksum: str = ""
     """xxh3-64 of the line in which this is empty."""
 
-    def objects(self) -> Iterator[Object]:
+    def objects(self) -> Iterator[BackupObject]:
         """All objects of the backup."""
         if self.root is not None:
             yield self.root
@@ -128,15 +128,15 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(topics, key=lambda each: each.id)
 
 
-def encode(descriptor: Descriptor) -> bytes:
+def encode(descriptor: BackupDescriptor) -> bytes:
     signed = msgspec.structs.replace(descriptor, checksum=_checksum(descriptor))
     return msgspec.json.encode(signed) + b"\n"
 
 
-def decode(data: bytes, number: int, path: str) -> Descriptor:
+def decode(data: bytes, number: int, path: str) -> BackupDescriptor:
     """Decode a descriptor; Corrupt when it is not as it was written."""
     try:
-        backup = msgspec.json.decode(data, type=Descriptor)
+        backup = msgspec.json.decode(data, type=BackupDescriptor)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _unreadable(data, path) or Corrupt(
             f"the descriptor of a backup cannot be read ({error})", path=path
@@ -144,7 +144,7 @@ def decode(data: bytes, number: int, path: str) -> Descriptor:
     if backup.checksum != _checksum(backup) or msgspec.json.encode(backup) + b"\n" != data:
         raise Corrupt("the descriptor of a backup fails its checksum", path=path)
     if backup.format != FORMAT:
-        raise NewerFormat(f"{path} has backup format {backup.format}: upgrade to read it")
+        raise UnsupportedFormat(f"{path} has backup format {backup.format}: upgrade to read it")
     if backup.number != number:
         raise Corrupt("the descriptor is that of another backup", path=path)
     return backup
@@ -154,7 +154,7 @@ class _Formatted(msgspec.Struct):
     format: int
 
 
-def _unreadable(data: bytes, path: str) -> NewerFormat | None:
+def _unreadable(data: bytes, path: str) -> UnsupportedFormat | None:
     """The error for a newer format, which may have other fields; None for damage."""
     try:
         version = msgspec.json.decode(data, type=_Formatted).format
@@ -162,8 +162,8 @@ def _unreadable(data: bytes, path: str) -> NewerFormat | None:
         return None
     if version <= FORMAT:
         return None
-    return NewerFormat(f"{path} has backup format {version}: upgrade to read it")
+    return UnsupportedFormat(f"{path} has backup format {version}: upgrade to read it")
 
 
-def _checksum(descriptor: Descriptor) -> str:
+def _checksum(descriptor: BackupDescriptor) -> str:
     return xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(descriptor, checksum="")))

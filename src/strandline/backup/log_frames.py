@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from strandline.log.wal import codec
 from strandline.log.wal.codec import HEADER, HEADER_SIZE
-from strandline.log.wal.recovery import Batch, Frame, Single
+from strandline.log.wal.recovery import BatchFrame, Frame, SingleFrame
 
 _CHECKSUM_AND_SIZE = struct.Struct("<QI")
 
 
-class Mark(NamedTuple):
+class FrameSpan(NamedTuple):
     """One frame of a piece."""
 
     lsn: int
@@ -27,27 +27,27 @@ class Mark(NamedTuple):
     """Its first eight bytes, which the header of the next file repeats."""
 
 
-def marks(content: bytes, first_lsn: int) -> Iterator[Mark]:
+def frame_spans(content: bytes, first_lsn: int) -> Iterator[FrameSpan]:
     """The frames in order."""
     offset = 0
     while offset < len(content):
         size, check, *_, ts, _, _, _, _ = HEADER.unpack_from(content, offset)
         lsn = first_lsn + offset
         offset += size
-        yield Mark(lsn, first_lsn + offset, ts, size | check << 32)
+        yield FrameSpan(lsn, first_lsn + offset, ts, size | check << 32)
 
 
-def end_of(content: bytes, first_lsn: int, keep: Callable[[Mark], bool]) -> int:
+def end_of_frames(content: bytes, first_lsn: int, keep: Callable[[FrameSpan], bool]) -> int:
     """The lsn after the last of the leading frames that ``keep`` accepts."""
     end_lsn = first_lsn
-    for mark in marks(content, first_lsn):
+    for mark in frame_spans(content, first_lsn):
         if not keep(mark):
             break
         end_lsn = mark.end_lsn
     return end_lsn
 
 
-def parts_of(content: bytes, mark: Mark, first_lsn: int) -> Frame:
+def decode_frame(content: bytes, mark: FrameSpan, first_lsn: int) -> Frame:
     """Decode a frame with its content."""
     view = memoryview(content)[mark.lsn - first_lsn : mark.end_lsn - first_lsn]
     _, _, kind, mask, count, _, lsn, _, ts, _, topic, seq, sizes = HEADER.unpack_from(view)
@@ -55,10 +55,10 @@ def parts_of(content: bytes, mark: Mark, first_lsn: int) -> Frame:
     if mask:
         body = memoryview(codec.masked(body[:-8], mask) + bytes(body[-8:]))
     if kind == codec.SINGLE:
-        return Single(lsn, ts, topic, seq, sizes, body)
+        return SingleFrame(lsn, ts, topic, seq, sizes, body)
     blocks, start = [], 0
     for _ in range(count):
         _, size = _CHECKSUM_AND_SIZE.unpack_from(body, start)
         blocks.append((lsn, body[start : start + size]))
         start += size
-    return Batch(lsn, ts, blocks)
+    return BatchFrame(lsn, ts, blocks)

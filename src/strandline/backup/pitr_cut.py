@@ -15,49 +15,51 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from strandline.backup import log_frames
-from strandline.backup.descriptor import Descriptor, Piece
-from strandline.backup.log_frames import Mark
-from strandline.backup.restore_point import Moment
-from strandline.backup.store_reader import told_by
+from strandline.backup.descriptor import BackupDescriptor, LogPiece
+from strandline.backup.log_frames import FrameSpan
+from strandline.backup.restore_point import RestorePoint
+from strandline.backup.store_reader import frame_seqs
 from strandline.errors import Corrupt
 
-Fetch = Callable[[Piece], bytes]
+Fetch = Callable[[LogPiece], bytes]
 
 
-class Plan(NamedTuple):
+class RestorePlan(NamedTuple):
     """A root, and the part of the log after it to replay."""
 
-    root: Descriptor
+    root: BackupDescriptor
     backup: int
     """The last backup that is used."""
     ends: dict[int, int]
-    log: dict[int, list[Piece]]
+    log: dict[int, list[LogPiece]]
 
 
-def whole(chain: Sequence[Descriptor]) -> Plan:
+def plan_latest(chain: Sequence[BackupDescriptor]) -> RestorePlan:
     """Plan to restore the last backup of a chain completely."""
     backup = chain[-1]
     ends = {reach.shard: reach.end_lsn for reach in backup.shards}
-    return Plan(backup, backup.number, ends, _log_after(backup, [backup], ends))
+    return RestorePlan(backup, backup.number, ends, _log_after(backup, [backup], ends))
 
 
-def plan(chain: Sequence[Descriptor], point: Moment, fetch: Fetch) -> Plan | None:
+def plan_point(
+    chain: Sequence[BackupDescriptor], point: RestorePoint, fetch: Fetch
+) -> RestorePlan | None:
     """Plan to restore a point that the chain reaches; None when no root is old enough."""
     targets = _points_of(chain, point, fetch) if point.topic else [point]
     for target in targets:
         for index in reversed(range(len(chain))):
-            if target.is_behind(chain[index]):
+            if target.is_after(chain[index]):
                 return _cut(chain[index:], target, fetch)
-    return whole(chain) if _ends_with(chain[-1], point) else None
+    return plan_latest(chain) if _ends_with(chain[-1], point) else None
 
 
-def _ends_with(backup: Descriptor, point: Moment) -> bool:
+def _ends_with(backup: BackupDescriptor, point: RestorePoint) -> bool:
     """Whether a record is the newest of its topic at the end of a backup."""
     topics = backup.topics_with(point.topic, point.seq)
     return any(topic.head_seq == point.seq and not topic.dropped for topic in topics)
 
 
-def _cut(chain: Sequence[Descriptor], point: Moment, fetch: Fetch) -> Plan:
+def _cut(chain: Sequence[BackupDescriptor], point: RestorePoint, fetch: Fetch) -> RestorePlan:
     """Plan a cut from the root of the first backup of a chain, which is before the point."""
     root, backup = chain[0], chain[-1]
     limits = {reach.shard: reach.end_lsn for reach in backup.shards}
@@ -76,25 +78,27 @@ def _cut(chain: Sequence[Descriptor], point: Moment, fetch: Fetch) -> Plan:
             start = root.reach(shard).replay_lsn
             ends[shard] = min(limit, max(end_lsn, start))
         assert ends[shard] >= root.reach(shard).exact_lsn, "a root is after its own time"
-    return Plan(root, backup.number, ends, _log_after(root, chain, ends))
+    return RestorePlan(root, backup.number, ends, _log_after(root, chain, ends))
 
 
-def _below(lsn: int) -> Callable[[Mark], bool]:
+def _below(lsn: int) -> Callable[[FrameSpan], bool]:
     return lambda mark: mark.end_lsn <= lsn
 
 
-def _until(until_us: int) -> Callable[[Mark], bool]:
+def _until(until_us: int) -> Callable[[FrameSpan], bool]:
     return lambda mark: mark.ts <= until_us
 
 
-def _end(log: Sequence[Piece], fetch: Fetch, keep: Callable[[Mark], bool]) -> tuple[int, int]:
+def _end(
+    log: Sequence[LogPiece], fetch: Fetch, keep: Callable[[FrameSpan], bool]
+) -> tuple[int, int]:
     """The end of the last of the leading frames that ``keep`` accepts, and its time."""
     end_lsn = last_ts = 0
     for piece in log:
-        if keep(Mark(piece.first_lsn, piece.end_lsn, piece.ts_last, 0)):
+        if keep(FrameSpan(piece.first_lsn, piece.end_lsn, piece.ts_last, 0)):
             end_lsn, last_ts = piece.end_lsn, piece.ts_last
             continue
-        for mark in log_frames.marks(fetch(piece), piece.first_lsn):
+        for mark in log_frames.frame_spans(fetch(piece), piece.first_lsn):
             if not keep(mark):
                 break
             end_lsn, last_ts = mark.end_lsn, mark.ts
@@ -103,12 +107,12 @@ def _end(log: Sequence[Piece], fetch: Fetch, keep: Callable[[Mark], bool]) -> tu
 
 
 def _log_after(
-    root: Descriptor, chain: Sequence[Descriptor], ends: dict[int, int]
-) -> dict[int, list[Piece]]:
+    root: BackupDescriptor, chain: Sequence[BackupDescriptor], ends: dict[int, int]
+) -> dict[int, list[LogPiece]]:
     """The pieces of each shard from where replay of the root begins to an lsn, without a hole."""
     known = {piece.object.key: piece for backup in chain for piece in backup.log}
     ordered = sorted(known.values(), key=lambda piece: (piece.shard, piece.first_lsn))
-    log: dict[int, list[Piece]] = {}
+    log: dict[int, list[LogPiece]] = {}
     for shard, end_lsn in ends.items():
         lsn = root.reach(shard).replay_lsn
         for piece in ordered:
@@ -128,7 +132,9 @@ def _log_after(
     return log
 
 
-def _points_of(chain: Sequence[Descriptor], point: Moment, fetch: Fetch) -> list[Moment]:
+def _points_of(
+    chain: Sequence[BackupDescriptor], point: RestorePoint, fetch: Fetch
+) -> list[RestorePoint]:
     """The points after the commit of a seq, one for each topic of the name that has it."""
     backup = chain[-1]
     missing = {topic.id for topic in backup.topics_with(point.topic, point.seq)}
@@ -138,10 +144,10 @@ def _points_of(chain: Sequence[Descriptor], point: Moment, fetch: Fetch) -> list
         if older is not None and piece.end_lsn <= older.reach(piece.shard).end_lsn:
             continue
         content = fetch(piece)
-        for mark in log_frames.marks(content, piece.first_lsn):
-            parts = told_by(log_frames.parts_of(content, mark, piece.first_lsn))
+        for mark in log_frames.frame_spans(content, piece.first_lsn):
+            parts = frame_seqs(log_frames.decode_frame(content, mark, piece.first_lsn))
             matches = {each for each, first, last, _ in parts if first <= point.seq <= last}
             if matches & missing:
-                points.append(Moment(lsns={piece.shard: mark.end_lsn}))
+                points.append(RestorePoint(lsns={piece.shard: mark.end_lsn}))
                 missing -= matches
     return points

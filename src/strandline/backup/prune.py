@@ -33,7 +33,7 @@ def prune(objects: Objects, *, keep: int, now_us: int, grace_s: float = GRACE_S)
     """Keep the newest backups, and delete the others."""
     if keep < 1:
         raise Invalid("prune keeps one backup at least")
-    before = catalog.read_all(objects)
+    before = catalog.read_catalog(objects)
     for error in before.broken.values():
         raise error
     pruned = [each.number for each in before.backups[:-keep]]
@@ -43,7 +43,7 @@ def prune(objects: Objects, *, keep: int, now_us: int, grace_s: float = GRACE_S)
     for folder in object_keys.FOLDERS:
         listed += list(objects.list(folder))
     # Read again, after the listing: a backup that was added meanwhile names the objects it uses.
-    after = catalog.read_all(objects)
+    after = catalog.read_catalog(objects)
     for error in after.broken.values():
         raise error
     named = {each.key for backup in after.backups for each in backup.objects()}

@@ -21,9 +21,9 @@ import msgspec
 from xxhash import xxh3_128
 
 from strandline.backup import catalog, log_frames, object_keys, restore_point
-from strandline.backup.catalog import Shelf
-from strandline.backup.descriptor import Descriptor, Object, Piece
-from strandline.backup.pitr_cut import Plan, plan, whole
+from strandline.backup.catalog import BackupCatalog
+from strandline.backup.descriptor import BackupDescriptor, BackupObject, LogPiece
+from strandline.backup.pitr_cut import RestorePlan, plan_latest, plan_point
 from strandline.backup.uploader import fetch
 from strandline.config.settings import LakeSettings, Settings
 from strandline.errors import Corrupt, Invalid, Locked, NotFound
@@ -34,10 +34,10 @@ from strandline.lake.manifest import fencing, manifest_codec
 from strandline.lake.manifest.manifest import Manifest
 from strandline.log.files import checkpoint_codec as root_file
 from strandline.log.files import system_file
-from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.checkpoint_codec import StoreCheckpoint
 from strandline.log.files.layout import Layout
 from strandline.log.progress import Progress
-from strandline.log.recovery.recover import Recovered, recover
+from strandline.log.recovery.recover import StoreState, recover
 from strandline.log.recovery.replay import RESTORED
 from strandline.log.wal import control_messages
 from strandline.log.wal.codec import FileHeader, encode_file_header
@@ -74,7 +74,7 @@ def restore(
     disk: Disk,
     clock: Clock,
     backup: int | None = None,
-    at: restore_point.At | None = None,
+    at: restore_point.RestoreTarget | None = None,
     lake: Objects | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Restored:
@@ -83,7 +83,7 @@ def restore(
     if disk.list_dir(directory):
         raise Invalid(f"{directory} is not empty: use a new directory, or empty this one")
     source = _Source(objects, progress)
-    chosen = _plan(catalog.read_all(objects), source, backup, at)
+    chosen = _plan(catalog.read_catalog(objects), source, backup, at)
     disk.make_dirs(directory)
     lock = disk.lock(layout.lock, b"restore\n")
     if lock is None:
@@ -96,18 +96,23 @@ def restore(
         lock.release()
 
 
-def _plan(backups: Shelf, source: _Source, backup: int | None, at: restore_point.At | None) -> Plan:
+def _plan(
+    backups: BackupCatalog,
+    source: _Source,
+    backup: int | None,
+    at: restore_point.RestoreTarget | None,
+) -> RestorePlan:
     if at is None:
-        newest = restore_point.named(backups, backup, source.objects.name)
-        return whole(backups.chain(newest.number))
+        newest = restore_point.find_backup(backups, backup, source.objects.name)
+        return plan_latest(backups.chain(newest.number))
     if backup is not None:
-        restore_point.named(backups, backup, source.objects.name)
+        restore_point.find_backup(backups, backup, source.objects.name)
     point = restore_point.parse(at)
     for chain in restore_point.chains(backups, point, backup):
-        chosen = plan(chain, point, source.piece)
+        chosen = plan_point(chain, point, source.piece)
         if chosen is not None:
             return chosen
-    raise restore_point.refusal(backups, point)
+    raise restore_point.uncovered_error(backups, point)
 
 
 class _Source:
@@ -120,20 +125,20 @@ class _Source:
         self._progress = progress
         self._last_piece: tuple[str, bytes] = ("", b"")
 
-    def read(self, entry: Object) -> bytes:
+    def read(self, entry: BackupObject) -> bytes:
         """All bytes of an object."""
         parts: list[bytes] = []
         self.stream(entry, parts.clear, parts.append)
         return b"".join(parts)
 
-    def piece(self, piece: Piece) -> bytes:
+    def piece(self, piece: LogPiece) -> bytes:
         """The frames of a piece; the last one is cached, because it is requested again."""
         if self._last_piece[0] != piece.object.key:
             self._last_piece = (piece.object.key, self.read(piece.object))
         return self._last_piece[1]
 
     def stream(
-        self, entry: Object, begin: Callable[[], object], write: Callable[[bytes], object]
+        self, entry: BackupObject, begin: Callable[[], object], write: Callable[[bytes], object]
     ) -> None:
         """Copy an object into ``write``. Only the second bad response is damage, which raises."""
         for _ in range(2):
@@ -151,7 +156,7 @@ class _Source:
                 return
         raise self._damaged(entry, "is not what was written")
 
-    def _damaged(self, entry: Object, problem: str) -> Corrupt:
+    def _damaged(self, entry: BackupObject, problem: str) -> Corrupt:
         return Corrupt(f"an object of a backup {problem}", path=f"{self.objects.name}/{entry.key}")
 
 
@@ -163,7 +168,7 @@ class _Restorer:
         disk: Disk,
         clock: Clock,
         layout: Layout,
-        plan: Plan,
+        plan: RestorePlan,
         source: _Source,
         lake: Objects,
     ) -> None:
@@ -195,7 +200,7 @@ class _Restorer:
         self._disk.remove(f"{self._layout.directory}/{system_file.RESTORING}")
         return restored
 
-    def _needed(self) -> Iterator[Object]:
+    def _needed(self) -> Iterator[BackupObject]:
         backup = self._plan.root
         for each in backup.objects():
             if not each.key.startswith("wal/"):
@@ -203,14 +208,14 @@ class _Restorer:
         for pieces in self._plan.log.values():
             yield from (piece.object for piece in pieces)
 
-    def _read_root(self, backup: Descriptor) -> Root:
+    def _read_root(self, backup: BackupDescriptor) -> StoreCheckpoint:
         if backup.root is None:
-            return root_file.empty_root(self._store_id)
+            return root_file.empty_checkpoint(self._store_id)
         root = root_file.decode(self._source.read(backup.root), backup.root.key)
-        root_file.check_place(root, backup.root_number, self._store_id, backup.root.key)
+        root_file.check_identity(root, backup.root_number, self._store_id, backup.root.key)
         return root
 
-    def _write_segments(self, root: Root, backup: Descriptor) -> None:
+    def _write_segments(self, root: StoreCheckpoint, backup: BackupDescriptor) -> None:
         known = {each.key: each for each in backup.segments}
         for info in root.segments:
             entry = known.get(object_keys.segment_key(info))
@@ -220,7 +225,7 @@ class _Restorer:
             self._disk.make_dirs(path.rpartition("/")[0])
             self._write_file(path, entry)
 
-    def _write_file(self, path: str, entry: Object) -> None:
+    def _write_file(self, path: str, entry: BackupObject) -> None:
         file = _RestartableFile(self._disk, path)
         try:
             self._source.stream(entry, file.begin, file.write)
@@ -248,10 +253,10 @@ class _Restorer:
                     created_us=piece.ts_first,
                 )
                 self._disk.durable_replace(files.path(piece.first_lsn), _wal_file(header, content))
-                for mark in log_frames.marks(content, piece.first_lsn):
+                for mark in log_frames.frame_spans(content, piece.first_lsn):
                     previous = mark.first_word
 
-    def _write_lake(self, backup: Descriptor) -> None:
+    def _write_lake(self, backup: BackupDescriptor) -> None:
         """Write the lake of the root: data files, manifests, markers; its identity comes last."""
         if not backup.manifests:
             return
@@ -259,12 +264,12 @@ class _Restorer:
         known = {each.key: each for each in backup.lake}
         for topic in backup.manifests:
             data = self._source.read(topic.object)
-            place = manifest_codec.Place(self._store_id, topic.topic_id, topic.number)
-            manifest = manifest_codec.follow(None, data, place).manifest
+            place = manifest_codec.ManifestKey(self._store_id, topic.topic_id, topic.number)
+            manifest = manifest_codec.apply_object(None, data, place).manifest
             self._write_lake_files(manifest, known)
             self._lake.create(lake_keys.manifest_key(topic.topic_id, topic.number), data)
-            topic_names.mark(self._lake, manifest.name, topic.topic_id)
-        fencing.check_identity(self._lake, self._store_id, self._clock)
+            topic_names.create_marker(self._lake, manifest.name, topic.topic_id)
+        fencing.claim_lake(self._lake, self._store_id, self._clock)
 
     def _check_lake_is_new(self) -> None:
         if next(iter(self._lake.list()), None) is not None:
@@ -272,7 +277,7 @@ class _Restorer:
                 f"{self._lake.name} is not empty: give the restored lake a location of its own"
             )
 
-    def _write_lake_files(self, manifest: Manifest, known: dict[str, Object]) -> None:
+    def _write_lake_files(self, manifest: Manifest, known: dict[str, BackupObject]) -> None:
         for file in manifest.files:
             entry = known.get(object_keys.lake_key(manifest.topic_id, file.name()))
             if entry is None or entry.content != file.content:
@@ -280,7 +285,7 @@ class _Restorer:
             key = lake_keys.data_key(manifest.topic_id, file.name())
             self._lake.put_stream(key, self._verified(entry))
 
-    def _verified(self, entry: Object) -> Iterable[bytes]:
+    def _verified(self, entry: BackupObject) -> Iterable[bytes]:
         """Chunks of an object, verified at the end, where damage raises."""
         hasher = xxh3_128()
         for chunk in fetch(self._source.objects, entry):
@@ -302,7 +307,7 @@ class _Restorer:
         finally:
             lake.close()
 
-    def _write_epochs(self, recovered: Recovered, settings: Settings) -> Restored:
+    def _write_epochs(self, recovered: StoreState, settings: Settings) -> Restored:
         """Append every topic's new epoch and a clean end to the log."""
         ends = {shard: log.end_lsn for shard, log in recovered.logs.items()}
         for number, end_lsn in self._plan.ends.items():
@@ -322,14 +327,14 @@ class _Restorer:
             last_ts=recovered.last_ts,
         )
         shard = Shard(writer)
-        with writer.baton:
+        with writer.lock:
             for state in recovered.catalog.states():
                 epoch = max(state.epoch + 1, writer.stamp())
                 ephemeral = state.config.durability == "ephemeral"
                 ceiling = state.ceiling if ephemeral else state.next_seq - 1
                 message = control_messages.TailLost(state.next_seq, ceiling, epoch, RESTORED)
                 writer.place_control(state.id, message)
-            writer.end(control_messages.ClosedCleanly())
+            writer.place_last(control_messages.ClosedCleanly())
         shard.committer.sync_now()
         ends[0] = shard.committer.synced
         writer.close()

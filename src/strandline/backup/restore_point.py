@@ -18,17 +18,17 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from strandline.backup.catalog import Shelf
-from strandline.backup.descriptor import Descriptor
+from strandline.backup.catalog import BackupCatalog
+from strandline.backup.descriptor import BackupDescriptor
 from strandline.errors import Invalid
 
 _LSNS = re.compile(r"\d+:\d+(?:,\d+:\d+)*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-At = str | int | datetime
+RestoreTarget = str | int | datetime
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class RestorePoint(msgspec.Struct, frozen=True, kw_only=True):
     """A point in the history of a store: a time, lsns or a record."""
 
     at_us: int | None = None
@@ -38,12 +38,12 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         if self.at_us is not None:
-            return shown(self.at_us)
+            return format_time(self.at_us)
         if self.topic:
             return f"{self.topic}={self.seq}"
         return ",".join(f"{shard}:{lsn}" for shard, lsn in self.lsns.items())
 
-    def is_reached_by(self, backup: Descriptor) -> bool:
+    def is_reached_by(self, backup: BackupDescriptor) -> bool:
         """Whether the log of a backup contains this point."""
         if self.at_us is not None:
             return backup.until_us >= self.at_us
@@ -51,14 +51,14 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
             return bool(backup.topics_with(self.topic, self.seq))
         return all(backup.reach(shard).end_lsn >= lsn for shard, lsn in self.lsns.items())
 
-    def is_behind(self, root: Descriptor) -> bool:
+    def is_after(self, root: BackupDescriptor) -> bool:
         """Whether this point is after the root of a backup, as far as its descriptor shows."""
         if self.at_us is not None:
             return root.exact_us <= self.at_us
         return all(root.reach(shard).exact_lsn <= lsn for shard, lsn in self.lsns.items())
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class RestoreWindow(msgspec.Struct, frozen=True, kw_only=True):
     """A range of times that can all be restored."""
 
     first_backup: int
@@ -67,22 +67,22 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     until_us: int
 
 
-def parse(text: At) -> Moment:
+def parse(text: RestoreTarget) -> RestorePoint:
     """Parse a restore point in one of the forms above."""
     if isinstance(text, int):
-        return Moment(at_us=text)
+        return RestorePoint(at_us=text)
     if isinstance(text, datetime):
-        return Moment(at_us=_microseconds(text))
+        return RestorePoint(at_us=_microseconds(text))
     if text.isdecimal():
-        return Moment(at_us=int(text))
+        return RestorePoint(at_us=int(text))
     if _LSNS.fullmatch(text):
         pairs = (pair.split(":") for pair in text.split(","))
-        return Moment(lsns={int(shard): int(lsn) for shard, lsn in pairs})
+        return RestorePoint(lsns={int(shard): int(lsn) for shard, lsn in pairs})
     topic, separator, seq = text.rpartition("=")
     if separator and topic and seq.isdecimal() and int(seq) > 0:
-        return Moment(topic=topic, seq=int(seq))
+        return RestorePoint(topic=topic, seq=int(seq))
     try:
-        return Moment(at_us=_microseconds(datetime.fromisoformat(text)))
+        return RestorePoint(at_us=_microseconds(datetime.fromisoformat(text)))
     except ValueError as error:
         raise Invalid(
             f"{text!r} is not a restore point: write 2026-03-28T14:05:00Z, microseconds, an lsn "
@@ -90,15 +90,15 @@ def parse(text: At) -> Moment:
         ) from error
 
 
-def windows(catalog: Shelf) -> list[Window]:
+def windows(catalog: BackupCatalog) -> list[RestoreWindow]:
     """The ranges that can be restored, oldest first."""
-    ranges: list[Window] = []
+    ranges: list[RestoreWindow] = []
     for backup in catalog.backups:
         chain = catalog.chain(backup.number)
         if len(chain) > 1:
             ranges.pop()
         ranges.append(
-            Window(
+            RestoreWindow(
                 first_backup=chain[0].number,
                 last_backup=backup.number,
                 from_us=chain[0].exact_us,
@@ -108,7 +108,9 @@ def windows(catalog: Shelf) -> list[Window]:
     return ranges
 
 
-def chains(catalog: Shelf, point: Moment, number: int | None) -> Iterator[list[Descriptor]]:
+def chains(
+    catalog: BackupCatalog, point: RestorePoint, number: int | None
+) -> Iterator[list[BackupDescriptor]]:
     """Chains to restore from: the one that ends with the first backup that reaches the point.
 
     A name may have had several topics, so for a record there may be more.
@@ -116,13 +118,13 @@ def chains(catalog: Shelf, point: Moment, number: int | None) -> Iterator[list[D
     for backup in catalog.backups:
         if number in (None, backup.number) and point.is_reached_by(backup):
             chain = catalog.chain(backup.number)
-            if point.is_behind(chain[0]):
+            if point.is_after(chain[0]):
                 yield chain
             if not point.topic:
                 return
 
 
-def named(catalog: Shelf, number: int | None, place: str) -> Descriptor:
+def find_backup(catalog: BackupCatalog, number: int | None, place: str) -> BackupDescriptor:
     """The backup with a number, or the newest."""
     number = catalog.newest if number is None else number
     backup = catalog.get(number)
@@ -132,20 +134,20 @@ def named(catalog: Shelf, number: int | None, place: str) -> Descriptor:
     return backup
 
 
-def refusal(catalog: Shelf, point: Moment) -> Invalid:
+def uncovered_error(catalog: BackupCatalog, point: RestorePoint) -> Invalid:
     """The error for a point that no backup covers; it names the nearest ones."""
     at_us = point.at_us
     known = windows(catalog)
     if at_us is None:
-        near = [f"{shown(each.from_us)} to {shown(each.until_us)}" for each in known]
+        near = [f"{format_time(each.from_us)} to {format_time(each.until_us)}" for each in known]
         return Invalid(f"no backup covers {point}: there is {'; '.join(near)}")
     before = max((each.until_us for each in known if each.until_us < at_us), default=None)
     after = min((each.from_us for each in known if each.from_us > at_us), default=None)
-    near = [shown(each) for each in (before, after) if each is not None]
+    near = [format_time(each) for each in (before, after) if each is not None]
     return Invalid(f"no backup covers {point}: the nearest times are {' and '.join(near)}")
 
 
-def shown(at_us: int) -> str:
+def format_time(at_us: int) -> str:
     """Microseconds as ISO 8601 in UTC."""
     try:
         time = _EPOCH + timedelta(microseconds=at_us)

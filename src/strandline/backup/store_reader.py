@@ -4,11 +4,11 @@ It works on a closed store, beside a writer in another process, and inside the w
 changes nothing. The root and its files stay while a pin is held (``log/files/pins.py``); without a
 pin a file may be deleted meanwhile, and the backup begins again (``create.py``).
 
-**The end of a backup.** The store's own process passes it (``Reach``): the ends of all shards at
-one time, synced. Another process reads each shard to its end and syncs the files, so that no record
-of a backup is lost from the store by a power loss. Shards are read one after another; with several
-shards, frames that were committed after the read began are left out, because they may depend on a
-commit of another shard that was read before.
+**The end of a backup.** The store's own process passes it (``BackupReach``): the ends of all shards
+at one time, synced. Another process reads each shard to its end and syncs the files, so that no
+record of a backup is lost from the store by a power loss. Shards are read one after another; with
+several shards, frames that were committed after the read began are left out, because they may
+depend on a commit of another shard that was read before.
 
 **The begin of a backup.** The end of the last backup, if the log contains its last frame with an
 identical header, or the first file names it as the frame before. Otherwise the begin of the root's
@@ -21,19 +21,19 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from strandline.backup.descriptor import Descriptor, ShardReach, TopicReach
+from strandline.backup.descriptor import BackupDescriptor, ShardReach, TopicReach
 from strandline.errors import Corrupt
-from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.checkpoint_codec import StoreCheckpoint
 from strandline.log.files.layout import Layout
 from strandline.log.wal import block, control_messages
 from strandline.log.wal.codec import FILE_HEADER_SIZE, HEADER_SIZE
 from strandline.log.wal.log_files import LOCATION_LSN
-from strandline.log.wal.recovery import Frame, Scratch, ShardLog, Single, in_order
+from strandline.log.wal.recovery import Frame, ScratchMemory, ShardLog, SingleFrame, in_order
 from strandline.platform.disk import Disk, ReadFile
 from strandline.platform.system_errors import as_unavailable
 
 
-class Reach(msgspec.Struct, frozen=True):
+class BackupReach(msgspec.Struct, frozen=True):
     """The end of a backup."""
 
     until_us: int
@@ -41,7 +41,7 @@ class Reach(msgspec.Struct, frozen=True):
     """Synced ends by shard; None: read to the end."""
 
 
-class Stretch(msgspec.Struct, kw_only=True):
+class LogRange(msgspec.Struct, kw_only=True):
     """Frames of one WAL file that are to be copied."""
 
     shard: int
@@ -56,18 +56,18 @@ class Stretch(msgspec.Struct, kw_only=True):
     offset: int
 
 
-class Log:
+class LogRangeReader:
     """The logs of all shards after a root. Owned by one thread; close it."""
 
     def __init__(
         self,
         disk: Disk,
         layout: Layout,
-        root: Root,
-        reach: Reach,
-        before: Descriptor | None,
+        root: StoreCheckpoint,
+        reach: BackupReach,
+        before: BackupDescriptor | None,
     ) -> None:
-        self.stretches: list[Stretch] = []
+        self.ranges: list[LogRange] = []
         self.shards: list[ShardReach] = []
         self.until_us = reach.until_us
         self._disk = disk
@@ -76,8 +76,8 @@ class Log:
         self._logs = self._open(disk, layout)
         try:
             self._closed = layout.read_closed(disk)
-            self.goes_on = before is not None and self._continues(before)
-            self._before = before if self.goes_on else None
+            self.continues = before is not None and self._continues(before)
+            self._before = before if self.continues else None
             self._topics = _Topics(root, self._before)
             self._read()
         except BaseException:
@@ -94,7 +94,7 @@ class Log:
 
     def _open(self, disk: Disk, layout: Layout) -> dict[int, ShardLog]:
         logs: dict[int, ShardLog] = {}
-        scratch = Scratch()
+        scratch = ScratchMemory()
         shards = {*layout.shards_on(disk), *(entry.shard for entry in self._root.shards)}
         try:
             for shard in sorted(shards):
@@ -112,10 +112,13 @@ class Log:
             raise
         return logs
 
-    def _continues(self, before: Descriptor) -> bool:
+    def _continues(self, before: BackupDescriptor) -> bool:
         if any(reach.end_lsn and reach.shard not in self._logs for reach in before.shards):
             return False
-        return all(joins(log, before.reach(shard), self._root) for shard, log in self._logs.items())
+        return all(
+            continues_backup(log, before.reach(shard), self._root)
+            for shard, log in self._logs.items()
+        )
 
     def _read(self) -> None:
         root = self._root
@@ -133,7 +136,7 @@ class Log:
                 continue
             if log_range.first_lsn > end_lsn:
                 raise _missing(log, end_lsn)
-            self.stretches.append(log_range)
+            self.ranges.append(log_range)
             ends[log_range.shard] = log_range.end_lsn
             self.until_us = max(self.until_us, log_range.ts_last)
         for shard, log in self._logs.items():
@@ -165,7 +168,7 @@ class Log:
 
     def _read_range(
         self, log: ShardLog, index: int, start: int, bound_us: int | None
-    ) -> Stretch | None:
+    ) -> LogRange | None:
         """The complete frames of a file from an lsn on, up to the end of the backup."""
         header, entry = log.headers[index], log.files.entries[index]
         shard = log.files.shard
@@ -173,7 +176,7 @@ class Log:
         if until is not None and until <= max(start, header.first_lsn):
             return None
         first = max(start, header.first_lsn)
-        log_range = Stretch(
+        log_range = LogRange(
             shard=shard,
             term=header.term,
             first_lsn=first,
@@ -202,7 +205,7 @@ class Log:
         known = self._before.reach(log.files.shard) if self._before is not None else None
         if known is not None and known.end_lsn == end_lsn:
             return known.last_lsn, known.last_header
-        for log_range in reversed(self.stretches):
+        for log_range in reversed(self.ranges):
             if log_range.shard == log.files.shard:
                 offset = log_range.offset + log_range.last_lsn - log_range.first_lsn
                 return log_range.last_lsn, log_range.file.pread(HEADER_SIZE, offset).hex()
@@ -222,13 +225,13 @@ class Log:
         for shard, log in self._logs.items():
             if ends[shard] <= log.durable_upto:
                 continue
-            for log_range in self.stretches:
+            for log_range in self.ranges:
                 if log_range.shard == shard:
                     _sync(self._disk, log_range.file.path)
             self._disk.sync_dir(log.files.directory)
 
 
-def joins(log: ShardLog, reach: ShardReach, root: Root) -> bool:
+def continues_backup(log: ShardLog, reach: ShardReach, root: StoreCheckpoint) -> bool:
     """Whether this log continues where a backup of the shard ended."""
     if not log.headers:
         return root.replay_lsn(log.files.shard) == reach.end_lsn
@@ -247,7 +250,7 @@ def joins(log: ShardLog, reach: ShardReach, root: Root) -> bool:
 class _Topics:
     """The heads of the topics at the end of a backup, from the root and the log."""
 
-    def __init__(self, root: Root, before: Descriptor | None) -> None:
+    def __init__(self, root: StoreCheckpoint, before: BackupDescriptor | None) -> None:
         if before is None:
             known = [TopicReach(entry.id, entry.name, entry.covered) for entry in root.topics]
         else:
@@ -263,7 +266,7 @@ class _Topics:
         ]
 
     def apply(self, frame: Frame) -> None:
-        for topic_id, _, last_seq, message in told_by(frame):
+        for topic_id, _, last_seq, message in frame_seqs(frame):
             if isinstance(message, control_messages.TopicCreated):
                 self._names[topic_id] = message.name
                 self._heads.setdefault(topic_id, 0)
@@ -273,9 +276,9 @@ class _Topics:
                 self._heads[topic_id] = max(self._heads[topic_id], last_seq)
 
 
-def told_by(frame: Frame) -> Iterator[tuple[int, int, int, control_messages.Message | None]]:
+def frame_seqs(frame: Frame) -> Iterator[tuple[int, int, int, control_messages.Message | None]]:
     """For each block of a frame: topic id, first and last seq, and the control message if any."""
-    if isinstance(frame, Single):
+    if isinstance(frame, SingleFrame):
         yield frame.topic_id, frame.seq, frame.seq, None
         return
     for _, view in frame.blocks:

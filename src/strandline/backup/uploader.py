@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from xxhash import xxh3_128
 
-from strandline.backup.descriptor import Object
+from strandline.backup.descriptor import BackupObject
 from strandline.backup.object_keys import FOLDERS
 from strandline.errors import Corrupt
-from strandline.platform.objectstore.protocol import CHUNK_SIZE, Info, Objects
+from strandline.platform.objectstore.protocol import CHUNK_SIZE, ObjectInfo, Objects
 
 GRACE_S = 86_400.0
 """Minimum age of a deleted object that no backup names: twice the longest time of a backup."""
@@ -25,22 +25,22 @@ Tell = Callable[[int], None]
 """Called with the number of bytes processed since the last call."""
 
 
-class Copier:
+class BackupUploader:
     """Uploads objects of one backup. Owned by one thread."""
 
     def __init__(
-        self, objects: Objects, known: Mapping[str, Object], *, now_us: int, tell: Tell
+        self, objects: Objects, known: Mapping[str, BackupObject], *, now_us: int, tell: Tell
     ) -> None:
         self.copied_bytes = 0
         self._objects = objects
         self._known = known
         self._report = tell
-        self._listed: dict[str, Info] = {}
+        self._listed: dict[str, ObjectInfo] = {}
         for folder in FOLDERS:
             self._listed.update((info.key, info) for info in objects.list(folder))
         self._oldest_usable_us = now_us - round(GRACE_S / 2 * 1e6)
 
-    def find(self, key: str) -> Object | None:
+    def find(self, key: str) -> BackupObject | None:
         """The object with this key if the newest backup has it."""
         known, info = self._known.get(key), self._listed.get(key)
         if known is None or info is None or info.size != known.size:
@@ -48,12 +48,12 @@ class Copier:
         self._report(known.size)
         return known
 
-    def copy(self, key: str, content: str, size: int, chunks: Chunks) -> Object:
+    def copy(self, key: str, content: str, size: int, chunks: Chunks) -> BackupObject:
         """Upload an object unless it exists; return it, verified."""
         known = self.find(key)
         if known is not None and known.content == content:
             return known
-        target = Object(key, size, content)
+        target = BackupObject(key, size, content)
         if not self._is_leftover(target):
             self._objects.put_stream(key, chunks())
             self.copied_bytes += size
@@ -61,14 +61,14 @@ class Copier:
         self._report(size)
         return target
 
-    def _is_leftover(self, target: Object) -> bool:
+    def _is_leftover(self, target: BackupObject) -> bool:
         """Whether a failed attempt has uploaded this object, recently and completely."""
         info = self._listed.get(target.key)
         if info is None or info.size != target.size or info.modified_us < self._oldest_usable_us:
             return False
         return digest(fetch(self._objects, target)) == target.content
 
-    def _read_back(self, target: Object) -> None:
+    def _read_back(self, target: BackupObject) -> None:
         """Check the stored bytes. Only the second bad response counts as damage."""
         for _ in range(2):
             if digest(fetch(self._objects, target)) == target.content:
@@ -80,7 +80,7 @@ class Copier:
         )
 
 
-def fetch(objects: Objects, target: Object) -> Iterator[bytes]:
+def fetch(objects: Objects, target: BackupObject) -> Iterator[bytes]:
     """The bytes of an object in chunks, unverified; too few when the object is too short."""
     return ranges(objects, target.key, target.size)
 

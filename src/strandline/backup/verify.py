@@ -13,14 +13,14 @@ from collections.abc import Iterator
 import msgspec
 
 from strandline.backup import catalog, object_keys
-from strandline.backup.descriptor import Descriptor, Object
-from strandline.backup.pitr_cut import whole
+from strandline.backup.descriptor import BackupDescriptor, BackupObject
+from strandline.backup.pitr_cut import plan_latest
 from strandline.backup.uploader import digest, fetch
 from strandline.errors import Corrupt, Invalid, NotFound, StrandlineError, Unavailable
 from strandline.lake.manifest import manifest_codec
 from strandline.log.files import checkpoint_codec as root_file
 from strandline.log.progress import Progress
-from strandline.platform.objectstore.protocol import Info, Objects
+from strandline.platform.objectstore.protocol import ObjectInfo, Objects
 
 
 class BackupProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def verify(
     progress: Progress = lambda what, done, total: None,
 ) -> BackupReport:
     """Check every backup of a location, or one."""
-    found = catalog.read_all(objects)
+    found = catalog.read_catalog(objects)
     known = [*found.broken, *(each.number for each in found.backups)]
     if backup is not None and backup not in known:
         raise Invalid(f"there is no backup {backup} in {objects.name}")
@@ -90,15 +90,15 @@ class _Check:
         self._objects = objects
         self._progress = progress
         self._quick = quick
-        self._listed: dict[str, Info] = {}
+        self._listed: dict[str, ObjectInfo] = {}
 
     def add_problem(self, backup: int, key: str, reason: str) -> None:
         self.problems.append(BackupProblem(backup=backup, key=key, reason=reason))
 
-    def run(self, backups: list[Descriptor]) -> None:
+    def run(self, backups: list[BackupDescriptor]) -> None:
         for folder in object_keys.FOLDERS if self._quick else ():
             self._listed.update((info.key, info) for info in self._objects.list(folder))
-        owners: dict[Object, int] = {}
+        owners: dict[BackupObject, int] = {}
         for backup in backups:
             for each in backup.objects():
                 owners.setdefault(each, backup.number)
@@ -117,7 +117,7 @@ class _Check:
             for key, reason in self._missing(backup, bad):
                 self.add_problem(backup.number, key, reason)
 
-    def _check_size(self, target: Object) -> str:
+    def _check_size(self, target: BackupObject) -> str:
         info = self._listed.get(target.key)
         if info is None:
             try:
@@ -126,7 +126,7 @@ class _Check:
                 return "it is missing"
         return "" if info.size == target.size else f"it has {info.size} bytes, not {target.size}"
 
-    def _read(self, target: Object) -> str:
+    def _read(self, target: BackupObject) -> str:
         """The problem of an object, or "". Only the second bad response counts as damage."""
         try:
             size = self._objects.head(target.key).size
@@ -142,10 +142,10 @@ class _Check:
             return "it is missing" if isinstance(error, NotFound) else str(error)
         return "its content is not what was written"
 
-    def _missing(self, backup: Descriptor, bad: set[str]) -> Iterator[tuple[str, str]]:
+    def _missing(self, backup: BackupDescriptor, bad: set[str]) -> Iterator[tuple[str, str]]:
         """What a backup needs and does not name."""
         try:
-            whole([backup])
+            plan_latest([backup])
         except Corrupt as error:
             yield object_keys.descriptor_key(backup.number), str(error)
         if self._quick:
@@ -160,11 +160,11 @@ class _Check:
         for topic in backup.manifests:
             if topic.object.key in bad:
                 continue
-            place = manifest_codec.Place(
+            place = manifest_codec.ManifestKey(
                 bytes.fromhex(backup.store_id), topic.topic_id, topic.number
             )
             data = self._objects.get(topic.object.key)
-            for file in manifest_codec.follow(None, data, place).manifest.files:
+            for file in manifest_codec.apply_object(None, data, place).manifest.files:
                 if object_keys.lake_key(topic.topic_id, file.name()) not in named:
                     yield (
                         object_keys.lake_key(topic.topic_id, file.name()),

@@ -9,78 +9,94 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     """One command: its code, as ``module:attribute`` of this package, and its summary."""
 
     where: str
     summary: str
 
 
-COMMANDS: dict[str, dict[str, Command]] = {
+COMMANDS: dict[str, dict[str, CommandEntry]] = {
     "Records": {
-        "append": Command("records.append:append", "Append records to a topic"),
-        "read": Command("records.read:read", "Print the records of a topic, oldest first"),
-        "tail": Command(
+        "append": CommandEntry("records.append:append", "Append records to a topic"),
+        "read": CommandEntry("records.read:read", "Print the records of a topic, oldest first"),
+        "tail": CommandEntry(
             "records.read:tail", "Print the newest records of a topic; -f waits for more"
         ),
-        "topic": Command("records.topics:app", "List, create, show, alter, delete and trim topics"),
-        "group": Command("views.groups:app", "List, show, move and alter consumer groups"),
-        "router": Command("serve.routers:app", "Create, list and delete routers between topics"),
+        "topic": CommandEntry(
+            "records.topics:app", "List, create, show, alter, delete and trim topics"
+        ),
+        "group": CommandEntry("views.groups:app", "List, show, move and alter consumer groups"),
+        "router": CommandEntry(
+            "serve.routers:app", "Create, list and delete routers between topics"
+        ),
     },
     "Views": {
-        "view": Command("views.views:app", "List, create, show, alter and rebuild views of topics"),
-        "kv": Command("views.kv:app", "Read, write and watch the keys of a key-value view"),
-        "queue": Command("views.queue:app", "Put, claim and ack jobs; manage dead letters"),
-        "series": Command("views.series:app", "Write and read points by source and time"),
-        "metrics": Command("views.metrics:app", "Write and query measurements"),
+        "view": CommandEntry(
+            "views.views:app", "List, create, show, alter and rebuild views of topics"
+        ),
+        "kv": CommandEntry("views.kv:app", "Read, write and watch the keys of a key-value view"),
+        "queue": CommandEntry("views.queue:app", "Put, claim and ack jobs; manage dead letters"),
+        "series": CommandEntry("views.series:app", "Write and read points by source and time"),
+        "metrics": CommandEntry("views.metrics:app", "Write and query measurements"),
     },
     "Query": {
-        "sql": Command("query.sql:sql", "Run a SELECT over topics, views and tables"),
-        "run": Command("query.run:run", "Run commands of event tables: DEFINE, STORE, QUERY, ..."),
+        "sql": CommandEntry("query.sql:sql", "Run a SELECT over topics, views and tables"),
+        "run": CommandEntry(
+            "query.run:run", "Run commands of event tables: DEFINE, STORE, QUERY, ..."
+        ),
     },
     "Serve": {
-        "serve": Command("serve.serve:serve", "Serve a store over HTTP, with SSE and WebSockets"),
-        "token": Command("serve.tokens:app", "Create, list and revoke access tokens of a server"),
-        "audit": Command("serve.audit:app", "Show and verify the audit log"),
-        "dashboard": Command(
+        "serve": CommandEntry(
+            "serve.serve:serve", "Serve a store over HTTP, with SSE and WebSockets"
+        ),
+        "token": CommandEntry(
+            "serve.tokens:app", "Create, list and revoke access tokens of a server"
+        ),
+        "audit": CommandEntry("serve.audit:app", "Show and verify the audit log"),
+        "dashboard": CommandEntry(
             "serve.grafana_dashboard:dashboard",
             "Print a Grafana dashboard for the metrics of a server",
         ),
     },
     "Lake and pipelines": {
-        "lake": Command("pipelines.lake:app", "List, fill and clean up the lake of a store"),
-        "pipeline": Command(
+        "lake": CommandEntry("pipelines.lake:app", "List, fill and clean up the lake of a store"),
+        "pipeline": CommandEntry(
             "pipelines.pipeline:app", "Run pipelines over a store, embedded or on Spark"
         ),
-        "reservoir": Command("pipelines.reservoir:app", "Inspect, verify and clean up a reservoir"),
+        "reservoir": CommandEntry(
+            "pipelines.reservoir:app", "Inspect, verify and clean up a reservoir"
+        ),
     },
     "Maintenance": {
-        "inspect": Command(
+        "inspect": CommandEntry(
             "maintenance.inspect:inspect",
             "Show checkpoints, log files, segments and topics of a store",
         ),
-        "verify": Command(
+        "verify": CommandEntry(
             "maintenance.verify:verify", "Check all files of a store, its lake and its views"
         ),
-        "repair": Command(
+        "repair": CommandEntry(
             "maintenance.verify:repair", "Take damaged files out of use; keep the rest"
         ),
-        "checkpoint": Command(
+        "checkpoint": CommandEntry(
             "maintenance.checkpoint:checkpoint", "Move records from the log into segments"
         ),
-        "backup": Command(
+        "backup": CommandEntry(
             "maintenance.backup:backup", "Back up a store; list, verify and prune backups"
         ),
-        "restore": Command("maintenance.backup:restore", "Create a store from a backup"),
-        "bench": Command(
+        "restore": CommandEntry("maintenance.backup:restore", "Create a store from a backup"),
+        "bench": CommandEntry(
             "maintenance.bench:bench", "Measure appends and reads on this disk or a server"
         ),
-        "context": Command("serve.context:app", "Name stores and servers, and choose the default"),
-        "doctor": Command(
+        "context": CommandEntry(
+            "serve.context:app", "Name stores and servers, and choose the default"
+        ),
+        "doctor": CommandEntry(
             "maintenance.doctor:doctor", "Check the environment and the store or server"
         ),
-        "demo": Command("demo.command:demo", "Start a server with example data"),
-        "completion": Command(
+        "demo": CommandEntry("demo.command:demo", "Start a server with example data"),
+        "completion": CommandEntry(
             "completion:completion", "Print the completion script for bash, zsh or fish"
         ),
     },

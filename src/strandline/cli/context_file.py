@@ -26,7 +26,7 @@ _FILE_NAME = "contexts.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ContextEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A directory, or a server and the source of its token."""
 
     store: str = ""
@@ -36,7 +36,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token_env: str = ""
 
     @property
-    def token_place(self) -> str:
+    def token_source(self) -> str:
         """The source of the token as text, without the token."""
         if self.token_file:
             return f"file {self.token_file}"
@@ -45,13 +45,13 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "stored here" if self.token else ""
 
 
-class Contexts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ContextFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of the file."""
 
     current: str = ""
-    contexts: dict[str, Context] = {}
+    contexts: dict[str, ContextEntry] = {}
 
-    def named(self, name: str) -> Context:
+    def find(self, name: str) -> ContextEntry:
         """The context of this name, or an error with the nearest name."""
         context = self.contexts.get(name)
         if context is not None:
@@ -72,23 +72,23 @@ def file_path() -> str:
     return path or os.path.join(platformdirs.user_config_dir("strandline"), _FILE_NAME)
 
 
-def load() -> Contexts:
+def load() -> ContextFile:
     """All contexts; none when there is no file."""
     path = file_path()
     try:
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError:
-        return Contexts()
+        return ContextFile()
     try:
-        return msgspec.json.decode(content, type=Contexts)
+        return msgspec.json.decode(content, type=ContextFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         damaged = Invalid(f"{path} is not a file of contexts: {error}")
         damaged.add_note("repair it, or move it away and add the contexts again")
         raise damaged from error
 
 
-def save(contexts: Contexts) -> None:
+def save(contexts: ContextFile) -> None:
     """Replace the file atomically; only its owner can read it."""
     path = os.path.abspath(file_path())
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

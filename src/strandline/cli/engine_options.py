@@ -17,7 +17,7 @@ from strandline.cli.output.progress import Steps
 from strandline.config.settings import MIB
 from strandline.errors import Invalid, NotInstalled
 from strandline.log.progress import Progress, silent
-from strandline.pipelines.engine import SPARK_FROM, Asked, Chooser, Engine
+from strandline.pipelines.engine import SPARK_FROM, Chooser, Engine, EngineChoice
 from strandline.store import Store
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ Conf = Annotated[
 
 @Parameter(name="*", group="Where it runs")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Where:
+class TaskEngineOptions:
     """Options for the engine that runs the tasks of a pipeline."""
 
     engine: Annotated[
-        Asked, Parameter(help="This process, Spark, or a choice by the size of the input.")
+        EngineChoice, Parameter(help="This process, Spark, or a choice by the size of the input.")
     ] = "auto"
     master: Annotated[
         str, Parameter(metavar="URL", help="The Spark master: local[*], spark://host:7077, …")
@@ -56,7 +56,7 @@ class Where:
 
     def chooser(self, progress: Progress = silent) -> Chooser:
         """A function that chooses the engine. Spark is started when there is a task for it."""
-        settings_of(self.conf)
+        parse_conf(self.conf)
         threshold, spark = byte_count(self.threshold), partial(self._spark, progress)
         return partial(pipelines.choose, requested=self.engine, threshold=threshold, spark=spark)
 
@@ -65,7 +65,7 @@ class Where:
         _check_installed()
         from strandline.spark.sessions import session  # noqa: PLC0415 - heavy, rarely used
 
-        return session(self.master, **settings_of(self.conf))
+        return session(self.master, **parse_conf(self.conf))
 
     def _spark(self, progress: Progress) -> Engine:
         _check_installed()
@@ -77,7 +77,7 @@ class Where:
         return SparkEngine(self.session, progress=progress)
 
 
-def settings_of(conf: Sequence[str]) -> dict[str, str]:
+def parse_conf(conf: Sequence[str]) -> dict[str, str]:
     """The values of ``--conf``, by name."""
     settings = {}
     for each in conf:
@@ -93,12 +93,12 @@ def _check_installed() -> None:
         raise NotInstalled(f"pyspark is not installed: {_SPARK}")
 
 
-HERE = Where()
+DEFAULT_TASK_ENGINE = TaskEngineOptions()
 
 
 @Parameter(name="*", group="Where it runs")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Answerer:
+class QueryEngineOptions:
     """Options for the engine that runs queries."""
 
     engine: Annotated[Literal["embedded", "spark"], Parameter(help="This process, or Spark.")] = (
@@ -126,7 +126,7 @@ class Answerer:
             options = {"as_of": as_of, "params": params, "timezone": timezone}
             return sql(spark, store, text, progress=steps.show, **options)
 
-    def refuse_server(self) -> None:
+    def reject_server(self) -> None:
         """Reject Spark for a server, which has an engine of its own."""
         if self.engine == "spark":
             raise Invalid(
@@ -136,9 +136,9 @@ class Answerer:
 
     @contextlib.contextmanager
     def _session_with_progress(self) -> Iterator[tuple[SparkSession, Steps]]:
-        spark = Where(master=self.master, conf=self.conf).session()
+        spark = TaskEngineOptions(master=self.master, conf=self.conf).session()
         with Steps() as steps:
             yield spark, steps
 
 
-ITSELF = Answerer()
+DEFAULT_QUERY_ENGINE = QueryEngineOptions()

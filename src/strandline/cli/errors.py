@@ -24,27 +24,27 @@ import traceback
 from cyclopts.exceptions import CycloptsError, UnusedCliTokensError
 
 from strandline.errors import (
+    BucketNotFound,
     Conflict,
     Corrupt,
-    Denied,
     DiskFull,
     Forbidden,
     Invalid,
     Locked,
     MemoryPressure,
-    NewerFormat,
-    NoBucket,
     NotAStore,
     NotFound,
-    Poisoned,
+    ObjectStoreDenied,
+    ObjectStoreUnreachable,
+    StoreFailed,
     StrandlineError,
     TooLarge,
     TopicExists,
     TopicFull,
     Unavailable,
-    UnfitStore,
     UnknownTopic,
-    Unreachable,
+    UnsupportedFormat,
+    UnsupportedObjectStore,
 )
 from strandline.platform.system_errors import advice
 
@@ -53,7 +53,7 @@ WRONG_USE = 2
 DAMAGED = 3
 LOCKED = 4
 INTERRUPTED = 130
-NOBODY_READS = 141
+OUTPUT_CLOSED = 141
 
 # The first match counts: subclasses stand before their base class.
 _HINTS: tuple[tuple[type[StrandlineError], str], ...] = (
@@ -63,7 +63,7 @@ _HINTS: tuple[tuple[type[StrandlineError], str], ...] = (
         NotAStore,
         "name a store with --store, or a server with --url; append and topic create create a store",
     ),
-    (UnfitStore, "the object store must support conditional puts: use another one"),
+    (UnsupportedObjectStore, "the object store must support conditional puts: use another one"),
     (NotFound, "it may have been replaced: try again"),
     (TopicExists, "`strandline topic alter` changes a topic, `strandline topic info` shows it"),
     (TopicFull, "make room with `strandline topic trim`, or raise the cap with `topic alter`"),
@@ -74,13 +74,16 @@ _HINTS: tuple[tuple[type[StrandlineError], str], ...] = (
         "try again later, or with less data; a view that is too large needs a program",
     ),
     (Locked, "read, tail, inspect and verify work while another process writes"),
-    (Poisoned, "check the disk and the system log, then try again"),
-    (Unreachable, "check the address and the network, then try again; `strandline doctor` helps"),
+    (StoreFailed, "check the disk and the system log, then try again"),
+    (
+        ObjectStoreUnreachable,
+        "check the address and the network, then try again; `strandline doctor` helps",
+    ),
     (Forbidden, "use a token that has this scope: --token-file FILE, or STRANDLINE_TOKEN"),
-    (Denied, "check the credentials of the object store and their permissions"),
-    (NoBucket, "create the bucket, or check its name and region"),
+    (ObjectStoreDenied, "check the credentials of the object store and their permissions"),
+    (BucketNotFound, "create the bucket, or check its name and region"),
     (Unavailable, "check the disk, the path and its permissions, then try again"),
-    (NewerFormat, "upgrade: pip install --upgrade strandline"),
+    (UnsupportedFormat, "upgrade: pip install --upgrade strandline"),
     (Corrupt, "`strandline verify` lists the damage, `strandline repair --dry-run` what to do"),
     (Invalid, "`strandline --help` lists the commands, COMMAND --help their options"),
 )
@@ -90,7 +93,7 @@ def report(error: BaseException) -> int:
     """Print the error on stderr and return the exit code."""
     if isinstance(error, BrokenPipeError):
         _discard_stdout()
-        return NOBODY_READS
+        return OUTPUT_CLOSED
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
     if os.environ.get("STRANDLINE_DEBUG") == "1":

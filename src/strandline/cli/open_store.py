@@ -22,7 +22,7 @@ from typing import TypeVar, cast
 
 from strandline.cli.options import Target
 from strandline.cli.output.progress import Bar
-from strandline.cli.target import Place
+from strandline.cli.target import ResolvedTarget
 from strandline.client.address import address_of
 from strandline.client.connect import connect
 from strandline.client.settings import ClientSettings
@@ -44,7 +44,9 @@ def open_to_read(path: str, lake_url: str = "", views_url: str = "") -> Store:
     """An existing store, read-only."""
     settings = _settings(lake_url, views_url, _MOVE_NOTHING)
     with Bar() as bar:
-        return look_again(lambda: Store(path, readonly=True, settings=settings, progress=bar.show))
+        return retry_missing_file(
+            lambda: Store(path, readonly=True, settings=settings, progress=bar.show)
+        )
 
 
 def open_to_write(
@@ -57,7 +59,7 @@ def open_to_write(
 ) -> Store:
     """A store for writing; with ``create`` it is created if it does not exist."""
     if not create:
-        must_exist(path)
+        check_store_exists(path)
     with Bar() as bar:
         settings = _settings(lake_url, views_url, hot_segments)
         return Store(path, settings=settings, progress=bar.show)
@@ -70,20 +72,20 @@ def _settings(lake_url: str, views_url: str, hot_segments: int) -> Settings:
     )
 
 
-def reading(target: Target) -> Store:
+def open_target_to_read(target: Target) -> Store:
     """The store of a command that only reads: local, or of a server."""
-    place = target.place
+    place = target.resolved
     if place.url:
         return _connected(place)
-    return open_to_read(place.store, target.lake_url, target.views_place)
+    return open_to_read(place.store, target.lake_url, target.views_location)
 
 
-def writing(target: Target, *, create: bool) -> Store:
+def open_target_to_write(target: Target, *, create: bool) -> Store:
     """The store of a command that writes. ``create`` does not apply to a server."""
-    place = target.place
+    place = target.resolved
     if place.url:
         return _connected(place)
-    views_url = target.views_place
+    views_url = target.views_location
     return open_to_write(place.store, create=create, lake_url=target.lake_url, views_url=views_url)
 
 
@@ -92,16 +94,16 @@ def is_served(store: object) -> bool:
     return not isinstance(store, Store)
 
 
-def _connected(place: Place) -> Store:
+def _connected(place: ResolvedTarget) -> Store:
     try:
         address_of(place.url)
     except Invalid as error:
-        error.add_note(f"{place.said_by} names a server; --lake-url names a lake")
+        error.add_note(f"{place.origin} names a server; --lake-url names a lake")
         raise
     return cast("Store", connect(place.url, token=place.token(), settings=_CLIENT))
 
 
-def must_exist(path: str) -> None:
+def check_store_exists(path: str) -> None:
     """Reject a directory without a store before anything is written into it."""
     names = os.listdir(path) if os.path.isdir(path) else []
     if not _OWN_NAMES.intersection(names):
@@ -125,19 +127,19 @@ def refresh(store: Store) -> None:
     """Read what the writer has changed since the last refresh."""
     if is_served(store):
         return
-    look_again(store.refresh)
+    retry_missing_file(store.refresh)
 
 
-def read_again(store: Store, read: Callable[[], Result]) -> Result:
+def read_with_refresh(store: Store, read: Callable[[], Result]) -> Result:
     """Run a read; refresh and repeat it when a checkpoint of the writer removed its files."""
     try:
         return read()
     except (FileNotFoundError, Closed):
         refresh(store)
-        return look_again(read)
+        return retry_missing_file(read)
 
 
-def look_again(operation: Callable[[], Result]) -> Result:
+def retry_missing_file(operation: Callable[[], Result]) -> Result:
     """Run an operation, and repeat it a few times while it misses a file."""
     for _ in range(_ATTEMPTS_MAX):
         try:

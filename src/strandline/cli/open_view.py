@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from strandline.cli import open_store
-from strandline.cli.maintenance.saved_view_damage import damage_told
+from strandline.cli.maintenance.saved_view_damage import damage_hint
 from strandline.cli.options import ViewTarget
 from strandline.config.view_config import KINDS, ViewConfigs
 from strandline.errors import Closed, Corrupt, Forbidden, Invalid, NotFound, UnknownTopic
@@ -40,7 +40,7 @@ _PAGES_ARE_GONE = (FileNotFoundError, Closed, NotFound, Corrupt)
 
 def open_to_read(target: ViewTarget) -> Store:
     """An existing store, read-only, or a server's."""
-    return open_store.reading(target)
+    return open_store.open_target_to_read(target)
 
 
 def kv_of(store: Store, name: str) -> Kv:
@@ -59,7 +59,7 @@ def metrics_of(store: Store, name: str) -> Metrics:
     return store.metrics(name)
 
 
-def look(target: ViewTarget, query: Callable[[Store], Result]) -> Result:
+def run_query(target: ViewTarget, query: Callable[[Store], Result]) -> Result:
     """Run a query over the views of a store; open it again when their pages are gone."""
     if target.is_remote:
         with open_to_read(target) as store:
@@ -67,11 +67,11 @@ def look(target: ViewTarget, query: Callable[[Store], Result]) -> Result:
     for _ in range(_ATTEMPTS_MAX - 1):
         with contextlib.suppress(*_PAGES_ARE_GONE), open_to_read(target) as store:
             return query(store)
-    with open_to_read(target) as store, damage_told(target.store, target.views_url):
+    with open_to_read(target) as store, damage_hint(target.store, target.views_url):
         return query(store)
 
 
-class Looking(Generic[View]):
+class ReadOnlyView(Generic[View]):
     """A read-only view of a store that another process may write. Owned by one command."""
 
     def __init__(
@@ -88,13 +88,13 @@ class Looking(Generic[View]):
         self.store = open_to_read(target)
         self._view: View | None = None
 
-    def __enter__(self) -> Looking[View]:
+    def __enter__(self) -> ReadOnlyView[View]:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.store.close()
 
-    def ask(self, query: Callable[[View], Result]) -> Result:
+    def run(self, query: Callable[[View], Result]) -> Result:
         """Run a query on the view; open the store again when its pages are gone."""
         if open_store.is_served(self.store):
             return query(self._opened_view())
@@ -105,7 +105,7 @@ class Looking(Generic[View]):
                 self.store.close()
                 self._view = None
                 self.store = open_to_read(self._target)
-        with damage_told(self._target.store, self._target.views_url):
+        with damage_hint(self._target.store, self._target.views_url):
             return query(self._opened_view())
 
     def refresh(self) -> None:
@@ -114,44 +114,44 @@ class Looking(Generic[View]):
 
     def _opened_view(self) -> View:
         if self._view is None:
-            must_have(self.store, self._kind, self._name)
+            check_view_exists(self.store, self._kind, self._name)
             self._view = self._open_view(self.store, self._name)
         return self._view
 
 
 @contextlib.contextmanager
-def writing(target: ViewTarget, *, create: bool = False) -> Iterator[Store]:
+def open_to_write(target: ViewTarget, *, create: bool = False) -> Iterator[Store]:
     """A store, to change its views."""
-    with open_store.writing(target, create=create) as store:
+    with open_store.open_target_to_write(target, create=create) as store:
         if open_store.is_served(store):
             yield store
             return
-        with damage_told(target.store, target.views_url):
+        with damage_hint(target.store, target.views_url):
             yield store
 
 
 @contextlib.contextmanager
-def changing(
+def open_existing_view(
     target: ViewTarget, kind: Kind, name: str, open_view: Callable[[Store, str], View]
 ) -> Iterator[View]:
     """An existing view, to change it."""
-    with writing(target) as store:
-        must_have(store, kind, name)
+    with open_to_write(target) as store:
+        check_view_exists(store, kind, name)
         yield open_view(store, name)
 
 
 @contextlib.contextmanager
-def putting(
+def open_or_create_view(
     target: ViewTarget, kind: Kind, name: str, open_view: Callable[[Store, str], View]
 ) -> Iterator[View]:
     """A view to write into: created, with topic and store, if it does not exist."""
-    with writing(target, create=True) as store:
+    with open_to_write(target, create=True) as store:
         with contextlib.suppress(UnknownTopic):
-            must_have(store, kind, name)
+            check_view_exists(store, kind, name)
         yield open_view(store, name)
 
 
-def must_have(store: Store, kind: Kind, name: str) -> None:
+def check_view_exists(store: Store, kind: Kind, name: str) -> None:
     """Reject a topic without the view; the error has the nearest name."""
     try:
         views = store.existing_topic(name).config.views
@@ -160,7 +160,7 @@ def must_have(store: Store, kind: Kind, name: str) -> None:
         raise
     except Forbidden:
         return  # the server checks what this token may do
-    refuse_owned(name, views)
+    reject_owned(name, views)
     if getattr(views, kind) is None:
         missing = Invalid(f"topic {name!r} has no {kind} view")
         others = ", ".join(other for other in KINDS if getattr(views, other) is not None)
@@ -172,7 +172,7 @@ def must_have(store: Store, kind: Kind, name: str) -> None:
         raise missing
 
 
-def refuse_owned(name: str, views: ViewConfigs) -> None:
+def reject_owned(name: str, views: ViewConfigs) -> None:
     """Reject a topic that holds the records of a view of another topic."""
     if views.owner:
         owned = Invalid(f"topic {name!r} belongs to a view of {views.owner!r}")

@@ -13,14 +13,14 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from strandline.cli.target import DEFAULT_STORE, Place, place_of
+from strandline.cli.target import DEFAULT_STORE, ResolvedTarget, resolve_target
 from strandline.config.settings import GIB, KIB, MIB, Discard, Durability
 from strandline.errors import Invalid
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Shape = Literal["table", "json", "jsonl", "csv", "arrow"]
-SHAPES = "A table, one JSON value, one JSON value per line, CSV, or an Arrow stream."
+OutputFormat = Literal["table", "json", "jsonl", "csv", "arrow"]
+OUTPUT_FORMATS_HELP = "A table, one JSON value, one JSON value per line, CSV, or an Arrow stream."
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _UNITS_MS = {
     "ms": 1,
@@ -80,12 +80,12 @@ class Target:
             help="Location of the lake: s3://bucket/prefix, …; default: `lake` in the store.",
         ),
     ] = ""
-    output: Annotated[Shape, Parameter(help=SHAPES)] = "table"
+    output: Annotated[OutputFormat, Parameter(help=OUTPUT_FORMATS_HELP)] = "table"
 
     @property
-    def place(self) -> Place:
+    def resolved(self) -> ResolvedTarget:
         """The directory or server that flags, environment or context name."""
-        return place_of(
+        return resolve_target(
             context=self.context,
             store=self.store_path,
             url=self.url,
@@ -95,22 +95,22 @@ class Target:
     @property
     def is_remote(self) -> bool:
         """Whether the target is a server."""
-        return bool(self.place.url)
+        return bool(self.resolved.url)
 
     @property
     def store(self) -> str:
         """The directory; an error when the target is a server."""
-        place = self.place
+        place = self.resolved
         if place.url:
             error = Invalid(
-                f"this command reads the files of a store, and {place.said_by} names a server"
+                f"this command reads the files of a store, and {place.origin} names a server"
             )
             error.add_note("run it on the machine of the store, with its directory: --store DIR")
             raise error
         return place.store
 
     @property
-    def views_place(self) -> str:
+    def views_location(self) -> str:
         """Location of the saved views, "" for the directory of the store."""
         return ""
 
@@ -131,13 +131,13 @@ class ViewTarget(Target):
     ] = ""
 
     @property
-    def views_place(self) -> str:
+    def views_location(self) -> str:
         return self.views_url
 
 
 @Parameter(name="*", group="Fields of every record")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Fields:
+class RecordFieldOptions:
     """Fields that all records of one append share."""
 
     key: Annotated[str | None, Parameter(help="Key, any text.")] = None
@@ -150,7 +150,7 @@ class Fields:
 
 @Parameter(name="*", group="How the topic keeps records")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TopicOptions:
+class TopicConfigOptions:
     """The configuration of a topic; an option that is not given changes nothing."""
 
     durability: Annotated[
@@ -191,7 +191,7 @@ class TopicOptions:
         ),
     ] = None
 
-    def given(self) -> dict[str, object]:
+    def changes(self) -> dict[str, object]:
         """The options that were given, by the names of ``TopicConfig``."""
         options = {
             "durability": self.durability,
@@ -213,17 +213,17 @@ class TopicOptions:
 
 @Parameter(name="*", group="Options of every command")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Printed:
+class OutputOptions:
     """Output format of a command without a store."""
 
-    output: Annotated[Shape, Parameter(help=SHAPES)] = "table"
+    output: Annotated[OutputFormat, Parameter(help=OUTPUT_FORMATS_HELP)] = "table"
 
 
-PRINTED = Printed()
+DEFAULT_OUTPUT = OutputOptions()
 TARGET = Target()
 VIEW_TARGET = ViewTarget()
-NO_FIELDS = Fields()
-NOTHING_GIVEN = TopicOptions()
+NO_FIELDS = RecordFieldOptions()
+NO_TOPIC_OPTIONS = TopicConfigOptions()
 
 
 def milliseconds(text: str) -> int:

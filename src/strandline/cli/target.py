@@ -16,7 +16,7 @@ import os
 from typing import NamedTuple
 
 from strandline.cli import context_file
-from strandline.cli.context_file import Context
+from strandline.cli.context_file import ContextEntry
 from strandline.errors import Invalid
 
 DEFAULT_STORE = "./strandline-data"
@@ -24,14 +24,14 @@ TOKEN_VARIABLE = "STRANDLINE_TOKEN"  # noqa: S105 - the name of a variable
 _TOKEN_SIZE_MAX = 10_000
 
 
-class Place(NamedTuple):
+class ResolvedTarget(NamedTuple):
     """A directory, or a server with the sources of its token; the first token found is used."""
 
     store: str = ""
     url: str = ""
-    said_by: str = ""
+    origin: str = ""
     """The flag, variable or context that named it, for messages."""
-    tokens: tuple[Context, ...] = ()
+    tokens: tuple[ContextEntry, ...] = ()
 
     def token(self) -> str | None:
         """The text of the token, None without one."""
@@ -42,15 +42,15 @@ class Place(NamedTuple):
         return None
 
 
-def place_of(
+def resolve_target(
     *,
     context: str | None = None,
     store: str | None = None,
     url: str | None = None,
     token_file: str | None = None,
-) -> Place:
+) -> ResolvedTarget:
     """The target that flags, environment and contexts name."""
-    flag_token = Context(token_file=token_file or "")
+    flag_token = ContextEntry(token_file=token_file or "")
     flags = {"--context": context, "--store": store, "--url": url}
     place = _named_target(flags, flag_token)
     if place is None:
@@ -59,17 +59,19 @@ def place_of(
     if place is None:
         contexts = context_file.load()
         if contexts.current:
-            tokens = (flag_token, Context(token_env=TOKEN_VARIABLE))
+            tokens = (flag_token, ContextEntry(token_env=TOKEN_VARIABLE))
             place = _of_context(
-                contexts.named(contexts.current), f"context {contexts.current!r}", tokens
+                contexts.find(contexts.current), f"context {contexts.current!r}", tokens
             )
-    place = place or Place(store=DEFAULT_STORE, said_by="the default")
+    place = place or ResolvedTarget(store=DEFAULT_STORE, origin="the default")
     if place.store and token_file:
-        raise Invalid(f"--token-file is for a server, and {place.said_by} names a directory")
+        raise Invalid(f"--token-file is for a server, and {place.origin} names a directory")
     return place
 
 
-def _named_target(by_name: dict[str, str | None], flag_token: Context) -> Place | None:
+def _named_target(
+    by_name: dict[str, str | None], flag_token: ContextEntry
+) -> ResolvedTarget | None:
     """The target that one source names: a context, a directory or a URL; two are rejected."""
     values = {name: value for name, value in by_name.items() if value is not None}
     if len(values) > 1:
@@ -81,23 +83,25 @@ def _named_target(by_name: dict[str, str | None], flag_token: Context) -> Place 
             raise Invalid(f"{name} is empty")
         kind = name.lower().rpartition("_")[2].removeprefix("--")
         if kind == "store":
-            return Place(store=value, said_by=name)
-        by_variable = Context(token_env=TOKEN_VARIABLE)
+            return ResolvedTarget(store=value, origin=name)
+        by_variable = ContextEntry(token_env=TOKEN_VARIABLE)
         if kind == "url":
-            return Place(url=value, said_by=name, tokens=(flag_token, by_variable))
-        context = context_file.load().named(value)
+            return ResolvedTarget(url=value, origin=name, tokens=(flag_token, by_variable))
+        context = context_file.load().find(value)
         place = _of_context(context, f"context {value!r}", (flag_token,))
         return place._replace(tokens=(*place.tokens, by_variable)) if place.url else place
     return None
 
 
-def _of_context(context: Context, said_by: str, before: tuple[Context, ...]) -> Place:
+def _of_context(
+    context: ContextEntry, said_by: str, before: tuple[ContextEntry, ...]
+) -> ResolvedTarget:
     if context.url:
-        return Place(url=context.url, said_by=said_by, tokens=(*before, context))
-    return Place(store=context.store, said_by=said_by)
+        return ResolvedTarget(url=context.url, origin=said_by, tokens=(*before, context))
+    return ResolvedTarget(store=context.store, origin=said_by)
 
 
-def _token_of(source: Context) -> str | None:
+def _token_of(source: ContextEntry) -> str | None:
     if source.token_file:
         return _token_in(source.token_file)
     if source.token_env:

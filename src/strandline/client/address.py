@@ -24,7 +24,7 @@ class Address(NamedTuple):
     """The URL that paths are appended to. For a socket its host only fills the Host header."""
     socket: str = ""
     """The path of a Unix socket of this machine, "" for the network."""
-    is_near: bool = False
+    is_local: bool = False
     """Whether the server is on this machine: then bodies are not compressed."""
 
     @property
@@ -46,7 +46,7 @@ def address_of(url: str) -> Address:
         path = unquote(parts.path)
         if parts.netloc or not path.startswith("/"):
             raise Invalid("name a socket by its absolute path: http+unix:/run/strandline.sock")
-        return Address("http://localhost", path, is_near=True)
+        return Address("http://localhost", path, is_local=True)
     if parts.username is not None or parts.password is not None:
         raise Invalid("the URL must not contain a token: pass it as token=…")
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -56,7 +56,7 @@ def address_of(url: str) -> Address:
     _check_port(url)
     host = parts.netloc.rpartition("@")[2]
     base = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
-    return Address(base, is_near=_is_loopback(parts.hostname))
+    return Address(base, is_local=_is_loopback(parts.hostname))
 
 
 def _check_port(url: str) -> None:

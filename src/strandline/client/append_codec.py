@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from strandline.api.records import as_value, told_text
+from strandline.api.records import as_json, text_field
 from strandline.client.bytes_fields import is_shallow
 from strandline.client.request import ARROW, JSON
 from strandline.config.settings import LimitSettings
-from strandline.log.append.batch import Once, of_arrow, of_many
+from strandline.log.append.batch import IdempotencyKey, of_arrow, of_many
 from strandline.log.topic.validation import check_expected_head
-from strandline.records import Numbered
+from strandline.records import BatchNumber
 
 UNLIMITED = LimitSettings(
     record_bytes_max=2**62, batch_records_max=2**62, batch_bytes_max=2**62, page_records_max=2**62
@@ -44,15 +44,15 @@ class Body(NamedTuple):
     query: Mapping[str, str] = {}
 
 
-class Terms(NamedTuple):
+class AppendTerms(NamedTuple):
     """The options of an append besides its records."""
 
     expected_head: int | None = None
-    once: Once | None = None
+    once: IdempotencyKey | None = None
 
 
-def of_records(
-    data: Sequence[bytes], columns: Columns, terms: Terms, *, checked: bool = False
+def encode_records(
+    data: Sequence[bytes], columns: Columns, terms: AppendTerms, *, checked: bool = False
 ) -> Body:
     """The body that appends records; with ``checked`` they were validated before."""
     check_expected_head(terms.expected_head)
@@ -66,7 +66,7 @@ def of_records(
     return Body(JSON, b'{"records":[%b],"create":false%b}' % (records, fields))
 
 
-def of_table(batch: pa.RecordBatch | pa.Table, terms: Terms) -> Body:
+def encode_table(batch: pa.RecordBatch | pa.Table, terms: AppendTerms) -> Body:
     """The body that appends the rows of an Arrow batch."""
     check_expected_head(terms.expected_head)
     of_arrow(batch, terms.once, UNLIMITED)
@@ -77,7 +77,7 @@ def value_field(name: bytes, data: bytes) -> bytes:
     """A field of a JSON object, with a comma before it: as JSON if every server accepts the bytes
     as JSON, else in base64.
     """
-    if as_value(data) is not None and is_shallow(data):
+    if as_json(data) is not None and is_shallow(data):
         return b',"%b":%b' % (name, data)
     return b',"%b_base64":"%b"' % (name, b64encode(data))
 
@@ -90,11 +90,11 @@ def ipc(table: pa.RecordBatch | pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _as_arrow(table: pa.RecordBatch | pa.Table, terms: Terms) -> Body:
+def _as_arrow(table: pa.RecordBatch | pa.Table, terms: AppendTerms) -> Body:
     query = {"create": "false"}
     if terms.expected_head is not None:
         query["expected_head_seq"] = str(terms.expected_head)
-    if isinstance(terms.once, Numbered):
+    if isinstance(terms.once, BatchNumber):
         query |= {"producer": terms.once.producer, "number": str(terms.once.number)}
     elif terms.once is not None:
         query |= [_once_field(terms.once)]
@@ -126,17 +126,17 @@ def _record(index: int, data: bytes, columns: Columns) -> bytes:
         if name == "meta":
             parts.append(b',"meta_base64":"%b"' % b64encode(value))
         elif name == "key":
-            parts.append(told_text(b"key", value.encode() if isinstance(value, str) else value))
+            parts.append(text_field(b"key", value.encode() if isinstance(value, str) else value))
         else:
             parts.append(b',"%b":%b' % (name.encode(), _text(value)))
     return b"{%b}" % b"".join(parts)[1:]
 
 
-def _fields(terms: Terms) -> list[bytes]:
+def _fields(terms: AppendTerms) -> list[bytes]:
     fields = []
     if terms.expected_head is not None:
         fields.append(b',"expected_head_seq":%d' % terms.expected_head)
-    if isinstance(terms.once, Numbered):
+    if isinstance(terms.once, BatchNumber):
         fields.append(b',"numbered":' + _text(terms.once))
     elif terms.once is not None:
         name, text = _once_field(terms.once)

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from strandline.api.bytes_fields import Base64, Json, Text, told_key
+from strandline.api.bytes_fields import Base64, Json, Text, key_fields
 from strandline.api.json_limits import check_json
-from strandline.api.records import as_value, from_base64
+from strandline.api.records import as_json, from_base64
 from strandline.errors import Invalid
 
 DEPTH_MAX = 32
@@ -24,7 +24,7 @@ Pair: TypeAlias = dict[str, Any]
 
 def key_pair(key: bytes, name: str = "key") -> Pair:
     """A key, as fields of a request."""
-    text, base64 = told_key(key)
+    text, base64 = key_fields(key)
     return {name: text} if text is not UNSET else {f"{name}_base64": base64}
 
 
@@ -35,7 +35,7 @@ def maybe_key(key: bytes | None, name: str = "key") -> Pair:
 
 def value_pair(value: bytes, name: str = "value") -> Pair:
     """A value, as fields of a request."""
-    raw = as_value(value)
+    raw = as_json(value)
     if raw is not None and is_shallow(value):
         return {name: raw}
     return {f"{name}_base64": value}

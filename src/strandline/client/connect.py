@@ -6,7 +6,7 @@ import ssl
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from strandline.api.struct_warmup import learn
+from strandline.api.struct_warmup import warm_up
 
 if TYPE_CHECKING:
     from strandline.client.asynchronous.store import AsyncStore
@@ -28,7 +28,7 @@ def connect(
     store: RemoteStore = import_module("strandline.client.blocking.store").RemoteStore(
         url, token=token, verify=verify, settings=settings
     )
-    learn()
+    warm_up()
     return store
 
 
@@ -43,5 +43,5 @@ def connect_async(
     store: AsyncStore = import_module("strandline.client.asynchronous.store").AsyncStore(
         url, token=token, verify=verify, settings=settings
     )
-    learn()
+    warm_up()
     return store

@@ -9,7 +9,7 @@ from strandline.client.bytes_fields import bytes_of, sure_bytes
 from strandline.views.kv.values import Change, Entry, Version
 
 
-def entry_of(entry: wire.Entry) -> Entry:
+def entry_of(entry: wire.KvEntry) -> Entry:
     return Entry(
         key=sure_bytes(entry.key, entry.key_base64),
         value=sure_bytes(entry.value, entry.value_base64),
@@ -19,11 +19,11 @@ def entry_of(entry: wire.Entry) -> Entry:
     )
 
 
-def found(result: wire.Found) -> Entry | None:
+def found_entry(result: wire.EntryResponse) -> Entry | None:
     return None if result.entry is UNSET else entry_of(result.entry)
 
 
-def version_of(version: wire.OldVersion) -> Version:
+def version_of(version: wire.KeyVersion) -> Version:
     return Version(
         version=version.version,
         ts=version.us,
@@ -32,7 +32,7 @@ def version_of(version: wire.OldVersion) -> Version:
     )
 
 
-def change_of(change: wire.Change) -> Change:
+def change_of(change: wire.KvChange) -> Change:
     return Change(
         key=sure_bytes(change.key, change.key_base64),
         value=None if change.deleted else bytes_of(change.value, change.value_base64),
@@ -43,7 +43,7 @@ def change_of(change: wire.Change) -> Change:
     )
 
 
-def value_of(value: wire.Value) -> bytes | None:
+def value_of(value: wire.ValueResponse) -> bytes | None:
     return bytes_of(value.value, value.value_base64) if value.found else None
 
 

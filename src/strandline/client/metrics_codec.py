@@ -9,23 +9,25 @@ import msgspec
 import pyarrow as pa
 
 from strandline.api import metrics as wire
-from strandline.errors import Invalid, Unreachable
-from strandline.views.metrics.query.result import Answer
+from strandline.errors import Invalid, ObjectStoreUnreachable
+from strandline.views.metrics.query.result import MetricsResult
 
 HEAD = b"strandline.answer"
 
 
-def answer_of(table: pa.Table) -> Answer:
+def answer_of(table: pa.Table) -> MetricsResult:
     """Decode the values of groups from columns."""
     metadata = (table.schema.metadata or {}).get(HEAD)
     if metadata is None:
-        raise Unreachable("this is not a response of a Strandline server: it has no groups")
-    head = msgspec.json.decode(metadata, type=wire.AnswerHead)
+        raise ObjectStoreUnreachable(
+            "this is not a response of a Strandline server: it has no groups"
+        )
+    head = msgspec.json.decode(metadata, type=wire.MetricsResultHeader)
     group, at, values = (
         table[name].combine_chunks().to_numpy(zero_copy_only=False)
         for name in ("group", "at", "value")
     )
-    return Answer(head.name, head.groups, group, at, values)
+    return MetricsResult(head.name, head.groups, group, at, values)
 
 
 def columns_of(columns: Any) -> pa.Table:

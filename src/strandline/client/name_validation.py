@@ -10,7 +10,7 @@ from strandline.errors import Invalid, UnknownTopic
 from strandline.records import check_topic_name
 
 
-def can_be(name: str) -> bool:
+def is_possible_name(name: str) -> bool:
     """Whether a topic may have this name."""
     try:
         check_topic_name(name)
@@ -19,8 +19,8 @@ def can_be(name: str) -> bool:
     return True
 
 
-def known(name: str) -> str:
+def check_possible_name(name: str) -> str:
     """The name itself; UnknownTopic when no topic can have it."""
-    if not can_be(name):
+    if not is_possible_name(name):
         raise UnknownTopic(f"there is no topic {name!r}: create it, or check the name")
     return name

@@ -10,12 +10,12 @@ from msgspec import UNSET
 
 from strandline.api.arrow_records import PAGE_KEY
 from strandline.api.records import ReadRecord
-from strandline.api.topics import DiffAnswer, PickAnswer, TombstoneTold
+from strandline.api.topics import DiffResponse, PickResponse, TombstoneResponse
 from strandline.client.bytes_fields import bytes_of, sure_bytes
-from strandline.client.request import ARROW, Reply
-from strandline.errors import Unreachable
+from strandline.client.request import ARROW, Response
+from strandline.errors import ObjectStoreUnreachable
 from strandline.lake.files.record_columns import SCHEMA
-from strandline.log.read.page import Columns, Page, Row
+from strandline.log.read.page import Page, PageColumns, Row
 from strandline.records import Record, Tombstone
 
 
@@ -24,7 +24,7 @@ class ArrowPage(Page):
 
     __slots__ = ("_table",)
 
-    def __init__(self, table: pa.Table, header: Told) -> None:
+    def __init__(self, table: pa.Table, header: PageHeader) -> None:
         super().__init__(
             [],
             following=header.next_from_seq,
@@ -52,41 +52,41 @@ class ArrowPage(Page):
         payloads: list[bytes] = self._table["data"].to_pylist()
         return payloads
 
-    def columns(self) -> Columns:
+    def columns(self) -> PageColumns:
         table = self._table
         stamps = table["ts"].cast(pa.int64())
         lists = [table["seq"].to_pylist(), stamps.to_pylist()]
-        return Columns(*lists, *(table[name].to_pylist() for name in SCHEMA.names[2:]))
+        return PageColumns(*lists, *(table[name].to_pylist() for name in SCHEMA.names[2:]))
 
     def arrow(self) -> pa.Table:
         return self._table
 
 
-class Told(NamedTuple):
+class PageHeader(NamedTuple):
     """The fields of a page besides its records."""
 
     next_from_seq: int
     head_seq: int
     epoch: int
-    tombstone: TombstoneTold | None = None
+    tombstone: TombstoneResponse | None = None
 
 
 class _Metadata(msgspec.Struct):
     next_from_seq: int
     head_seq: int
     epoch: int
-    tombstone: TombstoneTold | None = None
+    tombstone: TombstoneResponse | None = None
 
 
-def page_of(reply: Reply) -> Page:
+def page_of(reply: Response) -> Page:
     """Decode the response to ``diff``."""
     if reply.media_type == ARROW:
         table = table_of(reply)
         metadata = _metadata(table.schema)
         return ArrowPage(
-            table.replace_schema_metadata(None), Told(*msgspec.structs.astuple(metadata))
+            table.replace_schema_metadata(None), PageHeader(*msgspec.structs.astuple(metadata))
         )
-    response = reply.told(DiffAnswer)
+    response = reply.decode(DiffResponse)
     return Page(
         [[row_of(each) for each in response.records]] if response.records else [],
         following=response.next_from_seq,
@@ -96,7 +96,7 @@ def page_of(reply: Reply) -> Page:
     )
 
 
-def picked(responses: list[PickAnswer]) -> Page:
+def merged_picks(responses: list[PickResponse]) -> Page:
     """One page of picked records, from one or more responses."""
     newest = responses[-1]
     return Page(
@@ -108,25 +108,27 @@ def picked(responses: list[PickAnswer]) -> Page:
     )
 
 
-def joined(pages: list[Page]) -> Page:
+def merged_pages(pages: list[Page]) -> Page:
     """Consecutive pages as one page."""
     first, last = pages[0], pages[-1]
     if len(pages) == 1:
         return first
     gap = None if first.tombstone is None else first.tombstone
     table = pa.concat_tables([page.arrow() for page in pages])
-    page = ArrowPage(table, Told(last.next, last.head_seq, last.epoch))
+    page = ArrowPage(table, PageHeader(last.next, last.head_seq, last.epoch))
     page.tombstone = gap
     return page
 
 
-def table_of(reply: Reply) -> pa.Table:
+def table_of(reply: Response) -> pa.Table:
     """Decode a response in Arrow."""
     try:
         with pa.ipc.open_stream(reply.content) as stream:
             return stream.read_all()
     except pa.ArrowInvalid as error:
-        raise Unreachable(f"this is not a response of a Strandline server: {error}") from error
+        raise ObjectStoreUnreachable(
+            f"this is not a response of a Strandline server: {error}"
+        ) from error
 
 
 def row_of(record: ReadRecord) -> Row:
@@ -141,7 +143,7 @@ def row_of(record: ReadRecord) -> Row:
     return record.seq, ts, fields, sure_bytes(record.data, record.data_base64)
 
 
-def _tombstone(tombstone: TombstoneTold | None) -> Tombstone | None:
+def _tombstone(tombstone: TombstoneResponse | None) -> Tombstone | None:
     if tombstone is None:
         return None
     return Tombstone(gap_from=tombstone.gap_from, gap_to=tombstone.gap_to, reason=tombstone.reason)
@@ -150,5 +152,7 @@ def _tombstone(tombstone: TombstoneTold | None) -> Tombstone | None:
 def _metadata(schema: pa.Schema) -> _Metadata:
     encoded = (schema.metadata or {}).get(PAGE_KEY)
     if encoded is None or schema.names != SCHEMA.names:
-        raise Unreachable("this is not a response of a Strandline server: it has other columns")
+        raise ObjectStoreUnreachable(
+            "this is not a response of a Strandline server: it has other columns"
+        )
     return msgspec.json.decode(encoded, type=_Metadata)

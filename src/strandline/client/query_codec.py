@@ -12,21 +12,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from strandline.client.request import Reply
+from strandline.client.request import Response
 from strandline.client.result_codec import read_result
-from strandline.errors import Invalid, Unreachable
+from strandline.errors import Invalid, ObjectStoreUnreachable
 from strandline.query.execute.result import Result
 
 
-def result_of(reply: Reply) -> Result:
+def result_of(reply: Response) -> Result:
     """Decode the result of a command or of SQL."""
     try:
         return read_result(reply.content)
     except pa.ArrowInvalid as error:
-        raise Unreachable(f"this is not a response of a Strandline server: {error}") from error
+        raise ObjectStoreUnreachable(
+            f"this is not a response of a Strandline server: {error}"
+        ) from error
 
 
-def params_told(params: Mapping[str, Any] | list[Any] | None) -> list[Any] | dict[str, Any] | None:
+def encode_params(
+    params: Mapping[str, Any] | list[Any] | None,
+) -> list[Any] | dict[str, Any] | None:
     """Encode the parameters of a query."""
     if params is None:
         return None
@@ -37,7 +41,7 @@ def params_told(params: Mapping[str, Any] | list[Any] | None) -> list[Any] | dic
     raise Invalid(f"params are a list or a map, not {type(params).__name__}")
 
 
-def as_of_told(as_of: object) -> str | int | float | dict[str, int] | None:
+def encode_as_of(as_of: object) -> str | int | float | dict[str, int] | None:
     """Encode ``as_of`` for a request."""
     if hasattr(as_of, "encode") and not isinstance(as_of, str):
         as_of = as_of.encode()  # offsets of pipelines

@@ -10,9 +10,9 @@ from msgspec import UNSET
 from strandline.api import queues as wire
 from strandline.client.bytes_fields import bytes_of, key_pair, maybe_key, sure_bytes, value_pair
 from strandline.records import Record
-from strandline.views.queue.dead_letter_codec import DeadLetter, Where
-from strandline.views.queue.dead_letter_filter import EVERY, Meant
-from strandline.views.queue.job import Held, Waiting
+from strandline.views.queue.dead_letter_codec import DeadLetter, DeadLetterPredicate
+from strandline.views.queue.dead_letter_filter import ALL_DEAD_LETTERS, DeadLetterFilter
+from strandline.views.queue.job import LeaseReference, PeekedJob
 
 
 def record_of(job: wire.ClaimedJob) -> Record:
@@ -31,8 +31,8 @@ def deadline_of(job: wire.ClaimedJob) -> int:
     return job.deadline * 1000 if job.deadline_us is UNSET else job.deadline_us
 
 
-def waiting_of(job: wire.WaitingJob) -> Waiting:
-    return Waiting(
+def waiting_of(job: wire.WaitingJob) -> PeekedJob:
+    return PeekedJob(
         seq=job.seq,
         ts=job.ts * 1000 if job.us is UNSET else job.us,
         data=sure_bytes(job.data, job.data_base64),
@@ -43,7 +43,7 @@ def waiting_of(job: wire.WaitingJob) -> Waiting:
     )
 
 
-def letter_of(letter: wire.Letter) -> DeadLetter:
+def letter_of(letter: wire.DeadLetterInfo) -> DeadLetter:
     return DeadLetter(
         seq=letter.seq,
         ts=letter.us,
@@ -79,18 +79,18 @@ def new_jobs(
     ]
 
 
-def named(held: Sequence[Held]) -> dict[str, Any]:
+def lease_fields(held: Sequence[LeaseReference]) -> dict[str, Any]:
     """Seqs and leases of jobs, as fields of a request. A repeated seq counts once."""
     leases = {job.seq: job.lease for job in held}
     return {"seqs": list(leases), "lease_ids": [str(lease) for lease in leases.values()]}
 
 
-def filter_of(where: Where | None) -> wire.Meant | None:
+def filter_of(where: DeadLetterPredicate | None) -> wire.DeadLetterSelection | None:
     """The filter for the server to apply; None when only the caller can evaluate it."""
-    dead_letters = EVERY if where is None else getattr(where, "__self__", None)
-    if not isinstance(dead_letters, Meant):
+    dead_letters = ALL_DEAD_LETTERS if where is None else getattr(where, "__self__", None)
+    if not isinstance(dead_letters, DeadLetterFilter):
         return None
-    return wire.Meant(
+    return wire.DeadLetterSelection(
         seqs=None if dead_letters.seqs is None else sorted(dead_letters.seqs),
         **maybe_key(dead_letters.key),
         tag=dead_letters.tag,

@@ -19,10 +19,10 @@ from typing import NamedTuple, TypeVar
 import httpx2
 import msgspec
 
-from strandline.api.errors import Problem, error_of
+from strandline.api.errors import WireError, exception_of
 from strandline.client.result_codec import results_of
 from strandline.client.settings import ClientSettings
-from strandline.errors import Closed, StrandlineError, Unreachable
+from strandline.errors import Closed, ObjectStoreUnreachable, StrandlineError
 from strandline.platform.clock import Clock
 
 JSON = "application/json"
@@ -35,7 +35,7 @@ _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _REJECTED_BEFORE_EXECUTION = frozenset({"throttled", "not_ready", "shutting_down", "overloaded"})
 
 
-class Ask(NamedTuple):
+class Request(NamedTuple):
     """An HTTP request, with the rules for repeating it."""
 
     method: str
@@ -57,7 +57,7 @@ class Ask(NamedTuple):
     """Whether Closed concerns the object of the request, and not the server."""
 
 
-class Reply(NamedTuple):
+class Response(NamedTuple):
     """A response that is not an error."""
 
     status: int
@@ -66,45 +66,52 @@ class Reply(NamedTuple):
     repeated: bool
     """Whether an earlier attempt may have been executed."""
 
-    def told(self, kind: type[Decoded]) -> Decoded:
+    def decode(self, kind: type[Decoded]) -> Decoded:
         """Decode the JSON of the response."""
         try:
             return msgspec.json.decode(self.content, type=kind)
         except msgspec.DecodeError as error:
-            raise Unreachable(f"this is not a response of a Strandline server: {error}") from error
+            raise ObjectStoreUnreachable(
+                f"this is not a response of a Strandline server: {error}"
+            ) from error
 
 
-class Failed(Exception):
+class FailedAttempt(Exception):
     """A failed attempt. Internal: callers get the error in it."""
 
     def __init__(
-        self, error: StrandlineError, *, undone: bool, passing: bool, pause_s: float | None = None
+        self,
+        error: StrandlineError,
+        *,
+        not_executed: bool,
+        is_transient: bool,
+        pause_s: float | None = None,
     ) -> None:
         super().__init__(str(error))
         self.error = error
-        self.undone = undone
+        self.undone = not_executed
         """Whether the server certainly did not execute the request."""
-        self.passing = passing
+        self.passing = is_transient
         """Whether a later attempt may succeed."""
         self.pause_s = pause_s
 
 
-class Quiet(Exception):
+class StreamTimeout(Exception):
     """No data arrived within the timeout of the stream. Internal: callers never get it."""
 
 
-def failed_on_the_way(error: Exception, where: str) -> Failed:
+def transport_failure(error: Exception, where: str) -> FailedAttempt:
     """The failure of an attempt without a response. Its message has neither token nor body."""
     undone = isinstance(error, _UNSENT)
     reason = str(error) or type(error).__name__
     message = f"{where} does not respond ({reason})"
     message += ": is it running?" if undone else ": the request may have been executed"
-    return Failed(Unreachable(message), undone=undone, passing=True)
+    return FailedAttempt(ObjectStoreUnreachable(message), not_executed=undone, is_transient=True)
 
 
-def refused(problem: Problem, request: Ask) -> Failed:
+def rejection_failure(problem: WireError, request: Request) -> FailedAttempt:
     """The failure that an error response stands for."""
-    error = error_of(problem)
+    error = exception_of(problem)
     error.results = results_of(problem.detail)
     if error.results:
         error.add_note(f"{len(error.results)} commands of the batch were executed before it failed")
@@ -113,7 +120,9 @@ def refused(problem: Problem, request: Ask) -> Failed:
     final = isinstance(error, Closed) and request.closed_is_final
     passing = throttled or (problem.status in (502, 503, 504) and not final)
     undone = (not_started or throttled) and not error.results
-    return Failed(error, undone=undone, passing=passing, pause_s=problem.retry_after_s)
+    return FailedAttempt(
+        error, not_executed=undone, is_transient=passing, pause_s=problem.retry_after_s
+    )
 
 
 def shut_down(response: httpx2.Response) -> None:
@@ -125,10 +134,10 @@ def shut_down(response: httpx2.Response) -> None:
             connection.shutdown(socket.SHUT_RDWR)
 
 
-class Patience:
+class RequestRetryPolicy:
     """Decides whether a request is repeated. Owned by one request."""
 
-    def __init__(self, request: Ask, settings: ClientSettings, clock: Clock) -> None:
+    def __init__(self, request: Request, settings: ClientSettings, clock: Clock) -> None:
         self._request = request
         self._clock = clock
         self._retry_s_max = settings.reconnect_s_max if request.in_loop else settings.retry_s_max
@@ -136,16 +145,16 @@ class Patience:
             None if request.window_s is None else clock.monotonic() + request.window_s
         )
         self._until: float | None = None
-        self.perhaps_done = False
+        self.may_be_executed = False
         """Whether one of the attempts so far may have been executed."""
 
     def pause_after(self, error: Exception) -> bool | float:
         """False to give up, True or a pause in seconds to try again."""
-        if not isinstance(error, Failed) or not error.passing:
+        if not isinstance(error, FailedAttempt) or not error.passing:
             return False
         if not (error.undone or self._request.safe):
             return False
-        self.perhaps_done = self.perhaps_done or not error.undone
+        self.may_be_executed = self.may_be_executed or not error.undone
         now = self._clock.monotonic()
         if self._until is None:
             self._until = now + self._retry_s_max
@@ -153,7 +162,7 @@ class Patience:
         if next_attempt >= self._until:
             return False
         if (
-            self.perhaps_done
+            self.may_be_executed
             and self._recognized_until is not None
             and next_attempt >= self._recognized_until
         ):

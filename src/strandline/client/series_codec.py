@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from strandline.api import series as wire
 from strandline.client.bytes_fields import sure_bytes, value_pair
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.views.series.values import (
     AppendedPoints,
     Point,
@@ -29,15 +29,15 @@ COLUMNS = pa.schema(
 )
 
 
-def appended_of(done: wire.Appended, *, drop_refused: bool) -> Appended:
+def appended_of(done: wire.AppendPointsResponse, *, drop_refused: bool) -> AppendResult:
     """The seqs of an appended batch, from JSON."""
     if not drop_refused:
-        return Appended(done.first_seq, done.last_seq, done.head_seq, done.deduped)
+        return AppendResult(done.first_seq, done.last_seq, done.head_seq, done.deduped)
     refused = tuple(RefusedPoint(each.place, each.at, each.reason) for each in done.refused)
     return AppendedPoints(done.first_seq, done.last_seq, done.head_seq, done.deduped, refused)
 
 
-def source_told(source: SourceName) -> wire.SourceName:
+def source_fields(source: SourceName) -> wire.SourceName:
     """A source as fields of a request."""
     name = name_of(source)
     try:
@@ -46,8 +46,8 @@ def source_told(source: SourceName) -> wire.SourceName:
         return wire.SourceName(source_base64=name)
 
 
-def point_told(name: bytes, at: int, payload: bytes) -> wire.NewPoint:
-    name_fields = source_told(name)
+def point_fields(name: bytes, at: int, payload: bytes) -> wire.NewPoint:
+    name_fields = source_fields(name)
     return wire.NewPoint(
         at=at,
         source=name_fields.source,

@@ -11,11 +11,12 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     connect_s_max: float = 5.0
     """Timeout for making a connection."""
 
-    answer_s_max: float = 30.0
+    response_s_max: float = 30.0
     """Longest time without data in a response. Waiting for records or jobs is not counted."""
 
     connections_max: int = 100
-    """Connections at a time. A request that needs one more waits for it up to ``answer_s_max``."""
+    """Connections at a time. A request that needs one more waits for it up to ``response_s_max``.
+    """
 
     idle_connections_max: int = 100
     """Idle connections that are kept. With fewer than concurrent requests, connections are made

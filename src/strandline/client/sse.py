@@ -11,14 +11,14 @@ import msgspec
 
 from strandline.api.records import ReadRecord
 from strandline.client.page_codec import row_of
-from strandline.errors import Unreachable
+from strandline.errors import ObjectStoreUnreachable
 from strandline.log.read.page import Page
 from strandline.records import Record
 
 Decoded = TypeVar("Decoded")
 
 
-class Event(NamedTuple):
+class SseEvent(NamedTuple):
     """One event of a stream."""
 
     name: str
@@ -30,19 +30,19 @@ class Event(NamedTuple):
     several lines may differ."""
 
 
-class Events:
+class SseParser:
     """Splits bytes into events. Owned by one stream."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def take(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[SseEvent]:
         """Add bytes; return the events that are complete now."""
         *complete, self._rest = (self._rest + data).split(b"\n\n")
         return [_event(block) for block in complete]
 
 
-class ToldRecords(msgspec.Struct, frozen=True):
+class RecordsMessage(msgspec.Struct, frozen=True):
     """The data of a ``record`` event."""
 
     records: list[ReadRecord]
@@ -50,13 +50,13 @@ class ToldRecords(msgspec.Struct, frozen=True):
     to_seq: int
     head_seq: int
 
-    def behind(self, after: int) -> list[Record]:
+    def records_after(self, after: int) -> list[Record]:
         """The records after a cursor."""
         rows = [row_of(each) for each in self.records if each.seq > after]
         return Page([rows], following=self.to_seq, head_seq=0, epoch=0, tombstone=None).records
 
 
-class ToldError(msgspec.Struct, frozen=True):
+class ErrorMessage(msgspec.Struct, frozen=True):
     """The data of an ``error`` event."""
 
     status: int = 500
@@ -65,24 +65,26 @@ class ToldError(msgspec.Struct, frozen=True):
     retry_after_ms: int = 0
 
 
-def told_records(event: Event) -> ToldRecords:
+def decode_records(event: SseEvent) -> RecordsMessage:
     """Decode a ``record`` event."""
-    return _decode(event, ToldRecords)
+    return _decode(event, RecordsMessage)
 
 
-def told_error(event: Event) -> ToldError:
+def decode_error(event: SseEvent) -> ErrorMessage:
     """Decode an ``error`` event."""
-    return _decode(event, ToldError)
+    return _decode(event, ErrorMessage)
 
 
-def _decode(event: Event, kind: type[Decoded]) -> Decoded:
+def _decode(event: SseEvent, kind: type[Decoded]) -> Decoded:
     try:
         return msgspec.json.decode(event.data, type=kind)
     except msgspec.DecodeError as error:
-        raise Unreachable(f"this is not an event of a Strandline server: {error}") from error
+        raise ObjectStoreUnreachable(
+            f"this is not an event of a Strandline server: {error}"
+        ) from error
 
 
-def _event(block: bytes) -> Event:
+def _event(block: bytes) -> SseEvent:
     name, event_id = "", None
     data: list[bytes] = []
     for line in filter(None, block.split(b"\n")):
@@ -96,4 +98,4 @@ def _event(block: bytes) -> Event:
             data.append(value)
         elif field == b"id":
             event_id = value.decode(errors="replace")
-    return Event(name, b"\n".join(data), event_id, len(data) < 2)
+    return SseEvent(name, b"\n".join(data), event_id, len(data) < 2)

@@ -90,28 +90,28 @@ class ShareUse(msgspec.Struct, frozen=True, kw_only=True):
     """Number of requests that failed."""
 
 
-class Reserve:
+class _Reserve:
     """The memory that shares borrow. Safe from many threads: it has no state, hence no lock."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.borrowers: Sequence[Share] = ()
+        self.borrowers: Sequence[MemoryShare] = ()
 
     @property
     def lent(self) -> int:
         return sum([share.borrowed for share in self.borrowers])
 
 
-class Share:
+class MemoryShare:
     """A part of the budget. Safe from many threads."""
 
-    def __init__(self, limit: int, name: str = "", reserve: Reserve | None = None) -> None:
+    def __init__(self, limit: int, name: str = "", reserve: _Reserve | None = None) -> None:
         self.name = name
         self.limit = limit
         self.used = 0
         self._high_bytes = int(limit * HIGH_MARK)
         self._growth_bytes = int(limit * GROWTH_MARK)
-        self._reserve = Reserve(0) if reserve is None else reserve
+        self._reserve = _Reserve(0) if reserve is None else reserve
         # Reentrant: a finalizer may release a view's memory while this thread holds the lock.
         self._lock = threading.RLock()
         self._evictors: tuple[Evictor, ...] = ()
@@ -142,21 +142,21 @@ class Share:
         self._admit_under_pressure(size)
 
     @property
-    def room(self) -> int:
+    def spare_bytes(self) -> int:
         """Bytes that views may use beyond their minimum; if negative, they must use less."""
         return self._growth_bytes - self.used
 
-    def make_room(self, size: int) -> bool:
+    def try_evict(self, size: int) -> bool:
         """Evict just enough for so many more bytes; return whether they fit into the share."""
         self._evict_until(max(0, self.limit - size), headroom=0)
         return self.used + size <= self.limit
 
-    def evicts(self, evict: Evictor) -> None:
+    def add_evictor(self, evict: Evictor) -> None:
         """Add an evictor, which is called when memory is short."""
         with self._lock:
             self._evictors = (*self._evictors, evict)
 
-    def forget(self, evict: Evictor) -> None:
+    def remove_evictor(self, evict: Evictor) -> None:
         """Remove an evictor. The owner of its memory must release what it charged."""
         with self._lock:
             self._evictors = tuple(known for known in self._evictors if known != evict)
@@ -241,11 +241,13 @@ class Budget:
             )
         self.total_bytes = total_bytes
         limits = {name: total_bytes * part // 32 for name, part in _PARTS_OF_32.items()}
-        self._reserve = Reserve(total_bytes - sum(limits.values()))
-        self._shares = {name: Share(limit, name, self._reserve) for name, limit in limits.items()}
+        self._reserve = _Reserve(total_bytes - sum(limits.values()))
+        self._shares = {
+            name: MemoryShare(limit, name, self._reserve) for name, limit in limits.items()
+        }
         self._reserve.borrowers = tuple(self._shares.values())
 
-    def share(self, name: str) -> Share:
+    def share(self, name: str) -> MemoryShare:
         """The share of this name. The reserve is not among them."""
         return self._shares[name]
 

@@ -12,7 +12,7 @@ import msgspec
 EngineName = Literal["embedded", "spark"]
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeclaredPipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A pipeline with its arguments and its schedule. Set either ``every`` or ``at``."""
 
     name: str

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from strandline.config.pipeline_config import Declared
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.config.view_config import ViewConfigs, check_views
 from strandline.errors import Invalid
 from strandline.schema import checked_fields
@@ -248,7 +248,7 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pipelines that run on a schedule."""
 
-    declared: tuple[Declared, ...] = ()
+    declared: tuple[DeclaredPipeline, ...] = ()
     """The pipelines: docs/guide/pipelines.md. Each run is a process of its own."""
 
     scheduled: bool = True
@@ -382,7 +382,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     is the exception: ttl and caps bound its waiting jobs (docs/guide/queues.md)."""
 
 
-def checked(settings: Settings) -> Settings:
+def check_settings(settings: Settings) -> Settings:
     """Return the settings; raise Invalid with the name of a setting that is out of range."""
     _check_type(settings, Settings)
     for group in Settings.__struct_fields__:
@@ -392,7 +392,7 @@ def checked(settings: Settings) -> Settings:
     return settings
 
 
-def checked_reservoir(settings: ReservoirSettings) -> ReservoirSettings:
+def check_reservoir_settings(settings: ReservoirSettings) -> ReservoirSettings:
     """Return the settings; raise Invalid with the name of a setting that is out of range."""
     _check_type(settings, ReservoirSettings)
     bounds = {

@@ -100,7 +100,7 @@ class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             )
 
     @property
-    def kept(self) -> int:
+    def effective_retention(self) -> int:
         """The effective retention, in the unit of ``at``; 0 is no limit."""
         if self.retention or self.retention_by == "newest":
             return self.retention

@@ -32,14 +32,14 @@ from xxhash import xxh3_64_hexdigest
 from strandline.errors import (
     Corrupt,
     Invalid,
-    NewerFormat,
     NotFound,
     StrandlineError,
     TooLarge,
+    UnsupportedFormat,
 )
 from strandline.log.state import producer_seq
 from strandline.platform.objectstore.protocol import Objects
-from strandline.records import Numbered
+from strandline.records import BatchNumber
 
 FORMAT = 2
 """The newest: a delivery that names a head. Others have the first, which every version reads."""
@@ -52,7 +52,7 @@ REFUSED = "refused"
 STAGED = "incoming"
 
 
-class Staged(msgspec.Struct, frozen=True, kw_only=True):
+class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file of rows: an Arrow stream in the lake's object store."""
 
     key: str
@@ -64,7 +64,7 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     """xxh3-128 of its bytes, in hex."""
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TopicDelivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of a delivery: one line of JSON."""
 
     format: int = FORMAT_ANYWHERE
@@ -77,7 +77,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attempt: str
     """A random id: no two attempts have the same content."""
     made_us: int
-    files: tuple[Staged, ...]
+    files: tuple[StagedFile, ...]
     expected_head: int | msgspec.UnsetType = msgspec.UNSET
     """The head of the topic that it must follow; unset: any."""
     checksum: str = ""
@@ -98,23 +98,23 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def name(self) -> str:
         return name_of(self.topic, self.producer, self.number)
 
-    def chunk(self, index: int) -> Numbered:
+    def chunk(self, index: int) -> BatchNumber:
         """The producer number of the block for a chunk."""
         if index == self.chunks - 1:
             index = _LAST_INDEX
-        return Numbered(self.producer, self.number << CHUNK_BITS | index)
+        return BatchNumber(self.producer, self.number << CHUNK_BITS | index)
 
     def head_before(self, rows: int) -> int | None:
         """The expected head for the chunk after so many rows, None for any."""
         head = self.expected_head
         return None if isinstance(head, msgspec.UnsetType) else head + rows
 
-    def is_taken(self, newest: int | None) -> bool:
+    def is_appended(self, newest: int | None) -> bool:
         """Whether a topic with this newest number of the producer has the whole delivery."""
         return newest is not None and newest >= self.number << CHUNK_BITS | _LAST_INDEX
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why a delivery was rejected."""
 
     delivery: str
@@ -136,12 +136,12 @@ def staged_key(producer: str, number: int, attempt: str, part: int) -> str:
     return f"{STAGED}/{_hash(producer)}-{number:020d}-{attempt}-{part:05d}.arrow"
 
 
-def last_whole(newest: int) -> int:
+def last_complete(newest: int) -> int:
     """The highest number of which a topic has every chunk, from its newest producer number."""
     return (newest + 1 >> CHUNK_BITS) - 1
 
 
-def check(delivery: Delivery) -> None:
+def check(delivery: TopicDelivery) -> None:
     """Raise when no topic could accept the delivery, whatever its rows are."""
     if not 0 <= delivery.number < NUMBER_MAX:
         raise Invalid(f"the number of a delivery is 0 to {NUMBER_MAX - 1}, not {delivery.number}")
@@ -150,22 +150,24 @@ def check(delivery: Delivery) -> None:
     producer_seq.encode(delivery.chunk(0))
 
 
-def encode(delivery: Delivery) -> bytes:
+def encode(delivery: TopicDelivery) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(delivery, checksum=_checksum(delivery)))
 
 
-def decode(data: bytes, path: str) -> Delivery:
+def decode(data: bytes, path: str) -> TopicDelivery:
     """Decode a delivery; Corrupt when it is not as it was written."""
     try:
-        delivery = msgspec.json.decode(data, type=Delivery)
+        delivery = msgspec.json.decode(data, type=TopicDelivery)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         if _newer(data):
-            raise NewerFormat(f"{path} was delivered by a newer Strandline: upgrade") from error
+            raise UnsupportedFormat(
+                f"{path} was delivered by a newer Strandline: upgrade"
+            ) from error
         raise Corrupt(f"a delivery cannot be read ({error})", path=path) from error
     if delivery.checksum != _checksum(delivery) or msgspec.json.encode(delivery) != data:
         raise Corrupt("a delivery fails its checksum", path=path)
     if delivery.format > FORMAT:
-        raise NewerFormat(f"{path} was delivered by a newer Strandline: upgrade")
+        raise UnsupportedFormat(f"{path} was delivered by a newer Strandline: upgrade")
     return delivery
 
 
@@ -177,18 +179,20 @@ def check_pending(objects: Objects) -> Iterator[Corrupt]:
             decode(objects.get(info.key), path)
         except Corrupt as error:
             yield error
-        except (NotFound, NewerFormat):
+        except (NotFound, UnsupportedFormat):
             continue  # it was appended meanwhile, or waits for a newer version
 
 
-def refusal(name: str, topic: str, error: StrandlineError, at_us: int) -> bytes:
-    content = Refusal(delivery=name, topic=topic, error=error.code, reason=str(error), at_us=at_us)
+def encode_rejection(name: str, topic: str, error: StrandlineError, at_us: int) -> bytes:
+    content = Rejection(
+        delivery=name, topic=topic, error=error.code, reason=str(error), at_us=at_us
+    )
     return msgspec.json.encode(content)
 
 
-def decode_refusal(data: bytes, path: str) -> Refusal:
+def decode_rejection(data: bytes, path: str) -> Rejection:
     try:
-        return msgspec.json.decode(data, type=Refusal)
+        return msgspec.json.decode(data, type=Rejection)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"a refusal cannot be read ({error})", path=path) from error
 
@@ -208,5 +212,5 @@ def _hash(producer: str) -> str:
     return xxh3_64_hexdigest(producer.encode())
 
 
-def _checksum(delivery: Delivery) -> str:
+def _checksum(delivery: TopicDelivery) -> str:
     return xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(delivery, checksum="")))

@@ -33,7 +33,7 @@ from strandline.errors import (
 from strandline.ingest import delivery_codec as codec
 from strandline.ingest import rejected as rejections
 from strandline.ingest import view_handoff_codec as handoffs
-from strandline.ingest.delivery_codec import PENDING, REFUSED, STAGED, Delivery
+from strandline.ingest.delivery_codec import PENDING, REFUSED, STAGED, TopicDelivery
 from strandline.ingest.staged_files import read_chunks
 from strandline.log.topic.topic import Topic
 from strandline.platform.clock import Clock
@@ -45,7 +45,7 @@ LEFTOVER_S = 7 * 86_400.0
 _CLEANUP_INTERVAL_S = 3_600.0
 
 
-class Inbox:
+class IngestJob:
     """Appends deliveries. Safe from many threads; one run at a time."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Inbox:
         """Close the folder."""
         self._folder.close()
 
-    def complaints(self) -> list[str]:
+    def problems(self) -> list[str]:
         """The rejected deliveries that are still stored."""
         rejected = self._rejected
         if rejected is None:
@@ -120,7 +120,7 @@ class Inbox:
             topic_name = delivery.topic
             self._check_ours(delivery, name)
             topic = self._topic(delivery.topic, delivery.create)
-            if not delivery.is_taken(topic.taken(delivery.producer)):
+            if not delivery.is_appended(topic.last_number(delivery.producer)):
                 self._check_rows(delivery, topic)
                 self._append(delivery, topic)
         except TopicFull:
@@ -135,7 +135,7 @@ class Inbox:
         self._staged.delete([file.key for file in delivery.files])
         return 1
 
-    def _check_ours(self, delivery: Delivery, name: str) -> None:
+    def _check_ours(self, delivery: TopicDelivery, name: str) -> None:
         if delivery.name() != name:
             raise Invalid(f"the delivery {name} contains the name {delivery.name()}")
         codec.check(delivery)
@@ -145,7 +145,7 @@ class Inbox:
                 f"{self._store_id[:8]}…: deliver it there"
             )
 
-    def _check_rows(self, delivery: Delivery, topic: Topic) -> None:
+    def _check_rows(self, delivery: TopicDelivery, topic: Topic) -> None:
         """Raise before the append if any row would be rejected."""
         for file in delivery.files:
             rows, chunks = 0, 0
@@ -159,19 +159,19 @@ class Inbox:
                     path=f"{self._staged.name}/{file.key}",
                 )
 
-    def _append(self, delivery: Delivery, topic: Topic) -> None:
+    def _append(self, delivery: TopicDelivery, topic: Topic) -> None:
         rows = 0
         for index, chunk in enumerate(self._chunks(delivery)):
             head = delivery.head_before(rows)
             topic.append_arrow(chunk, idempotency_key=delivery.chunk(index), expected_head=head)
             rows += len(chunk)
 
-    def _chunks(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:
+    def _chunks(self, delivery: TopicDelivery) -> Iterator[pa.RecordBatch]:
         for file in delivery.files:
             yield from read_chunks(self._staged, file)
 
     def _reject(self, key: str, name: str, topic: str, error: StrandlineError) -> None:
-        refusal = codec.refusal(name, topic, error, self._clock.now_us())
+        refusal = codec.encode_rejection(name, topic, error, self._clock.now_us())
         self._folder.delete([f"{REFUSED}/{name}"])
         self._folder.put(f"{REFUSED}/{name}", refusal)
         self._folder.delete([key])
@@ -187,6 +187,6 @@ class Inbox:
             named |= {file.key for file in handoffs.decode(self._folder.get(info.key), "").files}
         old = [info.key for info in self._staged.list(STAGED) if info.modified_us < horizon_us]
         self._staged.delete([key for key in old if key not in named])
-        rejections.sweep(self._folder, REFUSED, horizon_us)
-        rejections.sweep(self._folder, handoffs.REFUSED, horizon_us)
+        rejections.delete_old(self._folder, REFUSED, horizon_us)
+        rejections.delete_old(self._folder, handoffs.REFUSED, horizon_us)
         self._rejected = None

@@ -27,14 +27,14 @@ def views(folder: Objects) -> Iterator[tuple[str, str]]:
         yield key, f"the handoff for view {rejection.topic!r} was rejected: {rejection.reason}"
 
 
-def sweep(folder: Objects, prefix: str, due_us: int) -> None:
+def delete_old(folder: Objects, prefix: str, due_us: int) -> None:
     """Delete the rejections that are older than a time."""
     folder.delete([info.key for info in folder.list(prefix) if info.modified_us < due_us])
 
 
-def _rejections(folder: Objects, prefix: str) -> Iterator[tuple[str, codec.Refusal]]:
+def _rejections(folder: Objects, prefix: str) -> Iterator[tuple[str, codec.Rejection]]:
     for info in folder.list(prefix):
         try:
-            yield info.key, codec.decode_refusal(folder.get(info.key), info.key)
+            yield info.key, codec.decode_rejection(folder.get(info.key), info.key)
         except NotFound:
             continue  # the sender has deleted it

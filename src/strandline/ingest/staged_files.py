@@ -15,7 +15,7 @@ import pyarrow as pa
 from xxhash import xxh3_128
 
 from strandline.errors import Corrupt, Invalid, NotFound, StrandlineError, Unavailable
-from strandline.ingest.delivery_codec import Staged
+from strandline.ingest.delivery_codec import StagedFile
 from strandline.platform.objectstore.protocol import Objects
 
 COLUMNS = pa.schema(
@@ -39,10 +39,10 @@ _IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 def stage(
     objects: Objects, key_of: Callable[[int], str], rows: Iterable[pa.RecordBatch]
-) -> tuple[Staged, ...]:
+) -> tuple[StagedFile, ...]:
     """Write rows to new files, in order; no file without rows. ``key_of`` names the n-th."""
     chunks = chunked(rows)
-    staged: list[Staged] = []
+    staged: list[StagedFile] = []
     try:
         while (first := next(chunks, None)) is not None:
             staged.append(_write(objects, key_of(len(staged)), first, chunks))
@@ -57,11 +57,11 @@ def stage(
 
 def _write(
     objects: Objects, key: str, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]
-) -> Staged:
+) -> StagedFile:
     """Write one file, with as many chunks as fit."""
     stream = _Stream(first, rest)
     objects.put_stream(key, stream.parts())
-    return Staged(
+    return StagedFile(
         key=key,
         rows=stream.rows,
         chunks=stream.chunks,
@@ -70,7 +70,7 @@ def _write(
     )
 
 
-def read_chunks(objects: Objects, file: Staged) -> Iterator[pa.RecordBatch]:
+def read_chunks(objects: Objects, file: StagedFile) -> Iterator[pa.RecordBatch]:
     """The chunks of a staged file, after a check of all its bytes."""
     try:
         with pa.ipc.open_stream(pa.py_buffer(_read(objects, file))) as stream:
@@ -81,7 +81,7 @@ def read_chunks(objects: Objects, file: Staged) -> Iterator[pa.RecordBatch]:
         ) from error
 
 
-def _read(objects: Objects, file: Staged) -> bytes:
+def _read(objects: Objects, file: StagedFile) -> bytes:
     """The bytes of a staged file. Only the second bad response counts as damage."""
     for _ in range(2):
         try:
@@ -94,7 +94,7 @@ def _read(objects: Objects, file: Staged) -> bytes:
     raise Corrupt("a staged file has other bytes than were delivered", path=_path(objects, file))
 
 
-def _path(objects: Objects, file: Staged) -> str:
+def _path(objects: Objects, file: StagedFile) -> str:
     return f"{objects.name}/{file.key}"
 
 

@@ -23,10 +23,10 @@ import msgspec
 import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
-from strandline.errors import Corrupt, Invalid, NewerFormat
-from strandline.ingest.delivery_codec import STAGED, Staged
+from strandline.errors import Corrupt, Invalid, UnsupportedFormat
+from strandline.ingest.delivery_codec import STAGED, StagedFile
 from strandline.views.view import SPACES
-from strandline.views.view_runner import Saved
+from strandline.views.view_runner import SavedView
 
 FORMAT = 1
 WAITING = "views"
@@ -41,7 +41,7 @@ PAGES = pa.schema(
 _BATCH_PAGES = 256
 
 
-class Windows(msgspec.Struct, frozen=True, kw_only=True):
+class RolledWindows(msgspec.Struct, frozen=True, kw_only=True):
     """The next windows of a rule: all that are due between two times."""
 
     after: int | None
@@ -54,17 +54,17 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     """Number of files with their records, the next ones in order."""
 
 
-class Rolled(msgspec.Struct, frozen=True, kw_only=True):
+class RollupHandoff(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive windows of a rule of a metrics view."""
 
     source: str
     into: str
     version: int
     """The seq of the rule."""
-    windows: tuple[Windows, ...]
+    windows: tuple[RolledWindows, ...]
 
 
-class Handover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ViewHandoff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of a handoff: one line of JSON."""
 
     format: int = FORMAT
@@ -74,11 +74,11 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attempt: str
     """A random id, so that names are unique."""
     made_us: int
-    saved: Saved | None = None
+    saved: SavedView | None = None
     """The state; its space is 0."""
-    rolled: Rolled | None = None
+    rolled: RollupHandoff | None = None
     """Windows that another process computed."""
-    files: tuple[Staged, ...] = ()
+    files: tuple[StagedFile, ...] = ()
     """Pages of the state, or records of the windows. Without both it is a request to maintain the
     view: apply its rules, save it, and release records that it no longer needs."""
     checksum: str = ""
@@ -87,7 +87,7 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def key(self) -> str:
         return f"{WAITING}/{self.attempt}.json"
 
-    def refused_key(self) -> str:
+    def rejected_key(self) -> str:
         return f"{REFUSED}/{self.attempt}.json"
 
 
@@ -95,18 +95,18 @@ def staged_key(attempt: str, part: int) -> str:
     return f"{STAGED}/view-{attempt}-{part:05d}.arrow"
 
 
-def encode(handoff: Handover) -> bytes:
+def encode(handoff: ViewHandoff) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(handoff, checksum=_checksum(handoff)))
 
 
-def decode(data: bytes, path: str) -> Handover:
+def decode(data: bytes, path: str) -> ViewHandoff:
     """Decode a handoff; Corrupt when it is not as it was written."""
     try:
-        handoff = msgspec.json.decode(data, type=Handover)
+        handoff = msgspec.json.decode(data, type=ViewHandoff)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"a view handoff cannot be read ({error})", path=path) from error
     if handoff.format > FORMAT:
-        raise NewerFormat(f"{path} was handed off by a newer Strandline: upgrade")
+        raise UnsupportedFormat(f"{path} was handed off by a newer Strandline: upgrade")
     if handoff.checksum != _checksum(handoff):
         raise Corrupt("a view handoff fails its checksum", path=path)
     return handoff
@@ -136,5 +136,5 @@ def pages_of(batch: pa.RecordBatch, path: str) -> tuple[list[int], list[bytes]]:
     return numbers, data
 
 
-def _checksum(handoff: Handover) -> str:
+def _checksum(handoff: ViewHandoff) -> str:
     return xxh3_64_hexdigest(msgspec.json.encode(msgspec.structs.replace(handoff, checksum="")))

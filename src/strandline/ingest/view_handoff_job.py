@@ -22,18 +22,18 @@ from strandline.errors import Conflict, Corrupt, Invalid, NotFound, StrandlineEr
 from strandline.ingest import delivery_codec as delivery
 from strandline.ingest import rejected
 from strandline.ingest import view_handoff_codec as handoffs
-from strandline.ingest.delivery_codec import Staged
+from strandline.ingest.delivery_codec import StagedFile
 from strandline.ingest.staged_files import read_chunks
-from strandline.ingest.view_handoff_codec import Handover, Rolled
+from strandline.ingest.view_handoff_codec import RollupHandoff, ViewHandoff
 from strandline.platform.clock import Clock
 from strandline.platform.objectstore.protocol import Objects
 from strandline.views.open_view import Views
-from strandline.views.rollup_windows import MadeWindows
-from strandline.views.view import Draft
+from strandline.views.rollup_windows import RollupWindows
+from strandline.views.view import ViewAppend
 from strandline.views.view_registry import Facade, Pages
 
 
-class Adopting:
+class ViewHandoffJob:
     """Installs view handoffs. Safe from many threads; one run at a time."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Adopting:
                 installed += self._process(info.key)
         return installed
 
-    def complaints(self) -> list[str]:
+    def problems(self) -> list[str]:
         """The rejected handoffs that are still stored: their senders have ended."""
         try:
             return [message for _, message in rejected.views(self._folder)]
@@ -88,10 +88,10 @@ class Adopting:
         self._staged.delete([file.key for file in handoff.files])
         return 1
 
-    def _install(self, handoff: Handover) -> None:
-        view = self._views.maker(handoff.kind, handoff.name)  # it must exist: none is created
+    def _install(self, handoff: ViewHandoff) -> None:
+        view = self._views.spec(handoff.kind, handoff.name)  # it must exist: none is created
         if handoff.saved is not None:
-            self._views.shelf.adopt(view, handoff.saved, self._pages(handoff))
+            self._views.registry.adopt(view, handoff.saved, self._pages(handoff))
             return
         facade = self._views.open(handoff.kind, handoff.name, {})
         if handoff.rolled is not None:
@@ -99,12 +99,12 @@ class Adopting:
         else:
             self._maintain(facade)
 
-    def _accept_windows(self, facade: Any, handoff: Handover, rolled: Rolled) -> None:
+    def _accept_windows(self, facade: Any, handoff: ViewHandoff, rolled: RollupHandoff) -> None:
         """Accept windows in their order, until one is outdated: then the later ones are, too."""
         files = iter(handoff.files)
         for windows in rolled.windows:
             data, metas = self._records(list(islice(files, windows.files)))
-            windows_made = MadeWindows(
+            windows_made = RollupWindows(
                 source=rolled.source,
                 into=rolled.into,
                 version=rolled.version,
@@ -113,10 +113,10 @@ class Adopting:
                 until=windows.until,
                 position=windows.position,
             )
-            if not facade.accept(windows_made, Draft(0, data, metas=metas)):
+            if not facade.accept(windows_made, ViewAppend(0, data, metas=metas)):
                 return
 
-    def _records(self, files: Sequence[Staged]) -> tuple[list[bytes], list[bytes | None]]:
+    def _records(self, files: Sequence[StagedFile]) -> tuple[list[bytes], list[bytes | None]]:
         data: list[bytes] = []
         metas: list[bytes | None] = []
         for file in files:
@@ -128,11 +128,11 @@ class Adopting:
     def _maintain(self, facade: Facade) -> None:
         """Run twice: what the first run appends and saves lets the second release more records."""
         for _ in range(2):
-            self._views.shelf.save()
+            self._views.registry.save()
             facade.maintain()
         self._relocate()
 
-    def _check(self, handoff: Handover) -> None:
+    def _check(self, handoff: ViewHandoff) -> None:
         if handoff.store_id != self._store_id:
             raise Invalid(
                 f"a handoff for store {handoff.store_id[:8]}… is in store {self._store_id[:8]}…"
@@ -141,14 +141,14 @@ class Adopting:
             for _ in read_chunks(self._staged, file):
                 pass
 
-    def _pages(self, handoff: Handover) -> Iterator[Pages]:
+    def _pages(self, handoff: ViewHandoff) -> Iterator[Pages]:
         for file in handoff.files:
             for batch in read_chunks(self._staged, file):
                 yield handoffs.pages_of(batch, f"{self._staged.name}/{file.key}")
 
     def _reject(self, key: str, topic: str, error: StrandlineError) -> None:
         name = key.rpartition("/")[2]
-        refusal = delivery.refusal(name, topic, error, self._clock.now_us())
+        refusal = delivery.encode_rejection(name, topic, error, self._clock.now_us())
         self._folder.put(f"{handoffs.REFUSED}/{name}", refusal)
         self._folder.delete([key])
         self._folder.close()  # it is open only for writing, which happens nowhere else

@@ -82,7 +82,7 @@ class ColdSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The lake covers first_seq to last_seq; both 0 without files."""
 
 
-class Cold:
+class ColdIndex:
     """Files of one topic by seq. Immutable; safe from many threads."""
 
     __slots__ = ("manifest", "released", "released_part", *_COLUMNS)
@@ -114,7 +114,7 @@ class Cold:
         *,
         released: int,
         released_part: int = 0,
-    ) -> Cold:
+    ) -> ColdIndex:
         """The files of a manifest; payloads by content where they are less than in the manifest."""
         cold = cls(manifest, released, released_part)
         for file in files:
@@ -134,7 +134,7 @@ class Cold:
         return cold
 
     @classmethod
-    def decode(cls, entry: ColdEntry) -> Cold | None:
+    def decode(cls, entry: ColdEntry) -> ColdIndex | None:
         """The index of a checkpoint, None when the topic has no cold part."""
         if not entry.manifest:
             return None
@@ -143,10 +143,10 @@ class Cold:
             getattr(cold, name).frombytes(getattr(entry, name))
         return cold
 
-    def with_released(self, released: int, payloads: Mapping[int, int]) -> Cold:
+    def with_released(self, released: int, payloads: Mapping[int, int]) -> ColdIndex:
         """The same after local copies were released up to the end of a file; payloads by content of
         the files concerned."""
-        cold = Cold(self.manifest, released)
+        cold = ColdIndex(self.manifest, released)
         for name in _COLUMNS:
             setattr(cold, name, getattr(self, name))
         counted = zip(self.contents, self.payloads, strict=True)
@@ -224,22 +224,22 @@ class Cold:
         total = sum(self.payloads[first:following])
         return total + (self.released_part if old_floor <= self.released < new_floor else 0)
 
-    def reaching(self, ts: int, seq: int) -> int:
+    def first_reaching(self, ts: int, seq: int) -> int:
         """The first index at or after a seq whose file holds this time or a later one."""
         start = bisect.bisect_left(self.lasts, seq)
         return bisect.bisect_left(self.ts_maxs, ts, lo=start)
 
 
-def succeeded(
-    old: Cold | None, manifest: int, files: Sequence[LakeFile], floor: int
-) -> tuple[Cold, int]:
+def replace_manifest(
+    old: ColdIndex | None, manifest: int, files: Sequence[LakeFile], floor: int
+) -> tuple[ColdIndex, int]:
     """The index of a newer manifest, and by how much less payload counts now.
 
     What leaves below the floor is counted already. A replacement replaces whole files, so what
     counted for them is what may count for the new one.
     """
     if old is None:
-        return Cold.of_files(manifest, files, {}, released=0), 0
+        return ColdIndex.of_files(manifest, files, {}, released=0), 0
     known = dict(zip(old.contents, range(len(old)), strict=True))
     payloads = old.known_payloads()
     fresh = {content: file for file in files if (content := _content(file)) not in known}
@@ -261,11 +261,11 @@ def succeeded(
             part = counts
         else:
             payloads[content] = counts
-    new = Cold.of_files(manifest, files, payloads, released=old.released, released_part=part)
+    new = ColdIndex.of_files(manifest, files, payloads, released=old.released, released_part=part)
     return new, left - added
 
 
-def _move_payload(old: Cold, budgets: dict[int, int], file: LakeFile) -> int:
+def _move_payload(old: ColdIndex, budgets: dict[int, int], file: LakeFile) -> int:
     """Move payload that counted for replaced files to a new file; return how much it counts."""
     start = bisect.bisect_left(old.lasts, file.first_seq)
     moved = 0
@@ -279,7 +279,7 @@ def _move_payload(old: Cold, budgets: dict[int, int], file: LakeFile) -> int:
     return moved
 
 
-def _straddler(cold: Cold) -> int:
+def _straddler(cold: ColdIndex) -> int:
     """The content of the file that begins at or before ``released`` and ends after it, or -1."""
     index = cold.find(cold.released)
     return cold.contents[index] if index >= 0 and cold.lasts[index] > cold.released else -1

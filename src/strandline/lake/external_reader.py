@@ -28,13 +28,13 @@ from pyroaring import BitMap64
 
 from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.lake import object_keys, topic_names
-from strandline.lake.files.column_stats import Holding
+from strandline.lake.files.column_stats import FileGuarantees
 from strandline.lake.files.record_columns import TABLE_ID_FIRST, own_columns
-from strandline.lake.files.typed_columns import shape_of
+from strandline.lake.files.typed_columns import typed_columns_of
 from strandline.lake.manifest import fencing
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_history import History
+from strandline.lake.manifest.manifest_history import ManifestHistory
 from strandline.platform.objectstore.arrow_fs import file_system
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
@@ -113,11 +113,11 @@ def dataset(
     manifest = _find(objects, topic, version)
     system, prefix = file_system(objects)
     is_table = manifest.topic_id >= TABLE_ID_FIRST
-    newest = shape_of(manifest.schema, is_table=is_table)
+    newest = typed_columns_of(manifest.schema, is_table=is_table)
     typed_columns = [newest.columns.field(name) for name in newest.kinds]
-    unknown = Holding(None, newest)
+    unknown = FileGuarantees(None, newest)
     typed = {
-        each.version: Holding(shape_of(each, is_table=is_table), newest)
+        each.version: FileGuarantees(typed_columns_of(each, is_table=is_table), newest)
         for each in manifest.schemas
     }
     rows = ds.FileSystemDataset.from_paths(
@@ -166,7 +166,7 @@ def _find(objects: Objects, topic: str, version: int | None) -> Manifest:
         if version is None or version == newest.number:
             return newest
         try:
-            return History(objects, store_id, topic_id).read(version).manifest
+            return ManifestHistory(objects, store_id, topic_id).read(version).manifest
         except NotFound:
             raise NotFound(
                 f"version {version} of topic {topic!r} in {objects.name} does not exist: versions "
@@ -187,7 +187,7 @@ def owner_of(objects: Objects) -> bytes:
 
 def newest_of(objects: Objects, store_id: bytes, topic_id: int) -> Manifest | None:
     """The newest version, None for a topic that was deleted."""
-    manifest = History(objects, store_id, topic_id).newest().manifest
+    manifest = ManifestHistory(objects, store_id, topic_id).newest().manifest
     return None if manifest.dropped else manifest
 
 
@@ -230,7 +230,7 @@ def _facts(objects: Objects, manifest: Manifest) -> TopicFiles:
     )
 
 
-def _row_guarantees(file: LakeFile, typed: Holding) -> Any:
+def _row_guarantees(file: LakeFile, typed: FileGuarantees) -> Any:
     """An expression that holds for every row of a file: a filter can exclude it unopened."""
     stamp = pa.timestamp("us", tz="UTC")
     seq, ts = pc.field("seq"), pc.field("ts")

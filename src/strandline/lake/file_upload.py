@@ -25,7 +25,7 @@ from strandline.platform.temp_files import ScratchFile
 from strandline.schema import NO_SCHEMA, Schema
 
 
-class Spooled(Protocol):
+class SpoolFile(Protocol):
     """A file that waits to be uploaded. Owned by one thread."""
 
     def write(self, buffers: Sequence[Buffer]) -> int:
@@ -44,7 +44,7 @@ class Spooled(Protocol):
 class Spool(Protocol):
     """The files that wait for their upload. Safe from many threads."""
 
-    def create(self, attempt: str) -> Spooled: ...
+    def create(self, attempt: str) -> SpoolFile: ...
 
 
 class FolderSpool:
@@ -54,7 +54,7 @@ class FolderSpool:
         self._disk = disk
         self._folder = folder
 
-    def create(self, attempt: str) -> Spooled:
+    def create(self, attempt: str) -> SpoolFile:
         self._disk.make_dirs(self._folder)
         path = f"{self._folder}/{attempt}.parquet"
         return _FolderSpooled(self._disk, path, self._disk.create(path))
@@ -67,12 +67,12 @@ class ScratchSpool:
         """``folder`` must exist; empty is the folder for temporary files of the machine."""
         self._folder = folder
 
-    def create(self, attempt: str) -> Spooled:
+    def create(self, attempt: str) -> SpoolFile:
         del attempt
         return _ScratchSpooled(ScratchFile(self._folder))
 
 
-class Uploads:
+class LakeUploader:
     """Writes files of one store's lake. Safe from many threads."""
 
     def __init__(
@@ -121,7 +121,7 @@ class Uploads:
         self._objects.delete([object_keys.data_key(topic_id, file.name())])
 
     def _writer(
-        self, spooled: Spooled, attempt: str, topic_id: int, schema: Schema
+        self, spooled: SpoolFile, attempt: str, topic_id: int, schema: Schema
     ) -> LakeFileWriter:
         return LakeFileWriter(
             spooled,

@@ -31,13 +31,13 @@ import msgspec
 from strandline.errors import NotFound
 from strandline.lake import object_keys, topic_names
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_commit import Ledger
+from strandline.lake.manifest.manifest_commit import ManifestCommitter
 
 _DELETE_MAX = 1000  # keys in one call
 _US = 1_000_000
 
 
-class Swept(msgspec.Struct, frozen=True, kw_only=True):
+class GcResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one garbage collection."""
 
     manifests: int
@@ -46,15 +46,15 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that no manifest names, which a later collection will delete."""
 
 
-def sweep(
-    committer: Ledger,
+def collect_garbage(
+    committer: ManifestCommitter,
     *,
     now_us: int,
     keep_s: float,
     grace_s: float,
     term: int | None = None,
     orphans: bool = False,
-) -> Swept:
+) -> GcResult:
     """Collect once. With ``orphans`` list all objects, to find those that no manifest names."""
     with committer.pin() as newest:
         committer.check_term(term, newest)
@@ -77,10 +77,10 @@ def sweep(
         found = _orphans(committer, newest, now_us - round(grace_s * _US))
         condemned = len(found)
         committer.commit(lambda manifest: manifest.with_condemned(found, at_us=now_us), term=term)
-    return Swept(manifests=len(expired_numbers), files=len(due), condemned=condemned)
+    return GcResult(manifests=len(expired_numbers), files=len(due), condemned=condemned)
 
 
-def _oldest_needed(committer: Ledger, newest: Manifest, horizon_us: int) -> int:
+def _oldest_needed(committer: ManifestCommitter, newest: Manifest, horizon_us: int) -> int:
     """The full manifest of the oldest version that was the newest after the horizon.
 
     A version was the newest until the next number was created. When only the newest one was, the
@@ -97,7 +97,7 @@ def _oldest_needed(committer: Ledger, newest: Manifest, horizon_us: int) -> int:
     return number
 
 
-def _created_us(committer: Ledger, number: int) -> int:
+def _created_us(committer: ManifestCommitter, number: int) -> int:
     """When a manifest was created; 0 when an interrupted collection deleted it."""
     try:
         return committer.objects.head(
@@ -107,33 +107,35 @@ def _created_us(committer: Ledger, number: int) -> int:
         return 0
 
 
-def _delete_manifests(committer: Ledger, newest: Manifest, numbers: Sequence[int]) -> None:
+def _delete_manifests(
+    committer: ManifestCommitter, newest: Manifest, numbers: Sequence[int]
+) -> None:
     if numbers:
         # Number 1 may be among them, and then only the marker shows that the topic is not new.
-        topic_names.mark(committer.objects, newest.name, newest.topic_id)
+        topic_names.create_marker(committer.objects, newest.name, newest.topic_id)
     for number in numbers:
         committer.objects.delete([object_keys.manifest_key(committer.topic_id, number)])
 
 
-def _delete_files(committer: Ledger, names: Sequence[str]) -> None:
+def _delete_files(committer: ManifestCommitter, names: Sequence[str]) -> None:
     for start in range(0, len(names), _DELETE_MAX):
         part = names[start : start + _DELETE_MAX]
         committer.objects.delete([object_keys.data_key(committer.topic_id, name) for name in part])
 
 
-def _leftovers(committer: Ledger, newest: Manifest) -> list[int]:
+def _leftovers(committer: ManifestCommitter, newest: Manifest) -> list[int]:
     """Existing numbers below the oldest one: commits of writers that were paused; void."""
     listed = committer.objects.list(object_keys.manifest_folder(committer.topic_id))
     numbers = (object_keys.number_of(info.key) for info in listed)
     return sorted(number for number in numbers if number is not None and number < newest.oldest)
 
 
-def _orphans(committer: Ledger, newest: Manifest, horizon_us: int) -> list[str]:
+def _orphans(committer: ManifestCommitter, newest: Manifest, horizon_us: int) -> list[str]:
     """Names of old objects that the newest manifest does not name."""
     known = {entry.name for entry in newest.removed}
     return [
         name
         for info in committer.objects.list(object_keys.data_folder(committer.topic_id))
         if info.modified_us <= horizon_us
-        if (name := object_keys.last_part(info.key)) not in known and newest.named(name) is None
+        if (name := object_keys.last_part(info.key)) not in known and newest.find_file(name) is None
     ]

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from strandline.config.settings import LakeSettings
 from strandline.errors import Closed, Corrupt, Invalid, NotFound
 from strandline.lake import object_keys
-from strandline.lake.cold_index import Cold, ColdFile
+from strandline.lake.cold_index import ColdFile, ColdIndex
 from strandline.lake.files.file_reader import LakeFileReader
 from strandline.lake.files.zone import Zone
 from strandline.lake.lake_identity import IdentityCheck
@@ -39,7 +39,7 @@ class Lake:
         self.settings = settings
         self.identity = IdentityCheck(objects)
         self.fetches = 0
-        self.stand_ins: dict[str, str] = {}
+        self.replaced_files: dict[str, str] = {}
         """Damaged local files for which a reader got the lake's copy, with the reason."""
         self._files: OrderedDict[tuple[int, int], LakeFileReader] = OrderedDict()
         self._zones: OrderedDict[_ZoneKey, Zone] = OrderedDict()
@@ -49,7 +49,7 @@ class Lake:
         self._lock = threading.Lock()
         self._threads = ThreadPool(settings.read_threads, "strandline-lake")
 
-    def zone(self, topic_id: int, cold: Cold, seq: int) -> Zone:
+    def zone(self, topic_id: int, cold: ColdIndex, seq: int) -> Zone:
         """The zone that covers a seq; LookupError when no file does."""
         index = cold.find(seq)
         if index < 0:
@@ -62,12 +62,12 @@ class Lake:
             self._fetch_ahead(topic_id, cold, index, number)
         return zone
 
-    def zone_again(self, topic_id: int, cold: Cold, index: int, seq: int) -> Zone:
+    def zone_uncached(self, topic_id: int, cold: ColdIndex, index: int, seq: int) -> Zone:
         """The zone of a file that covers a seq, past the cache of zones."""
         file = self._file(topic_id, cold, index)
         return file.zone(file.zone_at(seq))
 
-    def zones(self, topic_id: int, cold: Cold, index: int) -> Iterator[Zone]:
+    def zones(self, topic_id: int, cold: ColdIndex, index: int) -> Iterator[Zone]:
         """All zones of a file, past the cache."""
         file = self._file(topic_id, cold, index)
         for number in range(len(file.zones)):
@@ -83,7 +83,7 @@ class Lake:
         """The path of a file in messages."""
         return f"{self.objects.name}/{object_keys.data_key(topic_id, name)}"
 
-    def newest(self, topic_id: int, cold: Cold, seq: int) -> tuple[int, int]:
+    def newest(self, topic_id: int, cold: ColdIndex, seq: int) -> tuple[int, int]:
         """Last seq and newest ts of the zone that covers a seq, from the file's index."""
         index = cold.find(seq)
         file = self._file(topic_id, cold, index)
@@ -95,7 +95,7 @@ class Lake:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.objects.close()
 
-    def _file(self, topic_id: int, cold: Cold, index: int) -> LakeFileReader:
+    def _file(self, topic_id: int, cold: ColdIndex, index: int) -> LakeFileReader:
         if self._closed:
             raise Closed("the store is closed: open it again")
         key = (topic_id, cold.contents[index])
@@ -159,7 +159,7 @@ class Lake:
             while self._size > self.settings.cache_bytes and len(self._zones) > 1:
                 self._size -= self._zones.popitem(last=False)[1].size
 
-    def _is_next(self, topic_id: int, cold: Cold, index: int, number: int) -> bool:
+    def _is_next(self, topic_id: int, cold: ColdIndex, index: int, number: int) -> bool:
         """Whether the zone before this one was read recently."""
         if number:
             previous = (topic_id, cold.contents[index], number - 1)
@@ -172,7 +172,7 @@ class Lake:
             return True
         return previous in self._zones  # without the lock: a wrong result costs one fetch
 
-    def _fetch_ahead(self, topic_id: int, cold: Cold, index: int, number: int) -> None:
+    def _fetch_ahead(self, topic_id: int, cold: ColdIndex, index: int, number: int) -> None:
         """Begin to fetch the next zones; of the next file only the first: its index is unread."""
         file = self._file(topic_id, cold, index)
         for following in range(number + 1, number + 1 + self.settings.read_threads):

@@ -53,17 +53,17 @@ class IdentityCheck:
         if self.ref is not None and actual is not None and actual.store_id != self._store_id.hex():
             owner = bytes.fromhex(actual.store_id)
             raise Corrupt(
-                fencing.of_another_lake(owner, self._store_id),
+                fencing.foreign_lake_reason(owner, self._store_id),
                 path=f"{self._objects.name}/{object_keys.STORE}",
             )
         if self.ref is not None and (actual is None or actual.checksum != self.ref.id):
-            raise Invalid(refusal(self._objects.name, self.ref, is_empty=actual is None))
+            raise Invalid(wrong_lake_message(self._objects.name, self.ref, is_empty=actual is None))
         if actual is not None and actual.store_id == self._store_id.hex():
             self.ref = LakeRef(actual.checksum, self._objects.name)
             self._is_confirmed = True
 
 
-def refusal(place: str, ref: LakeRef, *, is_empty: bool) -> str:
+def wrong_lake_message(place: str, ref: LakeRef, *, is_empty: bool) -> str:
     """The message of an error for an address that is not the lake of a store."""
     what = "holds no lake (store.json is missing)" if is_empty else "holds another lake"
     return (

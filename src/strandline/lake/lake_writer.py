@@ -18,12 +18,12 @@ import pyarrow as pa
 from strandline.config.settings import LakeSettings
 from strandline.errors import Invalid
 from strandline.lake import object_keys
-from strandline.lake.file_upload import FolderSpool, Uploads
-from strandline.lake.gc import Swept, sweep
+from strandline.lake.file_upload import FolderSpool, LakeUploader
+from strandline.lake.gc import GcResult, collect_garbage
 from strandline.lake.manifest import fencing
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_commit import Change, Ledger
+from strandline.lake.manifest.manifest_commit import ManifestChange, ManifestCommitter
 from strandline.platform.clock import Clock
 from strandline.platform.disk import Disk
 from strandline.platform.objectstore.probe import probe
@@ -31,7 +31,7 @@ from strandline.platform.objectstore.protocol import Objects
 from strandline.schema import NO_SCHEMA, Schema
 
 
-class Intake:
+class LakeWriter:
     """The write side of a lake. Safe from many threads."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Intake:
         self._spool = spool
         self._needs_probe = needs_probe
         self._must_exist = must_exist
-        self._uploads = Uploads(
+        self._uploads = LakeUploader(
             objects,
             FolderSpool(disk, spool),
             store_id=store_id,
@@ -70,7 +70,7 @@ class Intake:
             zone_rows=settings.zone_rows,
             zone_bytes=settings.zone_bytes,
         )
-        self._committers: dict[int, Ledger] = {}
+        self._committers: dict[int, ManifestCommitter] = {}
         self._term = 0
         self._term_lock = threading.Lock()
 
@@ -94,7 +94,7 @@ class Intake:
             lambda manifest: manifest, term=self.term(), full=True
         )
 
-    def commit(self, topic_id: int, change: Change) -> Manifest:
+    def commit(self, topic_id: int, change: ManifestChange) -> Manifest:
         return self._committer(topic_id).commit(change, term=self.term())
 
     def write(
@@ -113,14 +113,14 @@ class Intake:
         """Delete a written file that no manifest will list."""
         self._uploads.discard(topic_id, file)
 
-    def clear(self, topic_id: int) -> None:
+    def delete_data(self, topic_id: int) -> None:
         """Delete all data files that are left of a topic that was dropped from the lake."""
         keys = [info.key for info in self._objects.list(f"{object_keys.data_folder(topic_id)}/")]
         self._objects.delete(keys)
 
-    def sweep(self, topic_id: int, *, orphans: bool = False) -> Swept:
+    def collect_garbage(self, topic_id: int, *, orphans: bool = False) -> GcResult:
         """Delete what no retained manifest of a topic needs."""
-        return sweep(
+        return collect_garbage(
             self._committer(topic_id),
             now_us=self._clock.now_us(),
             keep_s=self._settings.keep_s,
@@ -129,10 +129,10 @@ class Intake:
             orphans=orphans,
         )
 
-    def _committer(self, topic_id: int) -> Ledger:
+    def _committer(self, topic_id: int) -> ManifestCommitter:
         committer = self._committers.get(topic_id)
         if committer is None:
-            committer = Ledger(
+            committer = ManifestCommitter(
                 self._objects, self._store_id, topic_id, self._clock, self._disk.random_id
             )
             committer = self._committers.setdefault(topic_id, committer)
@@ -150,7 +150,7 @@ class Intake:
                         f"{self._objects.name} holds no lake, but this store has moved records "
                         "into one: check lake.url, or restore the objects that were there"
                     )
-                fencing.check_identity(self._objects, self._store_id, self._clock)
+                fencing.claim_lake(self._objects, self._store_id, self._clock)
                 self._confirm()  # a lake that was created just now is the store's from here on
                 self._term = fencing.open_term(
                     self._objects, self._store_id, self._clock, attempt=self._disk.random_id()

@@ -11,26 +11,26 @@ from collections.abc import Iterator
 
 import msgspec
 
-from strandline.errors import AlreadyThere, Corrupt, NotFound
+from strandline.errors import Corrupt, NotFound, ObjectExists
 from strandline.lake import object_keys
 from strandline.platform.objectstore.protocol import Objects
 
 
-class Marker(msgspec.Struct, frozen=True):
+class TopicMarker(msgspec.Struct, frozen=True):
     """The content of a marker. It is the same for every writer."""
 
     name: str
     topic_id: int
 
 
-def mark(objects: Objects, name: str, topic_id: int) -> None:
+def create_marker(objects: Objects, name: str, topic_id: int) -> None:
     """Create the marker of a topic; a no-op if it exists."""
-    body = msgspec.json.encode(Marker(name, topic_id))
-    with contextlib.suppress(AlreadyThere):
+    body = msgspec.json.encode(TopicMarker(name, topic_id))
+    with contextlib.suppress(ObjectExists):
         objects.create(object_keys.name_key(name, topic_id), body)
 
 
-def is_marked(objects: Objects, name: str, topic_id: int) -> bool:
+def has_marker(objects: Objects, name: str, topic_id: int) -> bool:
     try:
         objects.head(object_keys.name_key(name, topic_id))
     except NotFound:
@@ -45,21 +45,23 @@ def topics_named(objects: Objects, name: str) -> list[int]:
     for info in objects.list(object_keys.NAMES, start_after=start):
         if not info.key.startswith(start):
             break
-        marker = decode(objects.get(info.key), info.key)
+        marker = decode_marker(objects.get(info.key), info.key)
         if marker.name == name:
             found.append(marker.topic_id)
     return found
 
 
-def every_topic(objects: Objects) -> Iterator[Marker]:
+def every_topic(objects: Objects) -> Iterator[TopicMarker]:
     """All topics that are or were in the lake; one request each."""
-    return (decode(objects.get(info.key), info.key) for info in objects.list(object_keys.NAMES))
+    return (
+        decode_marker(objects.get(info.key), info.key) for info in objects.list(object_keys.NAMES)
+    )
 
 
-def decode(data: bytes, key: str) -> Marker:
+def decode_marker(data: bytes, key: str) -> TopicMarker:
     """The content of a marker; Corrupt when it is not as it was written."""
     try:
-        marker = msgspec.json.decode(data, type=Marker)
+        marker = msgspec.json.decode(data, type=TopicMarker)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"a topic's marker cannot be read ({error})", path=key) from error
     is_intact = msgspec.json.encode(marker) == data

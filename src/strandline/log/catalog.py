@@ -15,10 +15,10 @@ from xxhash import xxh3_64_intdigest
 from strandline.config.settings import LimitSettings, TopicConfig
 from strandline.errors import Invalid, TooLarge, TopicExists, UnknownTopic
 from strandline.lake.lake import Lake
-from strandline.log.append.append import set_fast_lane
-from strandline.log.append.detach_copies import losing, secure_copies
+from strandline.log.append.append import update_fast_limit
+from strandline.log.append.detach_copies import detaching_copies, sync_copies
 from strandline.log.state.tag_index import TagIndexes
-from strandline.log.state.topic_state import Gate, TopicState, release_all
+from strandline.log.state.topic_state import TopicState, WaitHandle, release_all
 from strandline.log.wal import control_messages
 from strandline.log.wal.shard import Shard
 from strandline.records import INTERNAL, check_topic_name
@@ -44,7 +44,7 @@ class Catalog:
         self._lock = threading.Lock()
         self.shards: list[Shard] = []
         self.next_topic_id = 1
-        self.waiters: deque[Gate] = deque()
+        self.waiters: deque[WaitHandle] = deque()
         """Gates that are released when the next topic is created."""
 
     def __len__(self) -> int:
@@ -114,8 +114,8 @@ class Catalog:
             if state is None:
                 return False
             shard = self.shard_of(state)
-            with shard.maintenance, losing(state, state.next_seq):
-                secure_copies(state)
+            with shard.maintenance, detaching_copies(state, state.next_seq):
+                sync_copies(state)
                 shard.writer.acquire()
                 try:
                     if if_empty and state.live_count:
@@ -139,7 +139,7 @@ class Catalog:
             self._internal.add(state.id)
         self.next_topic_id = max(self.next_topic_id, state.id + 1)
 
-    def hand_over(self, old: TopicState) -> None:
+    def transfer_state(self, old: TopicState) -> None:
         """Give an older state of a topic, which handles may hold, the content of this one's."""
         new = self._by_id.get(old.id)
         if new is None:
@@ -183,8 +183,8 @@ class Catalog:
     def _assign_shard(self, state: TopicState) -> None:
         state.shard = xxh3_64_intdigest(state.id.to_bytes(8, "little")) % len(self.shards)
         state.home = self.shard_of(state)
-        state.guard = state.home.writer.baton
+        state.guard = state.home.writer.lock
         if state.idempotency is not None:
             window_us = state.config.idempotency_window_ms * 1000
             state.idempotency.open(state.home.writer.elapsed.now_us(), window_us, self._limits)
-        set_fast_lane(state)
+        update_fast_limit(state)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from strandline.log.files.disk_space import SpaceWatch
-from strandline.log.recovery.recover import Recovered
+from strandline.log.recovery.recover import StoreState
 from strandline.log.repair.scrub_job import Scrubber, ScrubProgress
-from strandline.platform.background_jobs import PASSING, Job, JobHealth
+from strandline.platform.background_jobs import TRANSIENT_ERRORS, BackgroundJob, JobHealth
 
 Writing = tuple[SpaceWatch, Scrubber, Callable[[], list[str]]]
 """What only a writer has: disk space, the scrub job, complaints of its inbox."""
@@ -27,9 +27,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def health_of(
-    store: Recovered,
+    store: StoreState,
     stand_ins: Mapping[str, object],
-    jobs: Sequence[Job],
+    jobs: Sequence[BackgroundJob],
     fatal: list[str],
     writing: Writing | None,
     *,
@@ -47,7 +47,7 @@ def health_of(
         warns += [str(finding) for finding in scrub.findings if finding.outcome == "fenced"]
         try:
             warns += complaints()
-        except PASSING as error:
+        except TRANSIENT_ERRORS as error:
             warns.append(f"some complaints cannot be read: {str(error) or 'out of memory'}")
         warns += space.complaints()
     status = "red" if fatal or closed else "yellow" if warns else "green"

@@ -14,18 +14,18 @@ view_handoff_client.py  delivers computed view state to that process
 schedule/               runs the pipelines that a store declares, when they are due
 """
 
-from strandline.config.pipeline_config import Declared
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.pipelines.compaction.compact import CompactSummary, SkippedGroup, compact
 from strandline.pipelines.compaction.compact_by_key import compact_keyed
 from strandline.pipelines.engine import Embedded, Engine, by_size, choose
 from strandline.pipelines.materialize import (
     FailedRefresh,
     MaterializeSummary,
-    Refreshed,
+    RefreshedQuery,
     materialize,
 )
 from strandline.pipelines.rollup import RolledRule, RollupSummary, rollup
-from strandline.pipelines.schedule.scheduler import Schedule
+from strandline.pipelines.schedule.scheduler import PipelineScheduler
 from strandline.pipelines.scrub import ScrubFinding, ScrubSummary, scrub
 from strandline.pipelines.transfer.export_files import ExportSummary, export
 from strandline.pipelines.transfer.import_files import ImportSummary, import_files
@@ -36,7 +36,7 @@ from strandline.pipelines.view_rebuild.summary import Difference, RebuildSummary
 __all__ = [
     "BadRow",
     "CompactSummary",
-    "Declared",
+    "DeclaredPipeline",
     "Difference",
     "Embedded",
     "Engine",
@@ -45,11 +45,11 @@ __all__ = [
     "Fields",
     "ImportSummary",
     "MaterializeSummary",
+    "PipelineScheduler",
     "RebuildSummary",
-    "Refreshed",
+    "RefreshedQuery",
     "RolledRule",
     "RollupSummary",
-    "Schedule",
     "ScrubFinding",
     "ScrubSummary",
     "SkippedGroup",

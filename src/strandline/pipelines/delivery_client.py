@@ -19,18 +19,18 @@ import msgspec
 from strandline import errors
 from strandline.config.settings import LakeSettings, Settings
 from strandline.errors import (
-    AlreadyThere,
     Conflict,
     Corrupt,
     Invalid,
     Locked,
     NotFound,
+    ObjectExists,
+    ObjectStoreUnreachable,
     StrandlineError,
     Unavailable,
-    Unreachable,
 )
 from strandline.ingest import delivery_codec as letters
-from strandline.ingest.delivery_codec import PENDING, REFUSED, Delivery, Refusal, Staged
+from strandline.ingest.delivery_codec import PENDING, REFUSED, Rejection, StagedFile, TopicDelivery
 from strandline.log.files import system_file
 from strandline.log.files.layout import Layout
 from strandline.platform.clock import Clock, SystemClock
@@ -47,7 +47,7 @@ _RETRY_S = 1.0  # longer, because opening a store is expensive
 def deliver(  # noqa: PLR0913 - the fields of a delivery, and how long to wait for it
     store: str,
     topic: str,
-    files: Sequence[Staged],
+    files: Sequence[StagedFile],
     *,
     producer: str,
     number: int,
@@ -64,7 +64,7 @@ def deliver(  # noqa: PLR0913 - the fields of a delivery, and how long to wait f
     ``expected_head`` the batch is appended after that record, or Conflict if others were appended.
     """
     clock = clock or SystemClock()
-    delivery = Delivery(
+    delivery = TopicDelivery(
         store_id=system_file.read(OsDisk(), store).hex(),
         topic=topic,
         create=create,
@@ -82,7 +82,7 @@ def deliver(  # noqa: PLR0913 - the fields of a delivery, and how long to wait f
         folder.delete([f"{REFUSED}/{delivery.name()}"])
         try:
             folder.create(f"{PENDING}/{delivery.name()}", letters.encode(delivery), writer=attempt)
-        except (AlreadyThere, Unreachable):
+        except (ObjectExists, ObjectStoreUnreachable):
             # An earlier attempt is pending, or was appended at the same time.
             discard(store, topic, files, producer=producer, number=number, lake=lake)
         _await_appended(store, lake, folder, delivery, patience_s, clock)
@@ -91,7 +91,13 @@ def deliver(  # noqa: PLR0913 - the fields of a delivery, and how long to wait f
 
 
 def discard(
-    store: str, topic: str, files: Sequence[Staged], *, producer: str, number: int, lake: str = ""
+    store: str,
+    topic: str,
+    files: Sequence[StagedFile],
+    *,
+    producer: str,
+    number: int,
+    lake: str = "",
 ) -> None:
     """Remove staged files, unless they were delivered: then they belong to the writer."""
     folder = open_objects(Layout(store).incoming)
@@ -137,7 +143,7 @@ def lake_of(store: str, lake: str = "") -> str:
 
 
 def _await_appended(
-    store: str, lake: str, folder: Objects, delivery: Delivery, patience_s: float, clock: Clock
+    store: str, lake: str, folder: Objects, delivery: TopicDelivery, patience_s: float, clock: Clock
 ) -> None:
     deadline = clock.monotonic() + patience_s
     reason = "no process that has it open accepts deliveries"
@@ -158,7 +164,7 @@ def _await_appended(
         clock.wait(threading.Event(), pause_s)
     rejection_key = f"{REFUSED}/{delivery.name()}"
     if _exists(folder, rejection_key):
-        rejection = as_error(letters.decode_refusal(folder.get(rejection_key), rejection_key))
+        rejection = as_error(letters.decode_rejection(folder.get(rejection_key), rejection_key))
         if rejection.code == Conflict.code:  # a retry cannot succeed: discard it
             folder.delete([rejection_key])
             files = delivery.files
@@ -175,7 +181,7 @@ def _await_appended(
 
 def _append_pending(store: str, lake: str) -> None:
     with Store(store, settings=Settings(lake=LakeSettings(url=lake)), start_jobs=False) as opened:
-        opened.take_deliveries()
+        opened.ingest_pending()
 
 
 def _exists(folder: Objects, key: str) -> bool:
@@ -186,11 +192,11 @@ def _exists(folder: Objects, key: str) -> bool:
     return True
 
 
-def as_error(refusal: Refusal) -> StrandlineError:
+def as_error(refusal: Rejection) -> StrandlineError:
     """The error with which the writer rejected a delivery."""
     for error_class in vars(errors).values():
         if isinstance(error_class, type) and issubclass(error_class, (Invalid, Conflict, NotFound)):
-            if error_class.code != refusal.error or error_class is AlreadyThere:
+            if error_class.code != refusal.error or error_class is ObjectExists:
                 continue
             return error_class(refusal.reason)
     if refusal.error == Corrupt.code:

@@ -27,7 +27,7 @@ from strandline.platform.thread_pool import ThreadPool
 SPARK_FROM = 4 * GIB
 """With this many stored bytes or more, ``auto`` chooses Spark."""
 
-Asked = Literal["auto", "embedded", "spark"]
+EngineChoice = Literal["auto", "embedded", "spark"]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -90,7 +90,7 @@ class Embedded:
 def choose(
     size: int,
     *,
-    requested: Asked = "auto",
+    requested: EngineChoice = "auto",
     threshold: int = SPARK_FROM,
     spark: Callable[[], Engine],
 ) -> Engine:

@@ -26,7 +26,7 @@ from strandline.store import Store
 _LISTED_MAX = 5
 
 
-class LakePlace(msgspec.Struct, frozen=True, kw_only=True):
+class LakeLocation(msgspec.Struct, frozen=True, kw_only=True):
     """The location of a lake, sent with tasks to other machines."""
 
     url: str
@@ -34,7 +34,7 @@ class LakePlace(msgspec.Struct, frozen=True, kw_only=True):
     store_id: bytes = b""
 
 
-class Chosen:
+class SelectedTopics:
     """The topics of a pipeline."""
 
     def __init__(self) -> None:
@@ -54,15 +54,15 @@ class OpenLake:
         self.objects = objects
         self._is_owner = owned
         self.store_id = external_reader.owner_of(objects)
-        self.place = LakePlace(
+        self.location = LakeLocation(
             url=objects.name,
             options=tuple(sorted((options or {}).items())),
             store_id=self.store_id,
         )
 
-    def manifests(self, topics: Sequence[str] = ()) -> Chosen:
+    def manifests(self, topics: Sequence[str] = ()) -> SelectedTopics:
         """The topics that names and patterns select; without any, all topics."""
-        selected = Chosen()
+        selected = SelectedTopics()
         for marker in topic_names.every_topic(self.objects):
             if topics and not any(_is_selected(marker.name, topic) for topic in topics):
                 continue
@@ -133,7 +133,7 @@ def is_lake(url: str, *, disk: Disk | None = None) -> bool:
 
 
 @contextmanager
-def objects_at(place: LakePlace, objects: Objects | None) -> Iterator[Objects]:
+def objects_at(place: LakeLocation, objects: Objects | None) -> Iterator[Objects]:
     """The objects of a task: those given, or opened by location in another process."""
     if objects is not None:
         yield objects

@@ -39,13 +39,13 @@ from strandline.pipelines.splits.snapshot_position import open_readonly, path_of
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.cloud import open_objects
-from strandline.query.materialized.result_log import Draft, FramesGone
+from strandline.query.materialized.result_log import CommitDraft, FramesGone
 from strandline.store import Store
 
 if TYPE_CHECKING:  # DuckDB is loaded only when a query runs
-    from strandline.query.execute.executor import Answering
-    from strandline.query.materialized.materialized_queries import Remembered
-    from strandline.query.materialized.refresh import Visit
+    from strandline.query.execute.executor import QueryExecutor
+    from strandline.query.materialized.materialized_queries import MaterializedQueries
+    from strandline.query.materialized.refresh import Refresh
 
 PRODUCER = "strandline-materialize"
 TRIES_MAX = 20
@@ -56,13 +56,13 @@ _BATCH_ROWS = 256
 
 
 @runtime_checkable
-class Answers(Protocol):
+class QueryRunningEngine(Protocol):
     """An engine that runs queries outside this process."""
 
-    def answering(self, progress: Progress) -> Answering: ...
+    def answering(self, progress: Progress) -> QueryExecutor: ...
 
 
-class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
+class RefreshedQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The result of refreshing a materialized query."""
 
     alias: str
@@ -94,7 +94,7 @@ class MaterializeSummary(msgspec.Struct, kw_only=True):
     """The refreshed queries."""
 
     store: str
-    refreshed: list[Refreshed] = []
+    refreshed: list[RefreshedQuery] = []
     """Also those that were up to date."""
     failed: list[FailedRefresh] = []
     seconds: float = 0.0
@@ -160,7 +160,7 @@ class _Run:
         return summary
 
     def _select(self, aliases: Sequence[str]) -> list[str]:
-        remembered = self._store.questions.remembered
+        remembered = self._store.queries.remembered
         existing = [each.alias for each in remembered.list()]
         selected: list[str] = []
         for alias in aliases or ["*"]:
@@ -172,9 +172,9 @@ class _Run:
                 )  # NotFound lists the existing ones
         return list(dict.fromkeys(selected))
 
-    def _refresh(self, alias: str, *, full: bool, progress: Progress) -> Refreshed:
+    def _refresh(self, alias: str, *, full: bool, progress: Progress) -> RefreshedQuery:
         started_s = self._clock.monotonic()
-        behind = self._store.questions.remembered.describe(alias).behind
+        behind = self._store.queries.remembered.describe(alias).behind
         lost = False
         for tries in range(1, TRIES_MAX + 1):
             try:
@@ -200,36 +200,38 @@ class _Run:
             "again for the records since then"
         )
 
-    def _attempt(self, alias: str, behind: int, *, full: bool, progress: Progress) -> Refreshed:
-        refresh = self._store.questions.remembered.begin(alias)
+    def _attempt(
+        self, alias: str, behind: int, *, full: bool, progress: Progress
+    ) -> RefreshedQuery:
+        refresh = self._store.queries.remembered.begin_refresh(alias)
         if full:
-            refresh.count_all_as_news()
-        if not refresh.has_news:
-            return Refreshed(alias=alias, rows=self._rows(alias))
-        size = refresh.news_bytes
+            refresh.ignore_stored()
+        if not refresh.has_new_rows:
+            return RefreshedQuery(alias=alias, rows=self._rows(alias))
+        size = refresh.new_bytes
         engine = self._engine(size) if callable(self._engine) else self._engine
         queries = self._queries_on(engine, progress)
-        results = queries.answers(refresh, progress)
+        results = queries.run_queries(refresh, progress)
         if self._store.readonly:
             self._deliver(refresh, queries.draft(refresh, results))
         else:
             queries.commit(refresh, results)
-        return Refreshed(
+        return RefreshedQuery(
             alias=alias,
             engine=engine.name,
-            anew=refresh.is_anew,
+            anew=refresh.is_full,
             behind=behind,
             bytes_read=size,
             rows=self._rows(alias),
         )
 
-    def _queries_on(self, engine: Engine, progress: Progress) -> Remembered:
-        service = self._store.questions
-        if not isinstance(engine, Answers):
+    def _queries_on(self, engine: Engine, progress: Progress) -> MaterializedQueries:
+        service = self._store.queries
+        if not isinstance(engine, QueryRunningEngine):
             return service.remembered
-        return service.answered_by(engine.answering(progress)).remembered
+        return service.with_executor(engine.answering(progress)).remembered
 
-    def _deliver(self, refresh: Visit, draft: Draft) -> None:
+    def _deliver(self, refresh: Refresh, draft: CommitDraft) -> None:
         """Deliver a commit to the writer of the store; Conflict when it was rejected."""
         path, attempt, number = self._store.path, OsDisk().random_id().hex(), draft.expected_head
         objects = open_objects(lake_of(path, self._lake))
@@ -259,13 +261,13 @@ class _Run:
             self._store.refresh()
 
     def _cursor(self, alias: str) -> int:
-        return self._store.questions.remembered.begin(alias).base.cursor
+        return self._store.queries.remembered.begin_refresh(alias).base.cursor
 
     def _rows(self, alias: str) -> int:
-        return self._store.questions.remembered.describe(alias).rows
+        return self._store.queries.remembered.describe(alias).rows
 
 
-def _batches(draft: Draft) -> list[pa.RecordBatch]:
+def _batches(draft: CommitDraft) -> list[pa.RecordBatch]:
     """The records of a commit, in batches to stage."""
     batches = []
     for first in range(0, len(draft.records), _BATCH_ROWS):

@@ -26,15 +26,20 @@ import pyarrow as pa
 
 from strandline.errors import NotFound
 from strandline.ingest import staged_files
-from strandline.ingest.delivery_codec import Staged
-from strandline.ingest.view_handoff_codec import Handover, Rolled, Windows, staged_key
+from strandline.ingest.delivery_codec import StagedFile
+from strandline.ingest.view_handoff_codec import (
+    RolledWindows,
+    RollupHandoff,
+    ViewHandoff,
+    staged_key,
+)
 from strandline.log.files import system_file
 from strandline.log.progress import Progress as Show
 from strandline.pipelines.delivery_client import PATIENCE_S, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
-from strandline.pipelines.lake_selection import LakePlace, objects_at
+from strandline.pipelines.lake_selection import LakeLocation, objects_at
 from strandline.pipelines.splits.snapshot_position import open_readonly, path_of
-from strandline.pipelines.view_handoff_client import hand_over
+from strandline.pipelines.view_handoff_client import deliver_view_state
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.protocol import Objects
@@ -42,8 +47,8 @@ from strandline.store import Store
 from strandline.views.metrics import rule_runner
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.ingest.record_codec import draft_points
-from strandline.views.metrics.rules import Downsample, Progress
-from strandline.views.view_runner import Host
+from strandline.views.metrics.rules import DownsamplingRule, Progress
+from strandline.views.view_runner import ViewRunner
 
 _RECORDS = pa.schema([staged_files.COLUMNS.field("meta"), staged_files.COLUMNS.field("data")])
 
@@ -59,11 +64,11 @@ class RollTask(msgspec.Struct, frozen=True, kw_only=True):
     until: int
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class _RollResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a task; empty when the rule has changed."""
 
     position: int = 0
-    files: tuple[Staged, ...] = ()
+    files: tuple[StagedFile, ...] = ()
     points: int = 0
 
 
@@ -179,11 +184,11 @@ class _Rollup:
         with self._open_store() as store:
             return sum(store.existing_topic(name).statistics().count for _, name in views)
 
-    def _rules(self, name: str) -> list[Downsample]:
+    def _rules(self, name: str) -> list[DownsamplingRule]:
         """Rules of a view, each after those that compute its source."""
         with self._open_store() as store, _host(store, name).reading() as fold:
-            rules = [rule for rule in fold.standings.rules() if isinstance(rule, Downsample)]
-        ordered: list[Downsample] = []
+            rules = [rule for rule in fold.standings.rules() if isinstance(rule, DownsamplingRule)]
+        ordered: list[DownsamplingRule] = []
         while rules:
             computed = {rule.into for rule in rules}
             ready = [rule for rule in rules if rule.source not in computed]
@@ -192,7 +197,7 @@ class _Rollup:
             assert ready, "rules form no cycle"
         return ordered
 
-    def _run_rule(self, engine: Engine, name: str, rule: Downsample) -> None:
+    def _run_rule(self, engine: Engine, name: str, rule: DownsamplingRule) -> None:
         """Compute the due windows of a rule."""
         locations = _Locations(
             store=self._store,
@@ -205,16 +210,16 @@ class _Rollup:
             if not tasks:
                 return
             in_process = (store, lake) if engine.in_process else None
-            results: dict[int, Made] = {}
+            results: dict[int, _RollResult] = {}
             try:
                 for number, result in engine.run(
-                    partial(make, locations, in_process=in_process), tasks
+                    partial(run_roll_task, locations, in_process=in_process), tasks
                 ):
                     results[number] = result
                     if self._progress is not None:
                         self._progress(f"rollup {rule.into}", len(results), len(tasks))
                 windows, files = _in_order(tasks, results)
-                handoff = Rolled(
+                handoff = RollupHandoff(
                     source=rule.source, into=rule.into, version=tasks[0].version, windows=windows
                 )
             except BaseException:
@@ -234,13 +239,13 @@ class _Rollup:
         )
         self._hand_over("metrics", name, handoff, files)
 
-    def _lake_location(self) -> LakePlace:
-        return LakePlace(url=lake_of(self._store, self._lake))
+    def _lake_location(self) -> LakeLocation:
+        return LakeLocation(url=lake_of(self._store, self._lake))
 
     def _hand_over(
-        self, kind: str, name: str, rollup: Rolled | None, files: Sequence[Staged]
+        self, kind: str, name: str, rollup: RollupHandoff | None, files: Sequence[StagedFile]
     ) -> None:
-        handoff = Handover(
+        handoff = ViewHandoff(
             store_id=system_file.read(OsDisk(), self._store).hex(),
             kind=kind,
             name=name,
@@ -249,7 +254,7 @@ class _Rollup:
             rolled=rollup,
             files=tuple(files),
         )
-        hand_over(
+        deliver_view_state(
             self._store,
             handoff,
             lake=self._lake,
@@ -259,26 +264,28 @@ class _Rollup:
         )
 
 
-def make(
+def run_roll_task(
     locations: _Locations, task: RollTask, *, in_process: tuple[Store, Objects] | None = None
-) -> Made:
+) -> _RollResult:
     """Run a task: stage the points of its windows as records."""
     if in_process is not None:
         return _stage_windows(locations, task, *in_process)
-    location = LakePlace(url=lake_of(locations.store, locations.lake))
+    location = LakeLocation(url=lake_of(locations.store, locations.lake))
     opened = open_readonly(locations.store, locations.lake, locations.views_url)
     with opened as store, objects_at(location, None) as lake:
         return _stage_windows(locations, task, store, lake)
 
 
-def _stage_windows(locations: _Locations, task: RollTask, store: Store, lake: Objects) -> Made:
+def _stage_windows(
+    locations: _Locations, task: RollTask, store: Store, lake: Objects
+) -> _RollResult:
     host = _host(store, task.name)
     with host.reading() as fold:
         current = fold.standings.find("downsample", task.into)
         if current is None or current.seq != task.version:
-            return Made()
+            return _RollResult()
         rule = current.rule
-        assert isinstance(rule, Downsample), "only a downsample rule has windows"
+        assert isinstance(rule, DownsamplingRule), "only a downsample rule has windows"
         source = fold.catalogue.find(rule.source)
         tables = (
             []
@@ -293,10 +300,12 @@ def _stage_windows(locations: _Locations, task: RollTask, store: Store, lake: Ob
     )
     name = f"{locations.attempt}-{OsDisk().random_id().hex()}"
     files = staged_files.stage(lake, lambda part: staged_key(name, part), [batch])
-    return Made(position=position, files=files, points=sum(table.points for table in tables))
+    return _RollResult(position=position, files=files, points=sum(table.points for table in tables))
 
 
-def _due(host: Host[MetricsFold], name: str, rule: Downsample, now_ns: int) -> Iterator[RollTask]:
+def _due(
+    host: ViewRunner[MetricsFold], name: str, rule: DownsamplingRule, now_ns: int
+) -> Iterator[RollTask]:
     """The windows of a rule that have ended and are not computed, in order."""
     complete = rule_runner.complete_at(rule, now_ns)
     with host.reading() as fold:
@@ -305,7 +314,7 @@ def _due(host: Host[MetricsFold], name: str, rule: Downsample, now_ns: int) -> I
         if progress is None or progress.rule != rule or source is None:
             return
         after = progress.until
-        while (due := rule_runner.next_due(fold, rule, source, after, complete)) is not None:
+        while (due := rule_runner.next_range_due(fold, rule, source, after, complete)) is not None:
             yield RollTask(
                 name=name,
                 into=rule.into,
@@ -318,15 +327,15 @@ def _due(host: Host[MetricsFold], name: str, rule: Downsample, now_ns: int) -> I
 
 
 def _in_order(
-    tasks: Sequence[RollTask], results: dict[int, Made]
-) -> tuple[tuple[Windows, ...], list[Staged]]:
-    windows: list[Windows] = []
-    files: list[Staged] = []
+    tasks: Sequence[RollTask], results: dict[int, _RollResult]
+) -> tuple[tuple[RolledWindows, ...], list[StagedFile]]:
+    windows: list[RolledWindows] = []
+    files: list[StagedFile] = []
     for number, task in enumerate(tasks):
         result = results[number]
         files += result.files
         windows.append(
-            Windows(
+            RolledWindows(
                 after=task.after,
                 first=task.first,
                 until=task.until,
@@ -337,6 +346,6 @@ def _in_order(
     return tuple(windows), files
 
 
-def _host(store: Store, name: str) -> Host[MetricsFold]:
+def _host(store: Store, name: str) -> ViewRunner[MetricsFold]:
     store.views.open("metrics", name, {})
-    return store.views.shelf.host("metrics", store.existing_topic(name))
+    return store.views.registry.host("metrics", store.existing_topic(name))

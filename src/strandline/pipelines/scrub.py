@@ -24,11 +24,17 @@ from strandline.lake import object_keys, verify
 from strandline.lake.files.file_reader import LakeFileReader
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_history import History
+from strandline.lake.manifest.manifest_history import ManifestHistory
 from strandline.log.progress import Progress, silent
-from strandline.log.repair.verify import Problem, verify_store
+from strandline.log.repair.verify import VerifyProblem, verify_store
 from strandline.pipelines.engine import Chooser, Embedded, Engine
-from strandline.pipelines.lake_selection import Chosen, LakePlace, OpenLake, objects_at, open_lake
+from strandline.pipelines.lake_selection import (
+    LakeLocation,
+    OpenLake,
+    SelectedTopics,
+    objects_at,
+    open_lake,
+)
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import Disk, OsDisk
 from strandline.platform.objectstore.protocol import Objects
@@ -135,7 +141,7 @@ def scrub(
 
 
 def check_files(
-    place: LakePlace, task: FilesToCheck, *, objects: Objects | None = None
+    place: LakeLocation, task: FilesToCheck, *, objects: Objects | None = None
 ) -> list[BadFile]:
     """Run a task; returns the damaged files."""
     damaged = []
@@ -188,8 +194,8 @@ def _check_local(disk: Disk, store: str, summary: ScrubSummary, progress: Progre
     summary.findings += [_finding_of(problem) for problem in report.problems]
 
 
-def _check_manifests(lake: OpenLake, chosen: Chosen, summary: ScrubSummary) -> None:
-    walks: list[tuple[str | None, Iterator[verify.Step]]] = [
+def _check_manifests(lake: OpenLake, chosen: SelectedTopics, summary: ScrubSummary) -> None:
+    walks: list[tuple[str | None, Iterator[verify.VerifyStep]]] = [
         (None, verify.check_head(lake.objects, lake.store_id))
     ]
     topics = {manifest.topic_id: manifest.name for manifest in chosen.manifests}
@@ -213,7 +219,7 @@ def _check_files(
     summary: ScrubSummary,
     progress: Progress | None,
 ) -> None:
-    work = partial(check_files, lake.place, objects=lake.objects if engine.in_process else None)
+    work = partial(check_files, lake.location, objects=lake.objects if engine.in_process else None)
     done, total = 0, sum(task.size for task in tasks)
     for index, damaged in engine.run(work, tasks):
         task = tasks[index]
@@ -230,9 +236,9 @@ def _still_in_use(
     """The damaged files that are still in use; the others may have been deleted."""
     if not damaged:
         return
-    newest = History(lake.objects, lake.store_id, task.topic_id).newest().manifest
+    newest = ManifestHistory(lake.objects, lake.store_id, task.topic_id).newest().manifest
     for file_damage in damaged:
-        if newest.named(file_damage.file.name()) is not None:
+        if newest.find_file(file_damage.file.name()) is not None:
             yield ScrubFinding(
                 path=file_damage.path,
                 kind="lake",
@@ -243,5 +249,5 @@ def _still_in_use(
             )
 
 
-def _finding_of(problem: Problem) -> ScrubFinding:
+def _finding_of(problem: VerifyProblem) -> ScrubFinding:
     return msgspec.convert(problem, ScrubFinding, from_attributes=True)

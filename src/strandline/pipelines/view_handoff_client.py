@@ -16,7 +16,7 @@ from strandline.config.settings import LakeSettings, Settings, ViewSettings
 from strandline.errors import Locked, NotFound, StrandlineError, Unavailable
 from strandline.ingest import delivery_codec as letters
 from strandline.ingest import view_handoff_codec as handovers
-from strandline.ingest.view_handoff_codec import Handover
+from strandline.ingest.view_handoff_codec import ViewHandoff
 from strandline.log.files.layout import Layout
 from strandline.pipelines.delivery_client import as_error
 from strandline.platform.clock import Clock
@@ -28,9 +28,9 @@ _POLL_S = 0.05
 _RETRY_S = 1.0
 
 
-def hand_over(
+def deliver_view_state(
     store: str,
-    handoff: Handover,
+    handoff: ViewHandoff,
     *,
     lake: str = "",
     views_url: str = "",
@@ -43,9 +43,9 @@ def hand_over(
         folder.create(handoff.key(), handovers.encode(handoff), writer=handoff.attempt)
         _await_installed(store, lake, views_url, folder, handoff, patience_s, clock)
         with contextlib.suppress(NotFound):
-            data = folder.get(handoff.refused_key())
-            folder.delete([handoff.refused_key()])
-            raise as_error(letters.decode_refusal(data, handoff.refused_key()))
+            data = folder.get(handoff.rejected_key())
+            folder.delete([handoff.rejected_key()])
+            raise as_error(letters.decode_rejection(data, handoff.rejected_key()))
     finally:
         folder.close()
 
@@ -55,7 +55,7 @@ def _await_installed(
     lake: str,
     views_url: str,
     folder: Objects,
-    handoff: Handover,
+    handoff: ViewHandoff,
     patience_s: float,
     clock: Clock,
 ) -> None:
@@ -66,7 +66,7 @@ def _await_installed(
         try:
             settings = Settings(lake=LakeSettings(url=lake), views=ViewSettings(url=views_url))
             with Store(store, settings=settings, start_jobs=False) as opened:
-                opened.take_deliveries()
+                opened.ingest_pending()
             continue
         except Locked:
             pass  # its writer installs it

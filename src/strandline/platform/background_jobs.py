@@ -1,9 +1,9 @@
 """Background jobs with one life cycle: start, repeated ``run_once``, drain, stop.
 
-A job that fails with an error that may be transient (``PASSING``: the disk, one of our own errors,
-no memory, a codec) runs again after a growing pause, and its health reports the error until a run
-succeeds. Two failures are final and make the health of the store red: a failed sync, and any other
-error, which is a bug.
+A job that fails with an error that may be transient (``TRANSIENT_ERRORS``: the disk, one of our own
+errors, no memory, a codec) runs again after a growing pause, and its health reports the error until
+a run succeeds. Two failures are final and make the health of the store red: a failed sync, and any
+other error, which is a bug.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Callable
 import msgspec
 import pyarrow as pa
 
-from strandline.errors import Poisoned, StrandlineError
+from strandline.errors import StoreFailed, StrandlineError
 from strandline.platform.clock import Clock
-from strandline.platform.thread_pool import start
+from strandline.platform.thread_pool import start_thread
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
 
-PASSING = (OSError, StrandlineError, MemoryError, zstd.ZstdError, pa.ArrowException)
-"""Errors after which a repeated run may succeed, unless the error is ``Poisoned``."""
+TRANSIENT_ERRORS = (OSError, StrandlineError, MemoryError, zstd.ZstdError, pa.ArrowException)
+"""Errors after which a repeated run may succeed, unless the error is ``StoreFailed``."""
 
 _BACK_OFF_S_FIRST = 0.05
 _BACK_OFF_S_MAX = 30.0
@@ -42,7 +42,7 @@ class JobHealth(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str
 
 
-class Job:
+class BackgroundJob:
     """One background job on its own thread. ``start`` and ``stop`` are called once each."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Job:
         self._thread = threading.Thread(target=self._loop, name=f"strandline-{name}", daemon=True)
 
     def start(self) -> None:
-        start(self._thread)
+        start_thread(self._thread)
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Let the current run finish, then end the thread."""
@@ -96,7 +96,7 @@ class Job:
             return min(_BACK_OFF_S_MAX, math.ldexp(_BACK_OFF_S_FIRST, min(self._failures, 16)))
         return max(0.0, self._interval_s - self._last_run_s)
 
-    def turn(self) -> bool:
+    def run_once(self) -> bool:
         """Run a job without a thread once, in the caller's; returns whether it may run again."""
         return self._run_step(self._run)
 
@@ -122,9 +122,9 @@ class Job:
         """Run the step; returns whether the job may run again."""
         try:
             step()
-        except Poisoned as error:
+        except StoreFailed as error:
             return self._mark_dead(str(error))
-        except PASSING as error:
+        except TRANSIENT_ERRORS as error:
             self._failures += 1
             self._last_error = str(error) or type(error).__name__
         except BaseException as error:  # noqa: BLE001 - a bug must turn health red, whatever it is

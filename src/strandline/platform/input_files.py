@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import msgspec
 from pyarrow import fs
 
-from strandline.errors import Denied, Invalid, NotFound, StrandlineError, Unavailable
+from strandline.errors import Invalid, NotFound, ObjectStoreDenied, StrandlineError, Unavailable
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.arrow_fs import file_system
 from strandline.platform.objectstore.cloud import names_at, open_objects
@@ -98,7 +98,9 @@ def _on_disk(location: str) -> Iterator[SourceFile]:
                     _below(disk, root, match) if disk.is_dir(match) else [_file(disk, match, root)]
                 )
     except PermissionError as error:
-        raise Denied(f"{error.filename} is not readable: check its permissions") from error
+        raise ObjectStoreDenied(
+            f"{error.filename} is not readable: check its permissions"
+        ) from error
 
 
 def _below(disk: OsDisk, root: str, folder: str) -> Iterator[SourceFile]:

@@ -18,7 +18,7 @@ class Forkable(Protocol):
 _forkables: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
-def tell_when_forked(forkable: Forkable) -> None:
+def register_forkable(forkable: Forkable) -> None:
     """Call ``forked`` of an object in every child that this process forks."""
     _forkables.add(forkable)
 

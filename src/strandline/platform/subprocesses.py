@@ -18,7 +18,7 @@ _GRACE_S = 5.0
 _TAIL_BYTES = 2_000
 
 
-class Child:
+class ChildProcess:
     """A child process. Owned by one thread."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Child:
     def id(self) -> int:
         return self._process.pid
 
-    def code(self) -> int | None:
+    def exit_code(self) -> int | None:
         """Its exit code; None while it runs."""
         return self._process.poll()
 
@@ -55,7 +55,7 @@ class Child:
                 self._process.wait(_GRACE_S)
         self._process.wait()
 
-    def last_words(self) -> str:
+    def output_tail(self) -> str:
         """The end of its output."""
         with open(self._log, "rb") as file:
             file.seek(0, os.SEEK_END)

@@ -5,7 +5,7 @@ caller runs the task. (The executor of the standard library raises RuntimeError 
 task: it may run later, or never.)
 
 The code that submits work to a pool waits for it, so a simulation may run it immediately in the
-thread of the caller: ``pools_made_by``.
+thread of the caller: ``pools_with_executor``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _executors: list[Callable[[int, str], Executor]] = [ThreadPoolExecutor]
 
 
 @contextlib.contextmanager
-def pools_made_by(executor: Callable[[int, str], Executor]) -> Iterator[None]:
+def pools_with_executor(executor: Callable[[int, str], Executor]) -> Iterator[None]:
     """Let pools of this process use other executors: for simulations."""
     _executors.append(executor)
     try:
@@ -36,7 +36,7 @@ def pools_made_by(executor: Callable[[int, str], Executor]) -> Iterator[None]:
         _executors.pop()
 
 
-def start(thread: threading.Thread) -> None:
+def start_thread(thread: threading.Thread) -> None:
     """Start a thread; Unavailable if that fails: it can be started later."""
     try:
         thread.start()

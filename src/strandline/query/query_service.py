@@ -24,26 +24,26 @@ from strandline.errors import Invalid, StrandlineError
 from strandline.log.topic.topic import Topic
 from strandline.platform.clock import Clock
 from strandline.query.access.users import Users
-from strandline.query.execute.command_result import Told
-from strandline.query.execute.duckdb_engine import Engine
-from strandline.query.execute.executor import Answering, run
-from strandline.query.execute.explain import explained, explanation
+from strandline.query.execute.command_result import CommandResult
+from strandline.query.execute.duckdb_engine import DuckDbEngine
+from strandline.query.execute.executor import QueryExecutor, run
+from strandline.query.execute.explain import explain_dict, explain_text
 from strandline.query.execute.plot import chart
 from strandline.query.execute.result import Result
 from strandline.query.language import ast
 from strandline.query.language.ast import Command, Name, Query
 from strandline.query.language.binding import bind
-from strandline.query.language.bound_ast import Bound
-from strandline.query.language.errors import Mistake, did_you_mean
+from strandline.query.language.bound_ast import BoundQuery
+from strandline.query.language.errors import QueryError, did_you_mean
 from strandline.query.language.parser import parse
 from strandline.query.language.periods import checked_calendar
-from strandline.query.materialized.materialized_queries import Remembered
+from strandline.query.materialized.materialized_queries import MaterializedQueries
 from strandline.query.materialized.result_log import FRAME_BYTES
-from strandline.query.snapshots import Sight, bound_to_sight
+from strandline.query.snapshots import QuerySnapshots, bind_to_snapshots
 from strandline.query.sql.relations import relation
 from strandline.query.sql.sandbox import SHARED
-from strandline.query.sql.sql import Calculator, read, relations, sql, stream
-from strandline.query.sql.statement import Named, Statement
+from strandline.query.sql.sql import SqlSandbox, read, relations, sql, stream
+from strandline.query.sql.statement import RelationName, Statement
 from strandline.schema import Schema
 from strandline.views.kv.kv import Kv
 from strandline.views.open_view import Views
@@ -55,7 +55,7 @@ USERS = "strandline.users"
 """The key-value map with the users."""
 
 
-class Store(Protocol):
+class _QueryStore(Protocol):
     """The operations of a store that commands use."""
 
     id: str
@@ -77,12 +77,12 @@ class Store(Protocol):
     def views(self) -> Views: ...
 
 
-class Questions:
+class QueryService:
     """The commands of one store. Safe from many threads."""
 
     def __init__(
         self,
-        store: Store,
+        store: _QueryStore,
         clock: Clock,
         random_id: Callable[[], bytes],
         settings: QuerySettings,
@@ -94,10 +94,10 @@ class Questions:
         self._random_id = random_id
         self._calendar = checked_calendar(settings.timezone, settings.week_start)
         self._frame_bytes = min(record_bytes_max, FRAME_BYTES)
-        self._engine = Engine(clock, memory_max=settings.memory_bytes)
-        self._execute: Answering = functools.partial(run, engine=self._engine)
+        self._engine = DuckDbEngine(clock, memory_max=settings.memory_bytes)
+        self._execute: QueryExecutor = functools.partial(run, engine=self._engine)
 
-    def answered_by(self, answering: Answering) -> Questions:
+    def with_executor(self, answering: QueryExecutor) -> QueryService:
         """The same commands with another executor of queries. Do not close the copy."""
         other = copy.copy(self)
         other._execute = answering
@@ -118,9 +118,9 @@ class Questions:
         )
 
     @functools.cached_property
-    def remembered(self) -> Remembered:
+    def remembered(self) -> MaterializedQueries:
         """Materialized queries."""
-        return Remembered(
+        return MaterializedQueries(
             self._store,
             self._clock,
             snapshots=self._snapshot,
@@ -138,7 +138,7 @@ class Questions:
         """Run a command. A user needs its permissions; without a user every command is allowed."""
         command = parse(text)
         if user is not None:
-            self.users.allows(user, command)
+            self.users.check_allowed(user, command)
         return self._run(command, text)
 
     def sql(
@@ -147,7 +147,7 @@ class Questions:
         *,
         as_of: object = None,
         params: Mapping[str, Any] | list[Any] | None = None,
-        store: relation.Store | None = None,
+        store: relation.SqlStore | None = None,
     ) -> Result:
         """Run a SELECT over the whole store, or over ``store``, a restricted part of it."""
         return sql(
@@ -165,10 +165,10 @@ class Questions:
         *,
         as_of: object = None,
         params: Mapping[str, Any] | list[Any] | None = None,
-        store: relation.Store | None = None,
+        store: relation.SqlStore | None = None,
         notes: relation.Notes | None = None,
         copied: bool = True,
-        sandbox: Calculator = SHARED,
+        sandbox: SqlSandbox = SHARED,
     ) -> AbstractContextManager[pa.RecordBatchReader]:
         """The same for large results: batches, computed as they are read. ``notes`` are complete
         when all batches are read. Without a copy of metrics it may raise ``Moved``."""
@@ -186,11 +186,11 @@ class Questions:
 
     def relations(
         self, text: str, *, as_of: object = None
-    ) -> tuple[Statement, dict[Named, relation.Relation]]:
+    ) -> tuple[Statement, dict[RelationName, relation.Relation]]:
         """The relations of a SELECT, all at one position: for engines outside of this process."""
         return relations(self._store, text, as_of=as_of, extra=self._remembered_relation)
 
-    def statement(self, text: str, *, sandbox: Calculator = SHARED) -> Statement:
+    def statement(self, text: str, *, sandbox: SqlSandbox = SHARED) -> Statement:
         """Parse a SQL text without running it, for example to check permissions."""
         return read(text, sandbox)
 
@@ -199,7 +199,7 @@ class Questions:
 
     def _run(self, command: Command, text: str) -> Result:
         match command:
-            case ast.Query() | ast.Replay():
+            case ast.Query() | ast.ReplayCommand():
                 return self._query(command, text)
             case ast.Define() | ast.StoreEvent() | ast.DeleteEvents():
                 return self._change(command, text)
@@ -207,17 +207,17 @@ class Questions:
                 return self._materialize(command)
             case ast.Explain(query):
                 result = self._query(query, text)
-                return Told(explanation(result), [_flat(explained(result))])
+                return CommandResult(explain_text(result), [_flat(explain_dict(result))])
             case ast.Plot():
                 return self._plot(command, text)
-            case ast.Batch():
+            case ast.BatchCommand():
                 return self._batch(command, text)
             case ast.Flush():
                 for name in self._tables():
                     self._store.table(name).flush()
-                return Told("flushed")
+                return CommandResult("flushed")
             case ast.Ping():
-                return Told("PONG")
+                return CommandResult("PONG")
             case _:
                 return self._administer(command)
 
@@ -226,21 +226,21 @@ class Questions:
         match command:
             case ast.Define():
                 schema = self._store.table(name).define(command.fields, version=command.version)
-                return Told(f"{name} is defined in version {schema.version}")
+                return CommandResult(f"{name} is defined in version {schema.version}")
             case ast.StoreEvent():
                 table = self._defined_table(command.event, text)
                 appended = table.store(command.context, command.payload)
-                return Told("stored", [{"event": name, "seq": appended.first_seq}])
+                return CommandResult("stored", [{"event": name, "seq": appended.first_seq}])
         where = self._bind(command, text).events[0].where
         everything = Compare("seq", ">=", 0)
         count = self._defined_table(command.event, text).delete(where or everything)
-        return Told(f"{count} event{'s' * (count != 1)} deleted", [{"deleted": count}])
+        return CommandResult(f"{count} event{'s' * (count != 1)} deleted", [{"deleted": count}])
 
     def _materialize(self, command: ast.Remember | ast.Show | ast.Forget) -> Result:
         match command:
             case ast.Remember():
                 description = self.remembered.remember(command)
-                return Told(
+                return CommandResult(
                     f"remembered as {description.alias}",
                     [{"alias": description.alias, "rows": description.rows}],
                 )
@@ -248,10 +248,10 @@ class Questions:
                 return self.remembered.show(alias)
             case ast.Forget(alias):
                 self.remembered.forget(alias)
-                return Told(f"{alias} is forgotten")
+                return CommandResult(f"{alias} is forgotten")
 
     def _plot(self, command: ast.Plot, text: str) -> Result:
-        snapshots = Sight(self._store)
+        snapshots = QuerySnapshots(self._store)
         drawing = chart(
             command,
             snapshots.schema,
@@ -261,9 +261,9 @@ class Questions:
             calendar=self._calendar,
         )
         points = [msgspec.to_builtins(point) for point in drawing.points]
-        return Told(f"{len(points)} points", points, chart=drawing)
+        return CommandResult(f"{len(points)} points", points, chart=drawing)
 
-    def _batch(self, batch: ast.Batch, text: str) -> Result:
+    def _batch(self, batch: ast.BatchCommand, text: str) -> Result:
         results: list[Result] = []
         for command, own in zip(batch.commands, batch.texts, strict=True):
             try:
@@ -276,51 +276,55 @@ class Questions:
             {"command": own, "message": result.message}
             for own, result in zip(batch.texts, results, strict=True)
         ]
-        return Told(f"{len(rows)} commands done", rows, results=results)
+        return CommandResult(f"{len(rows)} commands done", rows, results=results)
 
     def _administer(self, command: Command) -> Result:
         match command:
             case ast.CreateUser(user=user, key=key, roles=roles):
                 created = self.users.create(user, key=key, roles=roles)
                 row = {"user": created.id, "key": created.key}
-                return Told(f"user {created.id} is created; the key is shown only once", [row])
+                return CommandResult(
+                    f"user {created.id} is created; the key is shown only once", [row]
+                )
             case ast.RevokeKey(user):
                 self.users.revoke_key(user)
-                return Told(f"the key of {user} is revoked")
+                return CommandResult(f"the key of {user} is revoked")
             case ast.ListUsers():
-                users = [msgspec.to_builtins(each) for each in self.users.listed()]
-                return Told(f"{len(users)} users", [_flat(each) for each in users])
+                users = [msgspec.to_builtins(each) for each in self.users.list_users()]
+                return CommandResult(f"{len(users)} users", [_flat(each) for each in users])
             case ast.Grant():
                 names = [name.text for name in command.events]
                 self.users.grant(command.user, command.permissions, names)
-                return Told(f"granted to {command.user}")
+                return CommandResult(f"granted to {command.user}")
             case ast.Revoke():
                 names = [name.text for name in command.events]
                 self.users.revoke(command.user, command.permissions, names)
-                return Told(f"revoked from {command.user}")
+                return CommandResult(f"revoked from {command.user}")
             case ast.ShowPermissions(user):
                 shown = msgspec.to_builtins(self.users.user(user))
-                return Told(f"permissions of {user}", [_flat(shown)])
+                return CommandResult(f"permissions of {user}", [_flat(shown)])
         raise Invalid(f"{type(command).__name__} cannot be run here")
 
-    def _query(self, command: ast.Query | ast.Replay, text: str) -> Result:
-        bound, snapshots = bound_to_sight(
+    def _query(self, command: ast.Query | ast.ReplayCommand, text: str) -> Result:
+        bound, snapshots = bind_to_snapshots(
             self._store, lambda schemas: self._bind_with(command, text, schemas)
         )
         return self._execute(bound, snapshots.snapshot)
 
-    def _bind(self, command: ast.Query | ast.Replay | ast.DeleteEvents, text: str) -> Bound:
+    def _bind(
+        self, command: ast.Query | ast.ReplayCommand | ast.DeleteEvents, text: str
+    ) -> BoundQuery:
         return self._bind_with(command, text, self._schema)
 
     def _bind_with(
         self,
-        command: ast.Query | ast.Replay | ast.DeleteEvents,
+        command: ast.Query | ast.ReplayCommand | ast.DeleteEvents,
         text: str,
         schemas: Callable[[str], Schema | None],
-    ) -> Bound:
+    ) -> BoundQuery:
         return bind(command, schemas, text, events=self._hints(), calendar=self._calendar)
 
-    def _bind_text(self, text: str) -> Bound:
+    def _bind_text(self, text: str) -> BoundQuery:
         command = parse(text)
         if not isinstance(command, Query):
             raise Invalid(f"only a QUERY can be remembered: {text}")
@@ -332,13 +336,13 @@ class Questions:
     def _defined_table(self, event: Name, text: str) -> Table:
         if self._schema(event.text) is None:
             hint = did_you_mean(event.text, self.events())
-            raise Mistake(
+            raise QueryError(
                 f"unknown event {event.text!r}: DEFINE it first", text, event.at, hint=hint
             )
         return self._store.table(event.text)
 
     def _schema(self, event: str) -> Schema | None:
-        return Sight(self._store).schema(event)
+        return QuerySnapshots(self._store).schema(event)
 
     def _snapshot(self, event: str) -> PinnedTable:
         return self._store.table(event).snapshot()

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from strandline.errors import Invalid, Unavailable, UnknownTopic
 from strandline.log.topic.topic import Topic
-from strandline.query.language.bound_ast import Bound
+from strandline.query.language.bound_ast import BoundQuery
 from strandline.query.sql.as_of import now
 from strandline.schema import Schema
 from strandline.views.table.table import Table
@@ -21,7 +21,7 @@ from strandline.views.table.table_snapshot import PinnedTable
 _ATTEMPTS_MAX = 100
 
 
-class Store(Protocol):
+class _TableStore(Protocol):
     """The operations of a store that are needed."""
 
     def existing_topic(self, name: str) -> Topic: ...
@@ -29,10 +29,10 @@ class Store(Protocol):
     def table(self, name: str, **options: object) -> Table: ...
 
 
-class Sight:
+class QuerySnapshots:
     """The snapshots of one query. Owned by one thread."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: _TableStore) -> None:
         self._store = store
         self._by_event: dict[str, PinnedTable] = {}
 
@@ -52,7 +52,7 @@ class Sight:
             self._by_event[event] = self._store.table(event).snapshot()
         return self._by_event[event]
 
-    def at_one_moment(self, events: set[str]) -> bool:
+    def retake_at_one_position(self, events: set[str]) -> bool:
         """Take these snapshots again, all at one position; False when a schema has changed."""
         before = {event: self._by_event[event].schema for event in events}
         heads = now({event: self._store.existing_topic(event) for event in events}).heads
@@ -61,14 +61,14 @@ class Sight:
         return all(self._by_event[event].schema == schema for event, schema in before.items())
 
 
-def bound_to_sight(
-    store: Store, bind: Callable[[Callable[[str], Schema | None]], Bound]
-) -> tuple[Bound, Sight]:
+def bind_to_snapshots(
+    store: _TableStore, bind: Callable[[Callable[[str], Schema | None]], BoundQuery]
+) -> tuple[BoundQuery, QuerySnapshots]:
     """The bound query, and the snapshots that it was bound to."""
     for _ in range(_ATTEMPTS_MAX):
-        snapshots = Sight(store)
+        snapshots = QuerySnapshots(store)
         bound = bind(snapshots.schema)
         tables = {event.name for event in bound.events}
-        if len(tables) < 2 or snapshots.at_one_moment(tables):
+        if len(tables) < 2 or snapshots.retake_at_one_position(tables):
             return bound, snapshots
     raise Unavailable("the schemas of the events keep changing: try again")

@@ -56,7 +56,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.platform.disk import Buffer
 from strandline.reservoir.data_files.data_file_codec import Ids, crc64
 from strandline.reservoir.data_files.data_file_table import FILE_ROW, GARBAGE_ROW
@@ -101,7 +101,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     meta: bytes
 
 
-class Header(NamedTuple):
+class CheckpointHeader(NamedTuple):
     """The numbers of a checkpoint, before its columns."""
 
     flags: int
@@ -120,7 +120,7 @@ class Header(NamedTuple):
     writer_id: bytes
 
 
-class Footer(NamedTuple):
+class CheckpointFooter(NamedTuple):
     """Where the parts of a checkpoint's object are."""
 
     reservoir_id: bytes
@@ -156,7 +156,7 @@ def encode(checkpoint: Checkpoint, *, compress: bool) -> bytes:
     return b"".join((header, _CRC.pack(crc64(header)), packed))
 
 
-def decode_header(data: Buffer, label: str) -> Header:
+def decode_header(data: Buffer, label: str) -> CheckpointHeader:
     """Decode and verify the first bytes of a checkpoint."""
     if len(data) < HEADER_SIZE or bytes(data[:4]) != _MAGIC:
         raise Corrupt("a checkpoint does not begin with its magic bytes", path=label)
@@ -164,8 +164,10 @@ def decode_header(data: Buffer, label: str) -> Header:
         raise Corrupt("the header of a checkpoint fails its checksum", path=label)
     _, format_version, *rest = _HEADER.unpack_from(data)
     if format_version > FORMAT_VERSION:
-        raise NewerFormat(f"{label} has reservoir format {format_version}: upgrade to read it")
-    return Header._make(rest)
+        raise UnsupportedFormat(
+            f"{label} has reservoir format {format_version}: upgrade to read it"
+        )
+    return CheckpointHeader._make(rest)
 
 
 def decode(data: Buffer, label: str) -> Checkpoint:
@@ -198,7 +200,7 @@ def decode(data: Buffer, label: str) -> Checkpoint:
     )
 
 
-def encode_footer(footer: Footer) -> bytes:
+def encode_footer(footer: CheckpointFooter) -> bytes:
     packed = _FOOTER.pack(
         _FOOTER_MAGIC,
         FORMAT_VERSION,
@@ -211,7 +213,7 @@ def encode_footer(footer: Footer) -> bytes:
     return packed + _CRC.pack(crc64(packed))
 
 
-def decode_footer(data: Buffer, label: str, size: int) -> Footer:
+def decode_footer(data: Buffer, label: str, size: int) -> CheckpointFooter:
     """The footer in the last bytes of an object of this size."""
     at = max(0, size - FOOTER_SIZE)
     if len(data) != FOOTER_SIZE or bytes(data[:4]) != _FOOTER_MAGIC:
@@ -220,8 +222,10 @@ def decode_footer(data: Buffer, label: str, size: int) -> Footer:
     if _CRC.unpack_from(data, _FOOTER.size)[0] != crc64(bytes(data[: _FOOTER.size])):
         raise Corrupt("the end of a checkpoint fails its checksum", path=label, offset=at)
     if format_version > FORMAT_VERSION:
-        raise NewerFormat(f"{label} has reservoir format {format_version}: upgrade to read it")
-    footer = Footer._make(rest)
+        raise UnsupportedFormat(
+            f"{label} has reservoir format {format_version}: upgrade to read it"
+        )
+    footer = CheckpointFooter._make(rest)
     if not footer.checkpoint_offset <= footer.registry_offset <= at:
         raise Corrupt("the parts of a checkpoint are out of order", path=label, offset=at)
     return footer

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.platform.disk import Buffer
 
 FORMAT_VERSION = 1
@@ -34,7 +34,7 @@ _HEADER = struct.Struct("<4sH2xQ")
 _COLUMNS = 5
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class RegistryRow(msgspec.Struct, frozen=True, gc=False):
     """One checkpoint."""
 
     version: int
@@ -52,31 +52,33 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         return bool(self.flags & FLAG_BUNDLE)
 
 
-def encode(rows: Sequence[Row]) -> bytes:
+def encode(rows: Sequence[RegistryRow]) -> bytes:
     table = np.array([msgspec.structs.astuple(row) for row in rows], dtype="<u8")
     return _HEADER.pack(_MAGIC, FORMAT_VERSION, len(rows)) + table.T.tobytes()
 
 
-def decode(data: Buffer, label: str) -> list[Row]:
+def decode(data: Buffer, label: str) -> list[RegistryRow]:
     """Decode the rows of a registry, whose CRC-64 was compared with the footer."""
     if len(data) < _HEADER.size or bytes(data[:4]) != _MAGIC:
         raise Corrupt("a registry does not begin with its magic bytes", path=label)
     _, format_version, count = _HEADER.unpack_from(data)
     if format_version > FORMAT_VERSION:
-        raise NewerFormat(f"{label} has reservoir format {format_version}: upgrade to read it")
+        raise UnsupportedFormat(
+            f"{label} has reservoir format {format_version}: upgrade to read it"
+        )
     if len(data) != _HEADER.size + count * _COLUMNS * 8:
         raise Corrupt("the columns of a registry do not add up", path=label)
     table = np.frombuffer(data, "<u8", offset=_HEADER.size).reshape(_COLUMNS, count)
-    return [Row(*values) for values in table.T.tolist()]
+    return [RegistryRow(*values) for values in table.T.tolist()]
 
 
-def chain(rows: Sequence[Row]) -> list[Row]:
+def chain(rows: Sequence[RegistryRow]) -> list[RegistryRow]:
     """The rows from which the last version is recovered: the newest snapshot, and the rest."""
     begin = max(index for index, row in enumerate(rows) if row.is_snapshot)
     return list(rows[begin:])
 
 
-def kept(rows: Sequence[Row], oldest: int) -> list[Row]:
+def retained_rows(rows: Sequence[RegistryRow], oldest: int) -> list[RegistryRow]:
     """The rows that versions from ``oldest`` on need, from the newest possible snapshot on."""
     usable = [i for i, row in enumerate(rows) if row.is_snapshot and row.version <= oldest]
     return list(rows[max(usable, default=0) :])

@@ -12,39 +12,39 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from strandline.errors import AlreadyThere, Fenced, Invalid
+from strandline.errors import Fenced, Invalid, ObjectExists
 from strandline.platform.disk import Buffer
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir import checkpoint_codec as checkpoints
 from strandline.reservoir import checkpoint_registry, object_keys
-from strandline.reservoir.checkpoint_codec import Checkpoint, Footer
-from strandline.reservoir.checkpoint_registry import Row
-from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.checkpoint_codec import Checkpoint, CheckpointFooter
+from strandline.reservoir.checkpoint_registry import RegistryRow
+from strandline.reservoir.data_files.data_file_builder import DataFile
 from strandline.reservoir.data_files.data_file_codec import crc64
-from strandline.reservoir.reservoir_state import State
+from strandline.reservoir.reservoir_state import ReservoirState
 
 _NO_IDS = np.empty(0, dtype="<i8")
 
 
-class Pending(msgspec.Struct, frozen=True, eq=False):
+class PendingCheckpoint(msgspec.Struct, frozen=True, eq=False):
     """A version whose object may not exist yet."""
 
     version: int
     meta: bytes
-    rows: list[Row]
-    dropped: list[Row]
+    rows: list[RegistryRow]
+    dropped: list[RegistryRow]
     """Checkpoints that are not needed once it exists."""
-    bundle: Blob | None
+    bundle: DataFile | None
     body: Buffer
 
 
-class Checkpointer:
+class CheckpointWriter:
     """Writes the versions of one opening. Owned by the holder of the pool's ``committing``."""
 
     def __init__(
         self,
         objects: Objects,
-        state: State,
+        state: ReservoirState,
         *,
         writer_id: bytes,
         snapshot_interval: int,
@@ -55,7 +55,7 @@ class Checkpointer:
         self._writer_id = writer_id
         self._snapshot_interval = snapshot_interval
         self._keep_versions = keep_versions
-        self.pending: Pending | None = None
+        self.pending: PendingCheckpoint | None = None
 
     def encode(
         self,
@@ -63,9 +63,9 @@ class Checkpointer:
         *,
         meta: bytes,
         now_us: int,
-        bundle: Blob | None = None,
+        bundle: DataFile | None = None,
         is_opening: bool = False,
-    ) -> Pending:
+    ) -> PendingCheckpoint:
         """Encode all changes since the last checkpoint as the object of the next one.
 
         The object of an opening stays for its name, so it is small: only the first is a snapshot.
@@ -81,10 +81,12 @@ class Checkpointer:
         offset = 0 if bundle is None else bundle.entry.ref.size
         flags = checkpoint_registry.FLAG_SNAPSHOT * is_snapshot
         flags |= checkpoint_registry.FLAG_BUNDLE * (bundle is not None)
-        row = Row(version, flags, crc64(section), offset, len(section))
-        rows = checkpoint_registry.kept([*state.rows, row], version - self._keep_versions)
+        row = RegistryRow(version, flags, crc64(section), offset, len(section))
+        rows = checkpoint_registry.retained_rows([*state.rows, row], version - self._keep_versions)
         listed = checkpoint_registry.encode(rows)
-        footer = Footer(state.reservoir_id, version, offset, offset + len(section), crc64(listed))
+        footer = CheckpointFooter(
+            state.reservoir_id, version, offset, offset + len(section), crc64(listed)
+        )
         body = b"".join(
             (
                 *(() if bundle is None else bundle.chunks()),
@@ -94,7 +96,7 @@ class Checkpointer:
             )
         )
         dropped = state.rows[: len(state.rows) + 1 - len(rows)]
-        return Pending(version, meta, rows, dropped, bundle, body)
+        return PendingCheckpoint(version, meta, rows, dropped, bundle, body)
 
     def is_snapshot_due(self) -> bool:
         return self._state.since_snapshot() >= self._snapshot_interval
@@ -103,20 +105,20 @@ class Checkpointer:
         """Whether there were many openings, each a version, without a snapshot between them."""
         return self._state.since_snapshot() > 2 * self._snapshot_interval
 
-    def create(self, pending: Pending) -> None:
-        """Create the newest version, or raise ``AlreadyThere``."""
+    def create(self, pending: PendingCheckpoint) -> None:
+        """Create the newest version, or raise ``ObjectExists``."""
         self._objects.create(object_keys.checkpoint_key(pending.version), pending.body)
         state = self._state
         state.version, state.meta, state.rows = pending.version, pending.meta, pending.rows
 
-    def settle(self, done: Callable[[Pending], None]) -> None:
+    def create_pending(self, done: Callable[[PendingCheckpoint], None]) -> None:
         """Create the pending version, if any; raise ``Fenced`` when another writer has opened."""
         pending = self.pending
         if pending is None:
             return
         try:
             self.create(pending)
-        except AlreadyThere as error:
+        except ObjectExists as error:
             raise Fenced(
                 f"another writer has opened {self._objects.name} and created version "
                 f"{pending.version}: stop, or open it again to fence that writer"
@@ -127,7 +129,7 @@ class Checkpointer:
     def _content(self, version: int, *, meta: bytes, now_us: int, is_snapshot: bool) -> Checkpoint:
         state = self._state
         if is_snapshot:
-            (ids, rows), deleted = state.pages.everything(), _NO_IDS
+            (ids, rows), deleted = state.pages.all_pages(), _NO_IDS
         else:
             ids, rows, deleted = state.pages.changes()
         return Checkpoint(

@@ -27,11 +27,11 @@ from strandline.errors import Corrupt, Invalid
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir import object_keys
-from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.cache import FileCache
 from strandline.reservoir.data_files import data_file_codec
 from strandline.reservoir.data_files.data_file_table import FileEntry, FileRef
 from strandline.reservoir.data_files.page_compression import pack, unpack
-from strandline.reservoir.pool import Pool
+from strandline.reservoir.pool import ReservoirPool
 from strandline.reservoir.request_metering import CountedObjects
 
 NEW_SHARE = 2 / 3
@@ -62,7 +62,7 @@ def superseded(entries: Iterable[FileEntry], version: int) -> list[FileEntry]:
     ]
 
 
-def pick(
+def choose_files(
     entries: Iterable[FileEntry], *, file_bytes: int, share: float, waiting_bytes: int
 ) -> list[FileEntry]:
     """The files to rewrite among those that can be dropped and have live pages."""
@@ -83,7 +83,7 @@ def pick(
     return chosen
 
 
-def fetch(objects: Objects, cache: Cache | None, ref: FileRef) -> bytes:
+def fetch(objects: Objects, cache: FileCache | None, ref: FileRef) -> bytes:
     """A whole file: from an intact copy in the cache, which is not filled by this call; from a
     local folder without a counted request, as pages are read."""
     if cache is None and isinstance(objects, CountedObjects) and objects.real_folder is not None:
@@ -121,7 +121,7 @@ def _read(path: str, size: int) -> bytes:
         file.close()
 
 
-def move(pool: Pool, ref: FileRef, data: bytes) -> None:
+def move_pages(pool: ReservoirPool, ref: FileRef, data: bytes) -> None:
     """Commit the live pages of a file again, so that a new file holds them. Raises ``Corrupt``."""
     label = object_keys.file_key(ref.file_id)
     identity = pool.state.reservoir_id

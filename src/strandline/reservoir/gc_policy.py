@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from strandline.reservoir import object_keys
-from strandline.reservoir.checkpoint_registry import Row
+from strandline.reservoir.checkpoint_registry import RegistryRow
 from strandline.reservoir.compaction import is_movable
-from strandline.reservoir.reservoir_state import State
+from strandline.reservoir.reservoir_state import ReservoirState
 
 
-def dead_files(state: State, version: int) -> list[int]:
+def dead_files(state: ReservoirState, version: int) -> list[int]:
     """Files without live pages that the checkpoint of this version may drop."""
     return [
         file_id
@@ -28,7 +28,7 @@ def dead_files(state: State, version: int) -> list[int]:
     ]
 
 
-def unlisted_files(state: State, version: int) -> list[int]:
+def unlisted_files(state: ReservoirState, version: int) -> list[int]:
     """Files without live pages that the checkpoint of this version would be the first to list: no
     version needs them."""
     return [
@@ -38,7 +38,7 @@ def unlisted_files(state: State, version: int) -> list[int]:
     ]
 
 
-def old_files(state: State, keep_versions: int) -> list[int]:
+def old_files(state: ReservoirState, keep_versions: int) -> list[int]:
     """Garbage that no recoverable version needs."""
     oldest = state.version - keep_versions
     first_row = state.rows[0].version
@@ -53,7 +53,7 @@ def old_files(state: State, keep_versions: int) -> list[int]:
     ]
 
 
-def old_checkpoints(state: State, dropped: Iterable[Row]) -> list[int]:
+def old_checkpoints(state: ReservoirState, dropped: Iterable[RegistryRow]) -> list[int]:
     """Versions that left the registry and whose objects are not needed."""
     return [
         row.version
@@ -62,8 +62,8 @@ def old_checkpoints(state: State, dropped: Iterable[Row]) -> list[int]:
     ]
 
 
-def left_overs(
-    state: State, checkpoints: Iterable[int], data_files: Iterable[int]
+def leftover_objects(
+    state: ReservoirState, checkpoints: Iterable[int], data_files: Iterable[int]
 ) -> tuple[list[int], list[int]]:
     """Listed objects that the tables do not name: versions of checkpoints, and data files."""
     known = {row.version for row in state.rows}
@@ -84,7 +84,7 @@ def left_overs(
     return versions, files
 
 
-def _is_needed(state: State, version: int) -> bool:
+def _is_needed(state: ReservoirState, version: int) -> bool:
     """Whether the object of a version stays for its pages, or for its name."""
     files, file_id = state.files, object_keys.bundle_id(version)
     return file_id in files.live or file_id in files.garbage or file_id in files.names

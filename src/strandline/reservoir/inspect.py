@@ -19,9 +19,9 @@ from strandline.errors import Corrupt, Invalid, NotFound
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir import checkpoint_codec as checkpoints
 from strandline.reservoir import object_keys, recovery
-from strandline.reservoir.checkpoint_registry import Row
-from strandline.reservoir.recovery import Found, Listing
-from strandline.reservoir.reservoir_state import State
+from strandline.reservoir.checkpoint_registry import RegistryRow
+from strandline.reservoir.recovery import Listing, RecoveryResult
+from strandline.reservoir.reservoir_state import ReservoirState
 
 
 class ObjectSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class ObjectSummary(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class CheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
+class ReservoirCheckpointSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint from which versions can be recovered."""
 
     version: int
@@ -84,7 +84,7 @@ class ReservoirSummary(msgspec.Struct, frozen=True, kw_only=True):
     meta_bytes: int
     size: int
     """Bytes of all objects."""
-    checkpoints: list[CheckpointSummary]
+    checkpoints: list[ReservoirCheckpointSummary]
     files: list[FileSummary]
     garbage: list[GarbageSummary]
     set_aside: list[ObjectSummary]
@@ -94,7 +94,7 @@ class ReservoirSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Newer versions that cannot be read, with reasons."""
 
 
-class Strangers(msgspec.Struct, frozen=True, kw_only=True):
+class _UnnamedObjects(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that the newest version does not name."""
 
     set_aside: list[ObjectSummary]
@@ -109,7 +109,7 @@ def inspect(objects: Objects) -> ReservoirSummary:
     if state is None:
         raise NotFound(f"there is no reservoir in {objects.name}")
     listing = recovery.listing(objects)  # after the version, so it has all of its objects
-    unnamed = strangers(listing, found, state)
+    unnamed = unnamed_objects(listing, found, state)
     files = [_file(file_id, state, listing) for file_id in sorted(state.files.live)]
     return ReservoirSummary(
         place=objects.name,
@@ -135,7 +135,9 @@ def inspect(objects: Objects) -> ReservoirSummary:
     )
 
 
-def strangers(listing: Listing, found: Found, state: State) -> Strangers:
+def unnamed_objects(
+    listing: Listing, found: RecoveryResult, state: ReservoirState
+) -> _UnnamedObjects:
     """The objects that the newest version does not name. Pure."""
     rows = {row.version for row in state.rows}
     files = state.files.live.keys() | state.files.garbage.keys() | state.files.names
@@ -154,7 +156,7 @@ def strangers(listing: Listing, found: Found, state: State) -> Strangers:
     ]
     # Objects that a damaged version may need will be set aside by the next opening.
     is_kept = bool(found.passed_over)
-    return Strangers(
+    return _UnnamedObjects(
         set_aside=[each for term, each in by_term if is_kept or term <= state.kept_term],
         left_over=[each for term, each in by_term if not (is_kept or term <= state.kept_term)],
         unknown=[
@@ -163,7 +165,7 @@ def strangers(listing: Listing, found: Found, state: State) -> Strangers:
     )
 
 
-def _checkpoint(objects: Objects, row: Row, listing: Listing) -> CheckpointSummary:
+def _checkpoint(objects: Objects, row: RegistryRow, listing: Listing) -> ReservoirCheckpointSummary:
     header, problem = None, ""
     key = object_keys.checkpoint_key(row.version)
     try:
@@ -171,7 +173,7 @@ def _checkpoint(objects: Objects, row: Row, listing: Listing) -> CheckpointSumma
         header = checkpoints.decode_header(first, f"{objects.name}/{key}")
     except (Corrupt, Invalid, NotFound) as error:
         problem = str(error)
-    return CheckpointSummary(
+    return ReservoirCheckpointSummary(
         version=row.version,
         kind="snapshot" if row.is_snapshot else "changes",
         bundle=row.is_bundle,
@@ -183,7 +185,7 @@ def _checkpoint(objects: Objects, row: Row, listing: Listing) -> CheckpointSumma
     )
 
 
-def _file(file_id: int, state: State, listing: Listing) -> FileSummary:
+def _file(file_id: int, state: ReservoirState, listing: Listing) -> FileSummary:
     entry = state.files.live[file_id]
     return FileSummary(
         file_id=f"{file_id:016x}",

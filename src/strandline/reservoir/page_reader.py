@@ -26,21 +26,21 @@ from strandline.platform.disk import OsDisk, ReadFile
 from strandline.platform.objectstore.local import FolderObjects
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir import object_keys
-from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.cache import FileCache
 from strandline.reservoir.cache.downloads import RangeFile
 from strandline.reservoir.cache.open_files import DESCRIPTORS_MAX, LocalFile, OpenFiles
-from strandline.reservoir.cache.single_flight import Flights
+from strandline.reservoir.cache.single_flight import SingleFlight
 from strandline.reservoir.data_files.data_file_codec import page_checksum
 from strandline.reservoir.data_files.data_file_table import FileRef
-from strandline.reservoir.data_files.page_table import Place
-from strandline.reservoir.range_cache import Stretches
+from strandline.reservoir.data_files.page_table import PageLocation
+from strandline.reservoir.range_cache import RangeCache
 from strandline.reservoir.request_metering import CountedObjects
 
-Wanted = tuple[int, Place, FileRef]
+PageRequest = tuple[int, PageLocation, FileRef]
 """A page id, its place, and its file."""
 
 
-class Files(Protocol):
+class FileSource(Protocol):
     """The source of files. Safe from many threads."""
 
     def open(self, file: FileRef) -> ReadFile: ...
@@ -54,13 +54,13 @@ class PageReader:
     """Reads pages. Safe from many threads."""
 
     def __init__(
-        self, objects: Objects, cache: Cache | None = None, *, whole: bool = False
+        self, objects: Objects, cache: FileCache | None = None, *, whole: bool = False
     ) -> None:
         """``whole``: most pages will be read, so larger ranges of a file are fetched."""
         self._objects = objects
         self._cache = cache
-        self._files: Files = _files_of(objects, whole=whole) if cache is None else cache
-        self._repairs: Flights[bytes] = Flights()
+        self._files: FileSource = _files_of(objects, whole=whole) if cache is None else cache
+        self._repairs: SingleFlight[bytes] = SingleFlight()
         self._open_file = self._files.open  # saves a lookup in every read
 
     @property
@@ -68,7 +68,7 @@ class PageReader:
         """Whether reading a file always costs a request."""
         return self._cache is None and not isinstance(self._files, _FolderFiles)
 
-    def read(self, page_id: int, place: Place, file: FileRef) -> bytes:
+    def read(self, page_id: int, place: PageLocation, file: FileRef) -> bytes:
         """The bytes of a page as they were stored."""
         opened = None
         file_id, offset, size, checksum = place
@@ -83,7 +83,7 @@ class PageReader:
             raise self._missing_file(page_id, place) from error
         return self._read_again(page_id, place, file, opened)
 
-    def read_many(self, wanted: Sequence[Wanted]) -> list[bytes]:
+    def read_many(self, wanted: Sequence[PageRequest]) -> list[bytes]:
         """Read many pages, in the given order of results: file by file, each from front to back."""
         order = sorted(range(len(wanted)), key=lambda number: wanted[number][1][:2])
         pages = [b""] * len(wanted)
@@ -99,7 +99,7 @@ class PageReader:
         if isinstance(self._files, _FolderFiles):
             self._files.close()
 
-    def _read_of_one_file(self, wanted: Sequence[Wanted]) -> list[bytes]:
+    def _read_of_one_file(self, wanted: Sequence[PageRequest]) -> list[bytes]:
         first_id, first, file = wanted[0]
         try:
             opened = self._open(file)
@@ -122,7 +122,9 @@ class PageReader:
         except OSError:  # of a folder; a cache handles its own errors
             return RangeFile(self._objects, file)
 
-    def _read_again(self, page_id: int, place: Place, file: FileRef, bad: ReadFile | None) -> bytes:
+    def _read_again(
+        self, page_id: int, place: PageLocation, file: FileRef, bad: ReadFile | None
+    ) -> bytes:
         try:
             if bad is None or isinstance(bad, RangeFile):
                 return self._request(page_id, place, file)
@@ -138,7 +140,7 @@ class PageReader:
             raise self._missing_file(page_id, place) from error
 
     def _read_repaired(
-        self, cache: Cache, page_id: int, place: Place, file: FileRef, copy: ReadFile
+        self, cache: FileCache, page_id: int, place: PageLocation, file: FileRef, copy: ReadFile
     ) -> bytes:
         """Read a page and repair it in the copy, if possible."""
         data = _pread(copy, place)
@@ -157,7 +159,7 @@ class PageReader:
         self._files.evict(file.file_id, bad)
         return self._open(file)
 
-    def _request(self, page_id: int, place: Place, file: FileRef) -> bytes:
+    def _request(self, page_id: int, place: PageLocation, file: FileRef) -> bytes:
         data = RangeFile(self._objects, file).pread(place.size, place.offset)
         if page_checksum(data, page_id, place.file_id) != place.checksum:
             raise Corrupt(
@@ -165,14 +167,14 @@ class PageReader:
             )
         return data
 
-    def _missing_file(self, page_id: int, place: Place) -> Corrupt:
+    def _missing_file(self, page_id: int, place: PageLocation) -> Corrupt:
         return Corrupt(
             f"page {page_id} cannot be read: a data file is missing",
             path=self._path(place),
             offset=place.offset,
         )
 
-    def _path(self, place: Place) -> str:
+    def _path(self, place: PageLocation) -> str:
         return f"{self._objects.name}/{object_keys.file_key(place.file_id)}"
 
 
@@ -216,7 +218,7 @@ class _FolderFiles:
         found = self._files.get(file_id)
         if found is None or (bad is not None and found.opened is not bad):
             return False
-        self._open_files.let_go(found)
+        self._open_files.release(found)
         return True
 
     def close(self) -> None:
@@ -224,13 +226,13 @@ class _FolderFiles:
         self._open_files.close()
 
 
-def _files_of(objects: Objects, *, whole: bool) -> Files:
+def _files_of(objects: Objects, *, whole: bool) -> FileSource:
     if isinstance(objects, FolderObjects | CountedObjects) and objects.real_folder is not None:
         return _FolderFiles(objects.real_folder)
-    return Stretches(objects) if whole else _RemoteFiles(objects)
+    return RangeCache(objects) if whole else _RemoteFiles(objects)
 
 
-def _pread(opened: ReadFile, place: Place) -> bytes:
+def _pread(opened: ReadFile, place: PageLocation) -> bytes:
     try:
         return opened.pread(place.size, place.offset)
     except OSError:

@@ -26,24 +26,28 @@ import numpy as np
 from strandline.config.settings import ReservoirSettings
 from strandline.errors import Closed, Conflict, Corrupt, Invalid, StrandlineError
 from strandline.reservoir import object_keys
-from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.data_files.data_file_builder import DataFile
 from strandline.reservoir.data_files.data_file_codec import FLAG_ZSTD
 from strandline.reservoir.data_files.data_file_table import FileRef
 from strandline.reservoir.data_files.page_compression import unpack
-from strandline.reservoir.data_files.page_table import Place
-from strandline.reservoir.data_files.upload_queue import Uploads
+from strandline.reservoir.data_files.page_table import PageLocation
+from strandline.reservoir.data_files.upload_queue import UploadQueue
 from strandline.reservoir.page_reader import PageReader
-from strandline.reservoir.reservoir_state import State
+from strandline.reservoir.reservoir_state import ReservoirState
 
 CLOSED = "this reservoir is closed: open it again"
-SPOTS_MAX = 65_536
+READ_PLACES_MAX = 65_536
 
 
-class Pool:
+class ReservoirPool:
     """Shared state of the sessions of a reservoir. Safe from many threads."""
 
     def __init__(
-        self, state: State, reader: PageReader, uploads: Uploads, settings: ReservoirSettings
+        self,
+        state: ReservoirState,
+        reader: PageReader,
+        uploads: UploadQueue,
+        settings: ReservoirSettings,
     ) -> None:
         self.state = state
         self.uploads = uploads
@@ -63,15 +67,15 @@ class Pool:
         self.lock = threading.Lock()
         self._waiting: dict[int, bytes] = {}
         self._waiting_bytes = 0
-        self._uploading: dict[int, Blob] = {}
-        self._stored_small: dict[int, Blob] = {}
+        self._uploading: dict[int, DataFile] = {}
+        self._stored_small: dict[int, DataFile] = {}
         self._stored_small_bytes = 0
         self._stored_small_bytes_max = settings.file_bytes // 2 if reader.is_distant else 0
         self._small_bytes = settings.compact_share * settings.file_bytes
         self._numbers = itertools.count()
         self._owners: dict[int, int] = {}
         self._read_page = reader.read
-        self._read_places: dict[int, tuple[Place, FileRef]] = {}
+        self._read_places: dict[int, tuple[PageLocation, FileRef]] = {}
         """Places of pages that were read since the last commit: finding one is most of a read."""
 
     @property
@@ -79,7 +83,7 @@ class Pool:
         return self._waiting_bytes
 
     @property
-    def kept_bytes(self) -> int:
+    def stored_small_bytes(self) -> int:
         """Bytes of small files in memory that the object store has as well."""
         return self._stored_small_bytes
 
@@ -118,7 +122,7 @@ class Pool:
                 return self._read_page(page_id, *read_place)
             except Corrupt:
                 pass  # it may have been moved meanwhile, and its old file deleted
-        previous: Place | None = None
+        previous: PageLocation | None = None
         while True:
             with self.lock:
                 if self._closed:
@@ -144,13 +148,15 @@ class Pool:
                     raise
                 previous = place
 
-    def read_sent(self, page_id: int, blob: Blob, at: int) -> bytes:
+    def read_sent(self, page_id: int, blob: DataFile, at: int) -> bytes:
         """A page of a file that a session has sent and not committed."""
         with self.lock:
             stored = blob.stored(at)
-        return self._page(page_id, Place._make(blob.rows[at].tolist()), blob.entry.ref, stored)
+        return self._page(
+            page_id, PageLocation._make(blob.rows[at].tolist()), blob.entry.ref, stored
+        )
 
-    def claim(self, page_id: int, session: int) -> None:
+    def reserve_page(self, page_id: int, session: int) -> None:
         """Reserve a page for the uncommitted changes of one session."""
         if self.failure is not None:
             raise self.failure
@@ -158,7 +164,7 @@ class Pool:
         if owner != session:
             raise _owned_by_other(page_id, owner)
 
-    def claim_many(
+    def reserve_pages(
         self, page_ids: Sequence[int], session: int, is_mine: Callable[[int], bool]
     ) -> None:
         """Reserve all of these pages, or only those that the session had reserved before."""
@@ -171,7 +177,7 @@ class Pool:
             for page_id, owner in zip(page_ids, owners, strict=True)
             if owner == session and not is_mine(page_id)
         ]
-        self.disown([new])
+        self.release_pages([new])
         page_id, owner = next(
             (page_id, owner)
             for page_id, owner in zip(page_ids, owners, strict=True)
@@ -179,12 +185,12 @@ class Pool:
         )
         raise _owned_by_other(page_id, owner)
 
-    def disown(self, groups: Iterable[Iterable[int]]) -> None:
+    def release_pages(self, groups: Iterable[Iterable[int]]) -> None:
         """Release pages whose changes were committed or rolled back; duplicates are fine."""
         for page_ids in groups:
             collections.deque(map(self._owners.pop, page_ids, itertools.repeat(None)), maxlen=0)
 
-    def send(self, pages: Mapping[int, bytes]) -> Blob:
+    def send(self, pages: Mapping[int, bytes]) -> DataFile:
         """Begin the upload of a full file; its pages are not in the table yet."""
         self.check()
         self.uploads.reserve()
@@ -214,7 +220,7 @@ class Pool:
             while self._stored_small_bytes > self._stored_small_bytes_max:
                 self._drop_stored(next(iter(self._stored_small)))
 
-    def drop_kept(self, file_ids: Iterable[int]) -> None:
+    def drop_stored(self, file_ids: Iterable[int]) -> None:
         """Release the memory of files that will not be merged."""
         with self.lock:
             for file_id in file_ids:
@@ -227,11 +233,11 @@ class Pool:
             pieces = None if blob is None else blob.pieces()
         return None if pieces is None else b"".join(pieces)
 
-    def is_flying(self, file_id: int) -> bool:
+    def is_uploading(self, file_id: int) -> bool:
         return file_id in self._uploading
 
     def commit(
-        self, sent: Sequence[Blob], rest: Mapping[int, bytes], deleted: Iterable[int]
+        self, sent: Sequence[DataFile], rest: Mapping[int, bytes], deleted: Iterable[int]
     ) -> None:
         """Make a session's changes visible to all: full files, leftovers, and deleted pages.
 
@@ -270,7 +276,7 @@ class Pool:
         if self._waiting:
             self._send_waiting(self._waiting)
 
-    def bundle(self, version: int) -> Blob:
+    def bundle(self, version: int) -> DataFile:
         """The waiting pages as the first part of a checkpoint's object."""
         blob = self._blob(self._waiting, object_keys.bundle_id(version), version)
         with self.lock:
@@ -284,7 +290,7 @@ class Pool:
     def waiting_ids(self) -> list[int]:
         return list(self._waiting)
 
-    def abandon(self, blobs: Iterable[Blob]) -> None:
+    def abandon(self, blobs: Iterable[DataFile]) -> None:
         """Mark the files of a session that was rolled back for deletion."""
         with self.lock:
             self.abandoned += [blob.file_id for blob in blobs]
@@ -295,8 +301,8 @@ class Pool:
             self._stored_small_bytes -= blob.entry.ref.size
             blob.drop()
 
-    def _cache_place(self, page_id: int, place: Place, ref: FileRef) -> None:
-        if len(self._read_places) >= SPOTS_MAX:
+    def _cache_place(self, page_id: int, place: PageLocation, ref: FileRef) -> None:
+        if len(self._read_places) >= READ_PLACES_MAX:
             self._read_places.clear()
         self._read_places[page_id] = place, ref
 
@@ -312,13 +318,13 @@ class Pool:
         self._waiting_bytes -= sum(len(replaced(page_id, b"")) for page_id in pages)
         self._waiting.update(pages)
 
-    def _page(self, page_id: int, place: Place, ref: FileRef, stored: bytes | None) -> bytes:
+    def _page(self, page_id: int, place: PageLocation, ref: FileRef, stored: bytes | None) -> bytes:
         if stored is None:
             stored = self._reader.read(page_id, place, ref)
         return unpack(stored, ref.flags, page_id)
 
-    def _blob(self, pages: Mapping[int, bytes], file_id: int, version: int) -> Blob:
-        return Blob(
+    def _blob(self, pages: Mapping[int, bytes], file_id: int, version: int) -> DataFile:
+        return DataFile(
             pages,
             reservoir_id=self.state.reservoir_id,
             file_id=file_id,
@@ -326,12 +332,12 @@ class Pool:
             flags=self.flags,
         )
 
-    def _place(self, blob: Blob) -> None:
+    def _place(self, blob: DataFile) -> None:
         """Enter the pages of a file into the table, in place of their old entries."""
         self._read_places.clear()
         old = self.state.pages.put(blob.ids, blob.rows)
         self.state.files.add(blob.entry)
-        self.state.files.kill(old["file_id"], old["size"])
+        self.state.files.count_dead(old["file_id"], old["size"])
         self.placed += not object_keys.is_bundle(blob.file_id)
         if self._waiting:
             for page_id in blob.ids.tolist():
@@ -347,10 +353,10 @@ class Pool:
             if stored is not None:
                 self._waiting_bytes -= len(stored)
         old = self.state.pages.remove(ids)
-        self.state.files.kill(old["file_id"], old["size"])
+        self.state.files.count_dead(old["file_id"], old["size"])
 
 
-def _in_memory(blob: Blob, page_id: int) -> bytes | None:
+def _in_memory(blob: DataFile, page_id: int) -> bytes | None:
     at = blob.find(page_id)
     assert at is not None, "the table refers to this file"
     return blob.stored(at)

@@ -17,12 +17,12 @@ from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir import object_keys
 from strandline.reservoir.data_files.data_file_table import FileRef
 
-STRETCH_BYTES = 1 << 20
-STRETCHES_MAX = 64
+RANGE_BYTES = 1 << 20
+RANGES_MAX = 64
 """Maximum number of cached ranges: 64 MiB."""
 
 
-class Stretches:
+class RangeCache:
     """Ranges of files. Safe from many threads; two may fetch the same range at once."""
 
     def __init__(self, objects: Objects) -> None:
@@ -31,7 +31,9 @@ class Stretches:
         self._ranges: OrderedDict[tuple[int, int], bytes] = OrderedDict()
 
     def open(self, file: FileRef) -> ReadFile:
-        return StretchFile(self, file, f"{self._objects.name}/{object_keys.file_key(file.file_id)}")
+        return _CachedRangeFile(
+            self, file, f"{self._objects.name}/{object_keys.file_key(file.file_id)}"
+        )
 
     def evict(self, file_id: int, bad: ReadFile | None = None) -> bool:
         del bad  # all readers of a file share its ranges
@@ -41,39 +43,39 @@ class Stretches:
                 del self._ranges[key]
         return bool(evicted)
 
-    def stretch(self, file: FileRef, number: int) -> bytes:
+    def range_at(self, file: FileRef, number: int) -> bytes:
         key = (file.file_id, number)
         with self._lock:
             data = self._ranges.get(key)
             if data is not None:
                 self._ranges.move_to_end(key)
                 return data
-        start = number * STRETCH_BYTES
-        size = min(STRETCH_BYTES, file.size - start)
+        start = number * RANGE_BYTES
+        size = min(RANGE_BYTES, file.size - start)
         try:
             data = self._objects.get_range(object_keys.file_key(file.file_id), start, size)
         except Invalid:  # the object ends before the file does
             return b""
         with self._lock:
             self._ranges[key] = data
-            while len(self._ranges) > STRETCHES_MAX:
+            while len(self._ranges) > RANGES_MAX:
                 self._ranges.popitem(last=False)
         return data
 
 
-class StretchFile:
+class _CachedRangeFile:
     """One file, read through cached ranges. Safe from many threads."""
 
-    def __init__(self, stretches: Stretches, file: FileRef, path: str) -> None:
+    def __init__(self, stretches: RangeCache, file: FileRef, path: str) -> None:
         self._cache = stretches
         self._file = file
         self.path = path
 
     def pread(self, size: int, offset: int) -> bytes:
         following = min(offset + size, self._file.size)
-        first, last = offset // STRETCH_BYTES, (following - 1) // STRETCH_BYTES
-        parts = [self._cache.stretch(self._file, number) for number in range(first, last + 1)]
-        start = offset - first * STRETCH_BYTES
+        first, last = offset // RANGE_BYTES, (following - 1) // RANGE_BYTES
+        parts = [self._cache.range_at(self._file, number) for number in range(first, last + 1)]
+        start = offset - first * RANGE_BYTES
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         return data[start : start + size]
 

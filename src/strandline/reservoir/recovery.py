@@ -31,17 +31,17 @@ from strandline.errors import Corrupt, Invalid, NotFound
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir import checkpoint_codec as checkpoints
 from strandline.reservoir import checkpoint_registry, object_keys, reservoir_state
-from strandline.reservoir.checkpoint_codec import FOOTER_SIZE, Checkpoint, Footer
-from strandline.reservoir.checkpoint_registry import Row
+from strandline.reservoir.checkpoint_codec import FOOTER_SIZE, Checkpoint, CheckpointFooter
+from strandline.reservoir.checkpoint_registry import RegistryRow
 from strandline.reservoir.data_files.data_file_codec import crc64
 from strandline.reservoir.data_files.page_table import ROW, Rows
-from strandline.reservoir.reservoir_state import State
+from strandline.reservoir.reservoir_state import ReservoirState
 
 T = TypeVar("T")
 
-TRIES = 16
+ATTEMPTS_MAX = 16
 CANDIDATES_MAX = 64
-WITNESSES_MAX = 3
+NEIGHBORS_MAX = 3
 TAIL_SIZE = 1024 * 1024
 """Bytes of the newest checkpoint to fetch first."""
 
@@ -77,10 +77,10 @@ class Listing(msgspec.Struct, frozen=True, eq=False):
         return self.data_files.get(file_id)
 
 
-class Found(msgspec.Struct, kw_only=True, eq=False):
+class RecoveryResult(msgspec.Struct, kw_only=True, eq=False):
     """A recovered version, and the listing."""
 
-    state: State | None
+    state: ReservoirState | None
     """None when there are no objects at all."""
     version: int = 0
     """The recovered version, 0 for none."""
@@ -111,13 +111,13 @@ def listing(objects: Objects) -> Listing:
     return found
 
 
-def recover(objects: Objects, version: int | None = None, *, at_least: int = 0) -> Found:
+def recover(objects: Objects, version: int | None = None, *, at_least: int = 0) -> RecoveryResult:
     """Recover the newest readable version, or exactly ``version``.
 
     ``at_least`` is a version that exists, even if the listing does not show it yet.
     """
     listed = _listing(objects, at_least)
-    for _ in range(TRIES):
+    for _ in range(ATTEMPTS_MAX):
         _check_listing(objects, version, listed)
         state, passed_over = _newest_readable(objects, listed.checkpoints, version)
         if not passed_over:
@@ -132,7 +132,7 @@ def recover(objects: Objects, version: int | None = None, *, at_least: int = 0) 
             "elsewhere",
             path=f"{objects.name}/{object_keys.CHECKPOINTS}",
         )
-    return Found(
+    return RecoveryResult(
         state=state,
         version=0 if state is None else state.version,
         passed_over=tuple(passed_over),
@@ -167,13 +167,13 @@ def _check_listing(objects: Objects, version: int | None, listed: Listing) -> No
 
 def _newest_readable(
     objects: Objects, listed: Mapping[int, int], version: int | None
-) -> tuple[State | None, list[str]]:
+) -> tuple[ReservoirState | None, list[str]]:
     """The newest readable version, None for none, and the reasons for those passed over."""
     reasons: list[str] = []
     candidates = _candidates(listed) if version is None else [version]
     for number in candidates:
         try:
-            state = load(objects, number, listed[number])
+            state = load_version(objects, number, listed[number])
             if state.snapshot_version == number:
                 _check_neighbors(objects, state, listed)
             return state, reasons
@@ -199,14 +199,14 @@ def _is_name_only(listed: Mapping[int, int]) -> bool:
     return 1 in listed and 2 not in listed and len(listed) > 1
 
 
-def _check_neighbors(objects: Objects, state: State, listed: Mapping[int, int]) -> None:
+def _check_neighbors(objects: Objects, state: ReservoirState, listed: Mapping[int, int]) -> None:
     """Raise Corrupt when a snapshot, which no other checkpoint proves, is of another reservoir.
 
     Checkpoints next to it are compared: one of the same reservoir is enough, others may be foreign.
     """
     foreign = 0
     others = sorted(listed.keys() - {state.version}, key=lambda each: abs(each - state.version))
-    for version in others[:WITNESSES_MAX]:
+    for version in others[:NEIGHBORS_MAX]:
         try:
             footer = _retry_damaged(partial(_read_footer, objects, version, listed[version]))
         except (Corrupt, NotFound):
@@ -218,13 +218,13 @@ def _check_neighbors(objects: Objects, state: State, listed: Mapping[int, int]) 
         raise _foreign(objects, state.version, "it is of another reservoir")
 
 
-def _read_footer(objects: Objects, version: int, size: int) -> Footer:
+def _read_footer(objects: Objects, version: int, size: int) -> CheckpointFooter:
     key = object_keys.checkpoint_key(version)
     end = _range(objects, key, max(0, size - FOOTER_SIZE), min(size, FOOTER_SIZE))
     return checkpoints.decode_footer(end, f"{objects.name}/{key}", size)
 
 
-def load(objects: Objects, version: int, size: int) -> State:
+def load_version(objects: Objects, version: int, size: int) -> ReservoirState:
     """Load one version from the object of its checkpoint, which has this size."""
     footer, rows, own = _retry_damaged(lambda: _read_end(objects, version, size))
     chain = checkpoint_registry.chain(rows)
@@ -250,7 +250,7 @@ def is_opening(objects: Objects, version: int, size: int) -> bool:
 
 def _read_end(
     objects: Objects, version: int, size: int
-) -> tuple[Footer, list[Row], Checkpoint | None]:
+) -> tuple[CheckpointFooter, list[RegistryRow], Checkpoint | None]:
     """Footer, registry, and the checkpoint if the fetched end of the object contains it."""
     key = object_keys.checkpoint_key(version)
     label = f"{objects.name}/{key}"
@@ -278,7 +278,7 @@ def _read_end(
     return footer, rows, own
 
 
-def _read_checkpoint(objects: Objects, row: Row, reservoir_id: bytes) -> Checkpoint:
+def _read_checkpoint(objects: Objects, row: RegistryRow, reservoir_id: bytes) -> Checkpoint:
     section = _range(objects, object_keys.checkpoint_key(row.version), row.offset, row.size)
     return _checked(objects, row, section, reservoir_id)
 
@@ -291,7 +291,7 @@ def _range(objects: Objects, key: str, start: int, length: int) -> bytes:
         raise Corrupt("a checkpoint is truncated", path=path, offset=start) from error
 
 
-def _checked(objects: Objects, row: Row, section: bytes, reservoir_id: bytes) -> Checkpoint:
+def _checked(objects: Objects, row: RegistryRow, section: bytes, reservoir_id: bytes) -> Checkpoint:
     label = f"{objects.name}/{object_keys.checkpoint_key(row.version)}"
     if crc64(section) != row.crc64:
         raise Corrupt(
@@ -307,9 +307,11 @@ def _checked(objects: Objects, row: Row, section: bytes, reservoir_id: bytes) ->
     return checkpoint
 
 
-def _combine(reservoir_id: bytes, parts: Sequence[Checkpoint], rows: list[Row]) -> State:
+def _combine(
+    reservoir_id: bytes, parts: Sequence[Checkpoint], rows: list[RegistryRow]
+) -> ReservoirState:
     last = parts[-1]
-    state = reservoir_state.empty(reservoir_id)
+    state = reservoir_state.empty_state(reservoir_id)
     state.version, state.meta, state.kept_term = last.version, last.meta, last.kept_term
     state.rows = rows
     state.pages.load(parts[0].ids, parts[0].rows)

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from strandline.platform.disk import Buffer, ReadFile
-from strandline.platform.objectstore.cloud import DELETED_AT_ONCE, LISTED_AT_ONCE, NEAR
-from strandline.platform.objectstore.protocol import CHUNK_SIZE, Created, Info, Objects
+from strandline.platform.objectstore.cloud import COALESCE_GAP, DELETE_BATCH_SIZE, LIST_PAGE_SIZE
+from strandline.platform.objectstore.protocol import CHUNK_SIZE, Created, ObjectInfo, Objects
 
 MILLION = 1_000_000
 GB = 1_000_000_000
@@ -162,25 +162,25 @@ class CountedObjects:
         self._count(bytes_out=moved)
         return found
 
-    def head(self, key: str) -> Info:
+    def head(self, key: str) -> ObjectInfo:
         self._count(gets=1)
         return self._objects.head(key)
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
+    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         return self._listing(self._objects.list(prefix, start_after))
 
     def delete(self, keys: Iterable[str]) -> None:
         names = tuple(keys)
-        self._count(deletes=-(-len(names) // DELETED_AT_ONCE))
+        self._count(deletes=-(-len(names) // DELETE_BATCH_SIZE))
         self._objects.delete(names)
 
     def close(self) -> None:
         self._objects.close()
 
-    def _listing(self, listing: Iterator[Info]) -> Iterator[Info]:
+    def _listing(self, listing: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:
         self._count(lists=1)
         for number, info in enumerate(listing):
-            if number and number % LISTED_AT_ONCE == 0:
+            if number and number % LIST_PAGE_SIZE == 0:
                 self._count(lists=1)
             yield info
 
@@ -217,7 +217,7 @@ def _requests_of(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """The number of requests that fetch these ranges, and of the bytes."""
     gets = moved = end = 0
     for start, length in sorted(each for each in ranges if each[1]):
-        if gets and start - end <= NEAR:
+        if gets and start - end <= COALESCE_GAP:
             moved += max(0, start + length - end)
             end = max(end, start + length)
         else:

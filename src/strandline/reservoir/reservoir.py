@@ -14,21 +14,21 @@ from collections.abc import Callable, Iterable
 import msgspec
 import numpy as np
 
-from strandline.config.settings import ReservoirSettings, checked_reservoir
+from strandline.config.settings import ReservoirSettings, check_reservoir_settings
 from strandline.errors import Closed, Conflict, Corrupt, Fenced, NotFound, Unavailable
-from strandline.platform.background_jobs import Job
+from strandline.platform.background_jobs import BackgroundJob
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import Disk, OsDisk
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir import compaction, gc_policy, object_keys, recovery, takeover
-from strandline.reservoir.cache.cache import Cache
-from strandline.reservoir.checkpoint_writer import Pending, check_meta
-from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.cache.cache import FileCache
+from strandline.reservoir.checkpoint_writer import PendingCheckpoint, check_meta
+from strandline.reservoir.data_files.data_file_builder import DataFile
 from strandline.reservoir.data_files.data_file_table import FileEntry
-from strandline.reservoir.data_files.page_table import Place
-from strandline.reservoir.data_files.upload_queue import Uploads
+from strandline.reservoir.data_files.page_table import PageLocation
+from strandline.reservoir.data_files.upload_queue import UploadQueue
 from strandline.reservoir.page_reader import PageReader
-from strandline.reservoir.pool import CLOSED, Pool
+from strandline.reservoir.pool import CLOSED, ReservoirPool
 from strandline.reservoir.recovery import Listing
 from strandline.reservoir.request_metering import CountedObjects, Requests
 from strandline.reservoir.session import Session
@@ -36,7 +36,7 @@ from strandline.reservoir.session import Session
 EVICTION_INTERVAL_S = 5.0
 
 
-class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+class ReservoirRecovery(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the reservoir when it was opened."""
 
     version: int
@@ -84,13 +84,13 @@ class Reservoir:
         """``after_checkpoint`` is called after each checkpoint, and must not fail."""
         self._after_checkpoint = after_checkpoint
         self._objects = objects = CountedObjects(objects)
-        self._settings = checked_reservoir(settings or ReservoirSettings())
+        self._settings = check_reservoir_settings(settings or ReservoirSettings())
         self._clock = clock or SystemClock()
         self._disk = disk or OsDisk()
         self._readonly = readonly
         self._sessions = itertools.count(1)
         self._damaged: set[int] = set()
-        self._job: Job | None = None
+        self._job: BackgroundJob | None = None
         self._closed = False
         opened = takeover.open_state(
             objects,
@@ -103,22 +103,22 @@ class Reservoir:
         self._state, self._checkpointer, recovered = opened
         self._cache = self._open_cache(cache_folder)
         self._reader = PageReader(objects, self._cache, whole=readonly)
-        self._uploads = Uploads(
+        self._uploads = UploadQueue(
             self._store,
             waiting_max=self._settings.uploads_waiting_max,
             at_once=self._settings.uploads_at_once,
         )
-        self._pool = Pool(self._state, self._reader, self._uploads, self._settings)
+        self._pool = ReservoirPool(self._state, self._reader, self._uploads, self._settings)
         self._quarantined = bool(recovered.passed_over)
         if readonly:
             self._pool.failure = Conflict("this reservoir is open for reading only")
         try:
-            missing = tuple(takeover.gone(objects, recovered))
+            missing = tuple(takeover.missing_files(objects, recovered))
             left_over = 0 if readonly or self._quarantined else self._sweep(recovered.listed)
         except BaseException:
             self.close()
             raise
-        self.recovered = Recovered(
+        self.recovered = ReservoirRecovery(
             version=recovered.version,
             passed_over=recovered.passed_over,
             missing=missing,
@@ -143,7 +143,7 @@ class Reservoir:
         return self._state.meta
 
     @property
-    def cache(self) -> Cache | None:
+    def cache(self) -> FileCache | None:
         return self._cache
 
     def __len__(self) -> int:
@@ -159,7 +159,7 @@ class Reservoir:
         """A committed page, None when there is none."""
         return self._pool.read(page_id)
 
-    def place(self, page_id: int) -> Place | None:
+    def place(self, page_id: int) -> PageLocation | None:
         """The place of a committed page, None when it is in no file."""
         with self._pool.lock:
             return self._state.pages.find(page_id)
@@ -167,7 +167,7 @@ class Reservoir:
     def page_ids(self, first: int, next: int) -> list[int]:
         """Committed pages from one id up to another."""
         with self._pool.lock:
-            ids, _ = self._state.pages.everything()
+            ids, _ = self._state.pages.all_pages()
             waiting = self._pool.waiting_ids()
         low, high = np.searchsorted(ids, np.array([first, next], ids.dtype)).tolist()
         return sorted({*ids[low:high].tolist(), *(n for n in waiting if first <= n < next)})
@@ -204,7 +204,7 @@ class Reservoir:
     def reset(self) -> None:
         """Delete every page. Durable with the next checkpoint."""
         with self._pool.committing, self._pool.lock:
-            ids, _ = self._state.pages.everything()
+            ids, _ = self._state.pages.all_pages()
             every = [*ids.tolist(), *self._pool.waiting_ids()]
         self._pool.commit([], {}, every)
 
@@ -228,7 +228,7 @@ class Reservoir:
             dead_bytes=sum(entry.dead_bytes for entry in live),
             garbage_files=garbage_files,
             waiting_bytes=self._pool.waiting_bytes,
-            kept_bytes=self._pool.kept_bytes,
+            kept_bytes=self._pool.stored_small_bytes,
             damaged_files=tuple(sorted(self._damaged)),
         )
 
@@ -262,10 +262,10 @@ class Reservoir:
             with contextlib.suppress(Unavailable):  # it only makes the next opening faster
                 self.checkpoint(self.meta)
 
-    def _open_cache(self, folder: str | None) -> Cache | None:
+    def _open_cache(self, folder: str | None) -> FileCache | None:
         if folder is None:
             return None
-        cache = Cache(
+        cache = FileCache(
             f"{folder}/{self._state.reservoir_id.hex()}",
             self._disk,
             self._objects,
@@ -280,9 +280,9 @@ class Reservoir:
             raise
         return cache
 
-    def _start_eviction(self) -> Job:
+    def _start_eviction(self) -> BackgroundJob:
         assert self._cache is not None
-        job = Job(
+        job = BackgroundJob(
             "reservoir-cache",
             self._cache.run_once,
             self._clock,
@@ -292,7 +292,7 @@ class Reservoir:
         job.start()
         return job
 
-    def _store(self, blob: Blob) -> None:
+    def _store(self, blob: DataFile) -> None:
         key = object_keys.file_key(blob.file_id)
         if self._objects.real_folder is not None:
             self._objects.put_stream(key, blob.chunks())
@@ -300,7 +300,7 @@ class Reservoir:
             self._objects.create(key, blob.content())
         self._stored(blob)
 
-    def _stored(self, blob: Blob) -> None:
+    def _stored(self, blob: DataFile) -> None:
         if self._cache is not None:
             self._cache.add(blob.entry.ref, list(blob.chunks()))
         self._pool.stored(blob.file_id)
@@ -317,10 +317,10 @@ class Reservoir:
         with pool.lock:
             dead = gc_policy.dead_files(state, version)
             unlisted = gc_policy.unlisted_files(state, version)
-            state.files.bury(dead, version)
+            state.files.move_to_garbage(dead, version)
             state.files.withdraw(unlisted)
             pool.abandoned += unlisted
-        pool.drop_kept([*dead, *unlisted])
+        pool.drop_stored([*dead, *unlisted])
 
     def _compact(self, version: int) -> None:
         settings, state = self._settings, self._state
@@ -330,7 +330,7 @@ class Reservoir:
             if compaction.is_movable(entry, version, state.snapshot_version) and not entry.is_dead
         ]
         self._rewrite(
-            compaction.pick(
+            compaction.choose_files(
                 [entry for entry in movable if entry.ref.file_id not in self._damaged],
                 file_bytes=settings.file_bytes,
                 share=settings.compact_share,
@@ -351,25 +351,25 @@ class Reservoir:
                 data = self._pool.content(entry.ref.file_id)
                 if data is None:
                     data = compaction.fetch(self._objects, self._cache, entry.ref)
-                compaction.move(self._pool, entry.ref, data)
+                compaction.move_pages(self._pool, entry.ref, data)
             except (Corrupt, NotFound):
                 self._damaged.add(entry.ref.file_id)
 
     def _create_pending(self) -> None:
         try:
-            self._checkpointer.settle(self._after_create)
+            self._checkpointer.create_pending(self._after_create)
         except Fenced as error:
             self._pool.failure = error
             raise
 
-    def _after_create(self, pending: Pending) -> None:
+    def _after_create(self, pending: PendingCheckpoint) -> None:
         if pending.bundle is not None:
             self._stored(pending.bundle)
         if self._quarantined:
             return
         files = gc_policy.old_files(self._state, self._settings.keep_versions)
         abandoned = [
-            file_id for file_id in self._pool.abandoned if not self._pool.is_flying(file_id)
+            file_id for file_id in self._pool.abandoned if not self._pool.is_uploading(file_id)
         ]
         versions = gc_policy.old_checkpoints(self._state, pending.dropped)
         if self._delete(versions, [*files, *abandoned]):
@@ -379,7 +379,9 @@ class Reservoir:
                 self._pool.abandoned = sorted(remaining)
 
     def _sweep(self, listed: Listing) -> int:
-        versions, files = gc_policy.left_overs(self._state, listed.checkpoints, listed.data_files)
+        versions, files = gc_policy.leftover_objects(
+            self._state, listed.checkpoints, listed.data_files
+        )
         return len(versions) + len(files) if self._delete(versions, files) else 0
 
     def _delete(self, versions: Iterable[int], files: Iterable[int]) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.reservoir.checkpoint_registry import Row
+from strandline.reservoir.checkpoint_registry import RegistryRow
 from strandline.reservoir.data_files.data_file_table import FileTable
 from strandline.reservoir.data_files.page_table import PageTable
 
 
-class State(msgspec.Struct, kw_only=True, eq=False):
+class ReservoirState(msgspec.Struct, kw_only=True, eq=False):
     """The state of one version. Changed only by its writer, under the reservoir's lock."""
 
     reservoir_id: bytes
@@ -21,7 +21,7 @@ class State(msgspec.Struct, kw_only=True, eq=False):
     meta: bytes = b""
     pages: PageTable
     files: FileTable
-    rows: list[Row]
+    rows: list[RegistryRow]
     """The registry: checkpoints from the oldest retained one to this version."""
 
     @property
@@ -35,5 +35,5 @@ class State(msgspec.Struct, kw_only=True, eq=False):
         return sum(row.version >= newest for row in self.rows)
 
 
-def empty(reservoir_id: bytes) -> State:
-    return State(reservoir_id=reservoir_id, pages=PageTable(), files=FileTable(), rows=[])
+def empty_state(reservoir_id: bytes) -> ReservoirState:
+    return ReservoirState(reservoir_id=reservoir_id, pages=PageTable(), files=FileTable(), rows=[])

@@ -15,10 +15,10 @@ from typing import cast
 
 from strandline.errors import Closed, Invalid
 from strandline.platform.disk import Buffer
-from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.data_files.data_file_builder import DataFile
 from strandline.reservoir.data_files.data_file_codec import PAGE_ID_MAX
 from strandline.reservoir.data_files.page_compression import PAGE_BYTES_MAX, pack, too_large, unpack
-from strandline.reservoir.pool import Pool
+from strandline.reservoir.pool import ReservoirPool
 
 _PUT_PAGES = 1024
 
@@ -26,13 +26,13 @@ _PUT_PAGES = 1024
 class Session:
     """Reads and writes pages. Owned by one thread."""
 
-    def __init__(self, pool: Pool, number: int) -> None:
+    def __init__(self, pool: ReservoirPool, number: int) -> None:
         self.number = number
-        self._pool: Pool | None = pool
+        self._pool: ReservoirPool | None = pool
         self._flags = pool.flags
         self._pages: dict[int, bytes] = {}
         self._bytes = 0
-        self._sent: list[Blob] = []
+        self._sent: list[DataFile] = []
         self._deleted: set[int] = set()
         self._claimed: list[Sequence[int]] = []
         """Pages that are reserved and perhaps not written, after a failed ``write_many``."""
@@ -45,7 +45,7 @@ class Session:
         if len(stored) > PAGE_BYTES_MAX:
             raise too_large(page_id)
         pool = self._open()
-        pool.claim(page_id, self.number)
+        pool.reserve_page(page_id, self.number)
         old = self._pages.get(page_id)  # from here on as in _put_one, without the call
         self._bytes += len(stored) if old is None else len(stored) - len(old)
         self._pages[page_id] = stored
@@ -61,7 +61,7 @@ class Session:
         stored = _pack_all(pages, self._flags)
         if max(map(len, stored), default=0) > PAGE_BYTES_MAX:
             raise too_large(page_ids[[len(data) > PAGE_BYTES_MAX for data in stored].index(True)])
-        self._open().claim_many(_check_page_ids(page_ids), self.number, self._has_changed)
+        self._open().reserve_pages(_check_page_ids(page_ids), self.number, self._has_changed)
         for first in range(0, len(stored), _PUT_PAGES):
             try:
                 self._put(page_ids[first : first + _PUT_PAGES], stored[first : first + _PUT_PAGES])
@@ -86,7 +86,7 @@ class Session:
     def delete(self, page_id: int) -> None:
         """Delete a page; a no-op if it does not exist."""
         _check_page_ids((page_id,))
-        self._open().claim(page_id, self.number)
+        self._open().reserve_page(page_id, self.number)
         stored = self._pages.pop(page_id, None)
         if stored is not None:
             self._bytes -= len(stored)
@@ -149,13 +149,13 @@ class Session:
         self._sent.append(blob)
         self._pages, self._bytes = {}, 0
 
-    def _reset(self, pool: Pool) -> None:
+    def _reset(self, pool: ReservoirPool) -> None:
         sent = (blob.ids.tolist() for blob in self._sent)
-        pool.disown([self._pages, self._deleted, *sent, *self._claimed])
+        pool.release_pages([self._pages, self._deleted, *sent, *self._claimed])
         self._pages, self._deleted, self._claimed = {}, set(), []
         self._sent, self._bytes = [], 0
 
-    def _open(self) -> Pool:
+    def _open(self) -> ReservoirPool:
         if self._pool is None:
             raise Closed("this session is closed: open another")
         return self._pool

@@ -17,16 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from strandline.config.settings import ReservoirSettings
-from strandline.errors import AlreadyThere, Conflict, NotFound
+from strandline.errors import Conflict, NotFound, ObjectExists
 from strandline.platform.clock import Clock
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir import object_keys, recovery, reservoir_state
-from strandline.reservoir.checkpoint_writer import Checkpointer
-from strandline.reservoir.recovery import Found
-from strandline.reservoir.reservoir_state import State
+from strandline.reservoir.checkpoint_writer import CheckpointWriter
+from strandline.reservoir.recovery import RecoveryResult
+from strandline.reservoir.reservoir_state import ReservoirState
 
-TRIES = 16
-ASKED_MAX = 64
+ATTEMPTS_MAX = 16
+UNLISTED_CHECKS_MAX = 64
 """Maximum number of unlisted files to check one by one; more are taken for missing, not delayed."""
 
 
@@ -38,20 +38,20 @@ def open_state(
     settings: ReservoirSettings,
     new_id: Callable[[], bytes],
     clock: Clock,
-) -> tuple[State, Checkpointer, Found]:
+) -> tuple[ReservoirState, CheckpointWriter, RecoveryResult]:
     """The state to continue from, the writer of its versions, and the recovered version."""
     existing = 0
-    for _ in range(TRIES):
+    for _ in range(ATTEMPTS_MAX):
         found = recovery.recover(objects, at, at_least=existing)
-        if at is not None and (lost := gone(objects, found)):
+        if at is not None and (lost := missing_files(objects, found)):
             raise NotFound(
                 f"version {at} is no longer recoverable: {len(lost)} of its files are deleted; a "
                 "larger keep_versions keeps more"
             )
         if readonly and found.state is None:
             raise NotFound(f"there is no reservoir in {objects.name}: open it for writing first")
-        state = found.state or reservoir_state.empty(new_id())
-        checkpointer = Checkpointer(
+        state = found.state or reservoir_state.empty_state(new_id())
+        checkpointer = CheckpointWriter(
             objects,
             state,
             writer_id=new_id(),
@@ -64,15 +64,21 @@ def open_state(
     raise Conflict(f"other writers keep opening {objects.name}: stop them, then try again")
 
 
-def gone(objects: Objects, found: Found) -> list[int]:
+def missing_files(objects: Objects, found: RecoveryResult) -> list[int]:
     """Missing files with live pages. A listing may lag, so a few are checked by a request."""
     missing = found.missing
-    checked = [file_id for file_id in missing[:ASKED_MAX] if _is_missing(objects, file_id)]
-    return [*checked, *missing[ASKED_MAX:]]
+    checked = [
+        file_id for file_id in missing[:UNLISTED_CHECKS_MAX] if _is_missing(objects, file_id)
+    ]
+    return [*checked, *missing[UNLISTED_CHECKS_MAX:]]
 
 
 def _take_over(
-    objects: Objects, checkpointer: Checkpointer, state: State, found: Found, clock: Clock
+    objects: Objects,
+    checkpointer: CheckpointWriter,
+    state: ReservoirState,
+    found: RecoveryResult,
+    clock: Clock,
 ) -> bool:
     """Create the next version; False if another writer was first, or the listing lagged."""
     state.term = version = found.listed.newest + 1
@@ -83,13 +89,13 @@ def _take_over(
     pending = checkpointer.encode(version, meta=state.meta, now_us=clock.now_us(), is_opening=True)
     try:
         checkpointer.create(pending)
-    except AlreadyThere:
+    except ObjectExists:
         return False
     state.files.checkpointed()
     return not _is_outdated(objects, version)
 
 
-def _openings_after(objects: Objects, found: Found) -> list[int]:
+def _openings_after(objects: Objects, found: RecoveryResult) -> list[int]:
     """Dropped and passed-over versions with which openings began: their names stay, too, although
     the recovered state does not list them."""
     listed = found.listed.checkpoints

@@ -27,16 +27,16 @@ from strandline.platform.objectstore.protocol import Objects
 from strandline.platform.thread_pool import ThreadPool
 from strandline.reservoir import checkpoint_codec as checkpoints
 from strandline.reservoir import checkpoint_registry, object_keys, recovery
-from strandline.reservoir.cache.downloads import TRIES_MAX
+from strandline.reservoir.cache.downloads import ATTEMPTS_MAX
 from strandline.reservoir.checkpoint_codec import FOOTER_SIZE
-from strandline.reservoir.checkpoint_registry import Row
+from strandline.reservoir.checkpoint_registry import RegistryRow
 from strandline.reservoir.data_files import data_file_codec
 from strandline.reservoir.data_files.data_file_codec import Ids
 from strandline.reservoir.data_files.data_file_table import GARBAGE_ROW, FileRef, FileTable
 from strandline.reservoir.data_files.page_table import ROW, Rows
-from strandline.reservoir.inspect import ObjectSummary, strangers
-from strandline.reservoir.recovery import Found, Listing
-from strandline.reservoir.reservoir_state import State
+from strandline.reservoir.inspect import ObjectSummary, unnamed_objects
+from strandline.reservoir.recovery import Listing, RecoveryResult
+from strandline.reservoir.reservoir_state import ReservoirState
 
 FILES_AT_ONCE = 4
 
@@ -44,7 +44,7 @@ Progress = Callable[[str, int, int], None]
 """Called with the current step, the work done and the total."""
 
 
-class Damage(msgspec.Struct, frozen=True, kw_only=True):
+class PageDamage(msgspec.Struct, frozen=True, kw_only=True):
     """A part of an object that is not as it was written."""
 
     object: str
@@ -65,7 +65,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     pages: int
     """Live pages."""
-    damage: list[Damage]
+    damage: list[PageDamage]
     set_aside: list[ObjectSummary]
     left_over: list[ObjectSummary]
     unknown: list[ObjectSummary]
@@ -86,8 +86,8 @@ class _File(NamedTuple):
 
 def verify(objects: Objects, progress: Progress = lambda what, done, total: None) -> CheckReport:
     """Check all objects. ``NotFound`` when there is no reservoir."""
-    damage: list[Damage] = []
-    found: Found | None = None
+    damage: list[PageDamage] = []
+    found: RecoveryResult | None = None
     try:
         found = recovery.recover(objects)
     except Corrupt as error:
@@ -109,7 +109,7 @@ def verify(objects: Objects, progress: Progress = lambda what, done, total: None
     damage += _check_files(objects, files, progress)
     if damage and found is not None:
         damage = _still_needed(objects, damage, found)
-    unnamed = None if found is None or state is None else strangers(listing, found, state)
+    unnamed = None if found is None or state is None else unnamed_objects(listing, found, state)
     return CheckReport(
         place=objects.name,
         id="" if state is None else state.reservoir_id.hex(),
@@ -125,15 +125,15 @@ def verify(objects: Objects, progress: Progress = lambda what, done, total: None
 
 
 def _check_checkpoints(
-    objects: Objects, listing: Listing, state: State | None, progress: Progress
-) -> tuple[dict[int, Row], dict[int, FileRef], list[Damage]]:
+    objects: Objects, listing: Listing, state: ReservoirState | None, progress: Progress
+) -> tuple[dict[int, RegistryRow], dict[int, FileRef], list[PageDamage]]:
     """The rows that intact checkpoints have for themselves, the files that they list, damage."""
     versions = sorted(listing.checkpoints)
     if state is not None:
         rows = {row.version for row in state.rows}
         versions = [each for each in versions if each in rows or each > state.version]
     identity = None if state is None else state.reservoir_id
-    own_rows: dict[int, Row] = {}
+    own_rows: dict[int, RegistryRow] = {}
     files = FileTable()
     damage = []
     for done, version in enumerate(versions):
@@ -153,7 +153,7 @@ def _check_checkpoints(
 
 def _read_checkpoint(
     objects: Objects, version: int, size: int, identity: bytes | None
-) -> tuple[Row, Rows]:
+) -> tuple[RegistryRow, Rows]:
     """The registry row of a checkpoint for itself, and the rows of the files that it lists."""
     key = object_keys.checkpoint_key(version)
     label = f"{objects.name}/{key}"
@@ -179,7 +179,7 @@ def _read_checkpoint(
     return row, content.files
 
 
-def _passed_over(found: Found, reported: set[str]) -> Iterator[Damage]:
+def _passed_over(found: RecoveryResult, reported: set[str]) -> Iterator[PageDamage]:
     """Newer versions that cannot be recovered although their own objects are intact."""
     newer = sorted(
         (each for each in found.listed.checkpoints if each > found.version), reverse=True
@@ -187,17 +187,17 @@ def _passed_over(found: Found, reported: set[str]) -> Iterator[Damage]:
     for version, reason in zip(newer, found.passed_over, strict=True):
         key = object_keys.checkpoint_key(version)
         if key not in reported:
-            yield Damage(object=key, offset=0, page=None, reason=reason)
+            yield PageDamage(object=key, offset=0, page=None, reason=reason)
 
 
 def _check_registry(
-    objects: Objects, state: State, own_rows: dict[int, Row], listing: Listing
-) -> Iterator[Damage]:
+    objects: Objects, state: ReservoirState, own_rows: dict[int, RegistryRow], listing: Listing
+) -> Iterator[PageDamage]:
     for row in state.rows:
         key = object_keys.checkpoint_key(row.version)
         if row.version in own_rows:
             if own_rows[row.version] != row:
-                yield Damage(
+                yield PageDamage(
                     object=key,
                     offset=row.offset,
                     page=None,
@@ -205,20 +205,20 @@ def _check_registry(
                 )
         elif row.version not in listing.checkpoints and _is_missing(objects, key):
             reason = "a checkpoint is missing: older versions cannot be recovered"
-            yield Damage(object=key, offset=0, page=None, reason=reason)
+            yield PageDamage(object=key, offset=0, page=None, reason=reason)
 
 
-def _files(state: State, listed: Iterable[_File]) -> tuple[list[_File], list[Damage]]:
+def _files(state: ReservoirState, listed: Iterable[_File]) -> tuple[list[_File], list[PageDamage]]:
     """The files to check, with their live pages, and the differences between the tables."""
     live, damage = state.files.live, []
-    ids, rows = state.pages.everything()
+    ids, rows = state.pages.all_pages()
     order = np.argsort(rows["file_id"], kind="stable")
     owners, begins = np.unique(rows["file_id"][order], return_index=True)
     parts = dict(zip(owners.tolist(), np.split(order, begins[1:]), strict=False))
     for file_id in sorted(parts.keys() - live.keys()):
         at = parts[file_id][0]
         damage.append(
-            Damage(
+            PageDamage(
                 object=object_keys.file_key(file_id),
                 offset=int(rows[at]["offset"]),
                 page=int(ids[at]),
@@ -232,7 +232,7 @@ def _files(state: State, listed: Iterable[_File]) -> tuple[list[_File], list[Dam
         if len(at) != entry.pages - entry.dead_pages:
             reason = f"{len(at)} pages are live, and {entry.dead_pages} of {entry.pages} dead"
             damage.append(
-                Damage(object=object_keys.file_key(file_id), offset=0, page=None, reason=reason)
+                PageDamage(object=object_keys.file_key(file_id), offset=0, page=None, reason=reason)
             )
     retained = {row.version for row in state.rows}
     files += [
@@ -250,8 +250,8 @@ def _files(state: State, listed: Iterable[_File]) -> tuple[list[_File], list[Dam
     return files, damage
 
 
-def _check_files(objects: Objects, files: list[_File], progress: Progress) -> list[Damage]:
-    damage: list[Damage] = []
+def _check_files(objects: Objects, files: list[_File], progress: Progress) -> list[PageDamage]:
+    damage: list[PageDamage] = []
     progress("files", 0, len(files))
     with ThreadPool(FILES_AT_ONCE, "strandline-verify") as threads:
         checks = [threads.submit(_check_file, objects, file) for file in files]
@@ -261,7 +261,7 @@ def _check_files(objects: Objects, files: list[_File], progress: Progress) -> li
     return damage
 
 
-def _check_file(objects: Objects, file: _File) -> list[Damage]:
+def _check_file(objects: Objects, file: _File) -> list[PageDamage]:
     key = object_keys.file_key(file.ref.file_id)
     try:
         data, is_good = _fetch(objects, key, file.ref)
@@ -269,20 +269,20 @@ def _check_file(objects: Objects, file: _File) -> list[Damage]:
         if file.is_garbage:
             return []  # deleted since it was listed
         reason = f"a data file is missing, with {len(file.ids)} live pages"
-        return [Damage(object=key, offset=0, page=None, reason=reason)]
+        return [PageDamage(object=key, offset=0, page=None, reason=reason)]
     damage = [*_check_index(data, file, key), *_check_pages(data, file, key)]
     if not damage and not is_good:
         reason = "a data file fails its CRC-64, outside of live pages"
-        damage.append(Damage(object=key, offset=0, page=None, reason=reason))
+        damage.append(PageDamage(object=key, offset=0, page=None, reason=reason))
     return damage
 
 
-def _check_index(data: bytes, file: _File, key: str) -> Iterator[Damage]:
+def _check_index(data: bytes, file: _File, key: str) -> Iterator[PageDamage]:
     """Check header and index, and that the file is not truncated."""
     ref = file.ref
     if len(data) < ref.size:
         reason = f"a data file of {ref.size} bytes is truncated"
-        yield Damage(object=key, offset=len(data), page=None, reason=reason)
+        yield PageDamage(object=key, offset=len(data), page=None, reason=reason)
         return
     try:
         header, ids, offsets = data_file_codec.decode_index(data, key)
@@ -290,9 +290,9 @@ def _check_index(data: bytes, file: _File, key: str) -> Iterator[Damage]:
         yield _damage(error, key)
         return
     if (header.file_id, header.flags) != (ref.file_id, ref.flags):
-        yield Damage(object=key, offset=0, page=None, reason="a data file is another one")
+        yield PageDamage(object=key, offset=0, page=None, reason="a data file is another one")
     for at in np.flatnonzero(~_are_inside(file, ids, offsets)).tolist():
-        yield Damage(
+        yield PageDamage(
             object=key,
             offset=int(file.rows[at]["offset"]),
             page=int(file.ids[at]),
@@ -313,7 +313,7 @@ def _are_inside(file: _File, ids: Ids, offsets: NDArray[np.int64]) -> NDArray[np
     return inside
 
 
-def _check_pages(data: bytes, file: _File, key: str) -> Iterator[Damage]:
+def _check_pages(data: bytes, file: _File, key: str) -> Iterator[PageDamage]:
     content = memoryview(data)
     ends = file.rows["offset"].astype("<i8") + file.rows["size"]
     pages = [
@@ -322,7 +322,7 @@ def _check_pages(data: bytes, file: _File, key: str) -> Iterator[Damage]:
     ]
     sums = data_file_codec.page_checksums(pages, file.ids, file.ref.file_id)
     for at in np.flatnonzero(sums != file.rows["checksum"]).tolist():
-        yield Damage(
+        yield PageDamage(
             object=key,
             offset=int(file.rows[at]["offset"]),
             page=int(file.ids[at]),
@@ -332,7 +332,7 @@ def _check_pages(data: bytes, file: _File, key: str) -> Iterator[Damage]:
 
 def _fetch(objects: Objects, key: str, ref: FileRef) -> tuple[bytes, bool]:
     """A whole file, or the rest of it, and whether it is intact after two attempts."""
-    for _ in range(TRIES_MAX):
+    for _ in range(ATTEMPTS_MAX):
         data = _prefix(objects, key, ref.size)
         is_good = len(data) == ref.size and data_file_codec.crc64(data) == ref.crc64
         if is_good:
@@ -347,7 +347,9 @@ def _prefix(objects: Objects, key: str, size: int) -> bytes:
         return objects.get(key)
 
 
-def _still_needed(objects: Objects, damage: list[Damage], found: Found) -> list[Damage]:
+def _still_needed(
+    objects: Objects, damage: list[PageDamage], found: RecoveryResult
+) -> list[PageDamage]:
     """The damage without objects that a writer has dropped since the begin."""
     try:
         latest = recovery.recover(objects)
@@ -377,12 +379,12 @@ def _is_missing(objects: Objects, key: str) -> bool:
     return False
 
 
-def _retry_damaged(read: Callable[[], tuple[Row, Rows]]) -> tuple[Row, Rows]:
+def _retry_damaged(read: Callable[[], tuple[RegistryRow, Rows]]) -> tuple[RegistryRow, Rows]:
     try:
         return read()
     except Corrupt:
         return read()
 
 
-def _damage(error: Corrupt, key: str) -> Damage:
-    return Damage(object=key, offset=error.offset, page=None, reason=error.reason)
+def _damage(error: Corrupt, key: str) -> PageDamage:
+    return PageDamage(object=key, offset=error.offset, page=None, reason=error.reason)

@@ -15,7 +15,7 @@ import msgspec
 
 from strandline.errors import Invalid
 from strandline.records import check_topic_name
-from strandline.routers.filters import Filter, parse
+from strandline.routers.filters import RouterFilter, parse_filter
 
 Guarantee = Literal["at_least_once", "exactly_once"]
 Start = Literal["latest", "earliest"]
@@ -40,7 +40,7 @@ class Router(msgspec.Struct, frozen=True, kw_only=True):
     preserve_tag: bool = True
     create_dest: bool = True
     """Create the destination if it does not exist, with the durability of the source."""
-    filter: Filter | None = None
+    filter: RouterFilter | None = None
     allow_cycle: bool = False
     """Allow routers to form a circle; a record is forwarded ``HOPS_MAX`` times at most."""
     guarantee: Guarantee = "at_least_once"
@@ -48,7 +48,7 @@ class Router(msgspec.Struct, frozen=True, kw_only=True):
     """Begin of a new router: after the existing records, or with the first of them."""
 
 
-def define(name: object, options: dict[str, object]) -> Router:
+def define_router(name: object, options: dict[str, object]) -> Router:
     """Create the definition from options; raise Invalid with the name of a bad option."""
     for option in options:
         if option not in Router.__struct_fields__ or option == "name":
@@ -66,7 +66,7 @@ def define(name: object, options: dict[str, object]) -> Router:
             raise Invalid(f"router option {flag} is true or false, not {options[flag]!r}")
     _check_choice("guarantee", options, get_args(Guarantee))
     _check_choice("start", options, get_args(Start))
-    fields = options | {"filter": parse(options.get("filter"))}
+    fields = options | {"filter": parse_filter(options.get("filter"))}
     return msgspec.structs.replace(Router(name="", source="", dest=""), name=name, **fields)
 
 

@@ -19,7 +19,7 @@ from strandline.routers.router_graph import topics_in_cycles
 _COUNT_MAX = 10**12
 _NAMES_MAX = 8
 
-Place = tuple[str, int]
+HopState = tuple[str, int]
 """A topic, and the number of hops within a circle of a record in it."""
 
 
@@ -36,7 +36,7 @@ class FanOut:
         self._circular = topics_in_cycles(routers)
         self._by_source: dict[str, list[Router]] = {}
         self._sources_by_dest: dict[str, set[str]] = {}
-        self._copies: dict[Place, int] = {}
+        self._copies: dict[HopState, int] = {}
         for router in routers:
             self._by_source.setdefault(router.source, []).append(router)
             self._sources_by_dest.setdefault(router.dest, set()).add(router.source)
@@ -52,7 +52,7 @@ class FanOut:
 
     def copies(self, topic: str) -> int:
         """The maximum number of copies of a record that is appended to the topic."""
-        stack: list[Place] = [(topic, 0)]
+        stack: list[HopState] = [(topic, 0)]
         while stack:
             place = stack[-1]
             unknown = [
@@ -87,14 +87,14 @@ class FanOut:
             place = self._after(place, router)
         return names
 
-    def _routers_at(self, place: Place) -> list[Router]:
+    def _routers_at(self, place: HopState) -> list[Router]:
         return [] if place[1] >= HOPS_MAX else self._by_source.get(place[0], [])
 
-    def _after(self, place: Place, router: Router) -> Place:
+    def _after(self, place: HopState, router: Router) -> HopState:
         is_inside = {router.source, router.dest} <= self._circular
         return router.dest, place[1] + 1 if is_inside else 0
 
-    def _count(self, place: Place) -> int:
+    def _count(self, place: HopState) -> int:
         counter = _CopyCounter()
         for router in self._routers_at(place):
             weight = 1 + self._copies[self._after(place, router)]

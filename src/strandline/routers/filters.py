@@ -18,7 +18,7 @@ from typing import Literal, get_args
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.log.read.page import Columns
+from strandline.log.read.page import PageColumns
 
 Field = Literal["tag", "node", "key"]
 Operator = Literal["Eq", "Glob", "In"]
@@ -27,14 +27,14 @@ VALUES_MAX = 1_000
 VALUE_SIZE_MAX = 4096
 
 
-class Filter(msgspec.Struct, frozen=True, array_like=True):
+class RouterFilter(msgspec.Struct, frozen=True, array_like=True):
     """A condition on records. Create one with ``parse``."""
 
     field: Field
     operator: Operator
     value: str | tuple[str, ...]
 
-    def places(self, columns: Columns) -> list[int]:
+    def matching_indices(self, columns: PageColumns) -> list[int]:
         """The indices of the matching records, in order."""
         values = _texts(columns, self.field)
         if self.operator == "Glob":
@@ -48,9 +48,9 @@ class Filter(msgspec.Struct, frozen=True, array_like=True):
         return [index for index, value in enumerate(values) if value in accepted]
 
 
-def parse(source: object) -> Filter | None:
+def parse_filter(source: object) -> RouterFilter | None:
     """Parse a filter in one of the forms above; raise Invalid. None matches all records."""
-    if source is None or isinstance(source, Filter):
+    if source is None or isinstance(source, RouterFilter):
         return source
     if isinstance(source, str):
         source = ["tag", "Glob" if source.endswith("*") else "Eq", source]
@@ -64,7 +64,7 @@ def parse(source: object) -> Filter | None:
         raise Invalid(f"a filter compares tag, node or key, not {field!r}")
     if operator not in get_args(Operator):
         raise Invalid(f"a filter compares with Eq, Glob or In, not with {operator!r}")
-    return Filter(field, operator, _check_value(operator, value))
+    return RouterFilter(field, operator, _check_value(operator, value))
 
 
 def _check_value(operator: Operator, value: object) -> str | tuple[str, ...]:
@@ -90,7 +90,7 @@ def _check_text(value: object) -> str:
     return value
 
 
-def _texts(columns: Columns, field: Field) -> Sequence[str | None]:
+def _texts(columns: PageColumns, field: Field) -> Sequence[str | None]:
     if field == "tag":
         return columns.tags
     if field == "node":

@@ -34,24 +34,24 @@ from strandline.config.settings import LimitSettings
 from strandline.errors import (
     Invalid,
     MemoryPressure,
-    Poisoned,
+    StoreFailed,
     StrandlineError,
     TooLarge,
     TopicFull,
 )
-from strandline.log.append.append import Pending
+from strandline.log.append.append import PendingAppend
 from strandline.log.append.batch import Batch, of_many
 from strandline.log.checkpoint.checkpoint_store import covered_by
-from strandline.log.read.page import Columns, Page
-from strandline.log.state.reference_copies import COPIES_MAX, Origin, Outdated
+from strandline.log.read.page import Page, PageColumns
+from strandline.log.state.reference_copies import COPIES_MAX, CopyOrigin, OriginsChanged
 from strandline.log.state.topic_state import TopicState
 from strandline.log.topic.gap_marker import report_loss
 from strandline.log.topic.topic import Topic
 from strandline.log.wal import block
 from strandline.log.wal.shard import Shard
-from strandline.records import INTERNAL, Appended, Numbered, Tombstone
-from strandline.routers.hop_count import Hops
-from strandline.routers.router_store import Kept
+from strandline.records import INTERNAL, AppendResult, BatchNumber, Tombstone
+from strandline.routers.hop_count import HopCounts
+from strandline.routers.router_store import StoredRouter
 
 BATCH_RECORDS = COPIES_MAX
 _BATCH_BYTES = 8 << 20
@@ -59,7 +59,7 @@ _COPIED_BYTES_MAX = 256 << 20
 _RETENTION = ("cap", "ttl", "mixed")
 
 
-class Ends:
+class RouterEnds:
     """The two topics of a router, with their states."""
 
     def __init__(
@@ -90,10 +90,12 @@ class Ends:
         return last_seq <= covered_by(source, {shard.number: shard.committer.synced})
 
 
-class Step:
+class ForwardStep:
     """A batch that waits for its acknowledgement, and the cursor after it."""
 
-    def __init__(self, lane: Lane, cursor: int, count: int, pending: Pending | None) -> None:
+    def __init__(
+        self, lane: Forwarder, cursor: int, count: int, pending: PendingAppend | None
+    ) -> None:
         self._lane = lane
         self._cursor = cursor
         self._count = count
@@ -109,30 +111,30 @@ class Step:
         return lane.note_forwarded(self._count, appended)
 
 
-class Lane:
+class Forwarder:
     """A running router. Guarded by the routers' lock; its numbers may be read without it."""
 
     def __init__(
-        self, kept: Kept, ends: Ends, limits: LimitSettings, kick: threading.Event
+        self, stored: StoredRouter, ends: RouterEnds, limits: LimitSettings, kick: threading.Event
     ) -> None:
-        self.kept = kept
+        self.kept = stored
         self.ends = ends
-        self.cursor = kept.cursor
-        self.forwarded_total = kept.forwarded_total
-        self.held = ""
+        self.cursor = stored.cursor
+        self.forwarded_total = stored.forwarded_total
+        self.held_reason = ""
         """The reason why the router is held, empty when it is not."""
         self._limits = limits
         self._batch_max = BATCH_RECORDS
         self._kick = kick
         self._is_armed = False
-        self._is_located = kept.router.guarantee != "exactly_once"
+        self._is_located = stored.router.guarantee != "exactly_once"
 
     @property
     def lag(self) -> int:
         return max(0, self.ends.source.head_seq - self.cursor)
 
     @property
-    def newest(self) -> Kept:
+    def newest(self) -> StoredRouter:
         """The router with its current position, to be stored."""
         return msgspec.structs.replace(
             self.kept, cursor=self.cursor, forwarded_total=self.forwarded_total
@@ -143,47 +145,47 @@ class Lane:
         and ``step`` tries again: damage of one topic must not prevent opening the store."""
         try:
             self._skip_forwarded()
-        except Poisoned:
+        except StoreFailed:
             raise
         except (OSError, StrandlineError) as error:
-            self.held = str(error)
+            self.held_reason = str(error)
 
-    def arm(self) -> None:
+    def notify_on_next(self) -> None:
         """Wake the routers' job at the source's next record."""
         if not self._is_armed:
             self._is_armed = True
-            self.ends.source.tap(self)
+            self.ends.source.notify_next(self)
 
     def release(self) -> None:
         """Called by the thread that publishes a record of the source: only sets a flag."""
         self._is_armed = False
         self._kick.set()
 
-    def step(self, hops: Hops) -> Step | None:
+    def step(self, hops: HopCounts) -> ForwardStep | None:
         """Append the next batch; None when there is nothing to do, or no space."""
         if not self._is_located:
             self._skip_forwarded()
         while not self.ends.source.is_gone and self.lag:
             try:
                 return self._append_next(hops)
-            except Outdated:
+            except OriginsChanged:
                 continue
             except (TooLarge, TopicFull, MemoryPressure) as error:
                 if self._batch_max == 1:
-                    self.held = str(error)
+                    self.held_reason = str(error)
                     return None
                 self._batch_max //= 2
         return None
 
-    def note_forwarded(self, count: int, appended: Appended) -> int:
-        self.held = ""
+    def note_forwarded(self, count: int, appended: AppendResult) -> int:
+        self.held_reason = ""
         self._batch_max = min(BATCH_RECORDS, 2 * self._batch_max)
         if appended.deduped:
             return 0
         self.forwarded_total += count
         return count
 
-    def _append_next(self, hops: Hops) -> Step:
+    def _append_next(self, hops: HopCounts) -> ForwardStep:
         losses = self.ends.source_state.losses
         page = self._read(self.cursor, self._batch_max)
         if page.tombstone is not None:
@@ -191,41 +193,45 @@ class Lane:
         columns = page.columns()
         indices = self._matching(columns)
         router = self.kept.router
-        indices = hops.may_go_on(router.source, columns.seqs, indices)
+        indices = hops.with_hops_left(router.source, columns.seqs, indices)
         if not indices:
-            return Step(self, page.next, 0, None)
+            return ForwardStep(self, page.next, 0, None)
         seqs = [columns.seqs[index] for index in indices]
         batch = self._batch(columns, indices, page.next)
         if losses % 2 == 0 and self.ends.may_refer(seqs[0], seqs[-1]):
             batch.origin = self._origin(seqs, losses)
         pending = self.ends.dest.place_batch(batch)
         # Now and not at the end: the next router of this round may read the copies.
-        hops.note(router.source, seqs, router.dest, pending.appended.first_seq)
-        return Step(self, page.next, len(indices), pending)
+        hops.count_copies(router.source, seqs, router.dest, pending.appended.first_seq)
+        return ForwardStep(self, page.next, len(indices), pending)
 
     def _read(self, after: int, limit: int) -> Page:
         size_max = min(_BATCH_BYTES, max(1, self._limits.batch_bytes_max // 2))
         # A job that ended before it was forwarded is forwarded as well.
         return self.ends.source.read_stored(after, limit, size_max=size_max)
 
-    def _matching(self, columns: Columns) -> list[int]:
+    def _matching(self, columns: PageColumns) -> list[int]:
         condition = self.kept.router.filter
-        return list(range(len(columns.seqs))) if condition is None else condition.places(columns)
+        return (
+            list(range(len(columns.seqs)))
+            if condition is None
+            else condition.matching_indices(columns)
+        )
 
-    def _origin(self, seqs: list[int], losses: int) -> Origin:
+    def _origin(self, seqs: list[int], losses: int) -> CopyOrigin:
         router = self.kept.router
         fields = block.KEY | block.META
         fields |= block.TAG if router.preserve_tag else 0
         fields |= block.NODE if router.preserve_node else 0
         originals = BitMap64(seqs)
         originals.run_optimize()
-        return Origin(self.ends.source_state, losses, seqs[0], originals.serialize(), fields)
+        return CopyOrigin(self.ends.source_state, losses, seqs[0], originals.serialize(), fields)
 
-    def _batch(self, columns: Columns, indices: list[int], upto: int) -> Batch:
+    def _batch(self, columns: PageColumns, indices: list[int], upto: int) -> Batch:
         router = self.kept.router
         numbered = None
         if router.guarantee == "exactly_once":
-            numbered = Numbered(self.kept.producer, upto)
+            numbered = BatchNumber(self.kept.producer, upto)
         chosen = {
             "key": _select(columns.keys, indices),
             "tag": _select(columns.tags, indices) if router.preserve_tag else None,
@@ -237,18 +243,18 @@ class Lane:
 
     def _report(self, lost: Tombstone) -> None:
         """Append a gap to the destination for a loss of the source that was not reported before."""
-        reported = self.ends.dest.taken(self.kept.producer) or 0
+        reported = self.ends.dest.last_number(self.kept.producer) or 0
         count = lost.gap_to - max(lost.gap_from - 1, reported)
         if count > 0:
             reason = "source_trim" if lost.reason in _RETENTION else lost.reason
-            reporter = Numbered(self.kept.producer, lost.gap_to)
+            reporter = BatchNumber(self.kept.producer, lost.gap_to)
             report_loss(self.ends.dest_state, self.ends.dest_shard, count, reason, reporter)
 
     def _skip_forwarded(self) -> None:
         """Move after the records that the destination has, and count them."""
         if self._is_located:
             return
-        target = self.ends.dest.taken(self.kept.producer) or 0
+        target = self.ends.dest.last_number(self.kept.producer) or 0
         while self.cursor < target and self.lag:
             page = self._read(self.cursor, min(BATCH_RECORDS, target - self.cursor))
             upto = min(page.next, target)
@@ -258,7 +264,7 @@ class Lane:
             self.cursor = upto
         self.cursor = max(self.cursor, target)
         self._is_located = True
-        self.held = ""
+        self.held_reason = ""
 
 
 def _select(

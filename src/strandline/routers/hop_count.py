@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from strandline.routers.definition import HOPS_MAX
 
 
-class Hops:
+class HopCounts:
     """Hops of copies that are still to be forwarded, by topic. Guarded by the routers' lock."""
 
     def __init__(self) -> None:
@@ -19,14 +19,14 @@ class Hops:
         """The topics in a circle: only their counts are stored."""
         self._hops: dict[str, dict[int, int]] = {}
 
-    def may_go_on(self, topic: str, seqs: Sequence[int], indices: list[int]) -> list[int]:
+    def with_hops_left(self, topic: str, seqs: Sequence[int], indices: list[int]) -> list[int]:
         """The indices whose records have hops left."""
         counts = self._hops.get(topic)
         if not counts:
             return indices
         return [index for index in indices if counts.get(seqs[index], 0) < HOPS_MAX]
 
-    def note(self, source: str, seqs: Sequence[int], dest: str, first_seq: int) -> None:
+    def count_copies(self, source: str, seqs: Sequence[int], dest: str, first_seq: int) -> None:
         """Count the copies of these records, which are in the destination from ``first_seq`` on."""
         if dest not in self.circular or source not in self.circular:
             return
@@ -35,7 +35,7 @@ class Hops:
         for seq, origin in enumerate(seqs, first_seq):
             counts[seq] = of_source.get(origin, 0) + 1
 
-    def forget(self, topic: str, upto: int) -> None:
+    def drop_upto(self, topic: str, upto: int) -> None:
         """Drop the counts up to a seq that all routers have passed."""
         counts = self._hops.get(topic)
         if counts:

@@ -24,7 +24,7 @@ _OUTDATED_MIN = 1_000
 _PAGE_RECORDS = 1_000
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class StoredRouter(msgspec.Struct, frozen=True, kw_only=True):
     """A stored router."""
 
     router: Router
@@ -48,7 +48,7 @@ class _Position(msgspec.Struct, frozen=True):
     forwarded_total: int
 
 
-class Topics(Protocol):
+class RouterTopics(Protocol):
     """The topics of a store."""
 
     def topic(self, name: str, **options: object) -> Topic: ...
@@ -58,16 +58,16 @@ class Topics(Protocol):
     def topics(self, prefix: str = "") -> list[str]: ...
 
 
-class Ledger:
+class RouterStore:
     """Stores routers. Guarded by the routers' lock."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: RouterTopics) -> None:
         self._topics = topics
         self._topic_cached: Topic | None = None
 
-    def load(self) -> dict[str, Kept]:
+    def load(self) -> dict[str, StoredRouter]:
         """Load all routers by name; does not create the topic."""
-        routers: dict[str, Kept] = {}
+        routers: dict[str, StoredRouter] = {}
         if TOPIC not in self._topics.topics(TOPIC):
             return routers
         topic = self._topic_cached = self._topics.existing_topic(TOPIC)
@@ -80,7 +80,7 @@ class Ledger:
             if page.caught_up:
                 return routers
 
-    def put(self, stored: Kept) -> None:
+    def put(self, stored: StoredRouter) -> None:
         """Store a router; return when it is durable."""
         data = msgspec.json.encode(stored)
         self._topic().append(data, key=stored.router.name, tag="put")
@@ -90,7 +90,7 @@ class Ledger:
         if keys:
             self._topic().append_many([b"{}"] * len(keys), keys=keys, tags=["rm"] * len(keys))
 
-    def note(self, moved: list[Kept]) -> None:
+    def put_positions(self, moved: list[StoredRouter]) -> None:
         """Store newer positions."""
         positions = [
             _Position(stored.id, stored.cursor, stored.forwarded_total) for stored in moved
@@ -101,7 +101,7 @@ class Ledger:
             tags=["at"] * len(moved),
         )
 
-    def tidy(self, known: list[Kept]) -> None:
+    def rewrite_if_large(self, known: list[StoredRouter]) -> None:
         """Write all routers again and delete older records, when there are many outdated ones."""
         topic = self._topic()
         if topic.head_seq - topic.statistics().earliest_seq <= _OUTDATED_MIN + 8 * len(known):
@@ -122,10 +122,10 @@ class Ledger:
         return self._topic_cached
 
 
-def _apply(routers: dict[str, Kept], name: str, tag: str | None, data: bytes) -> None:
+def _apply(routers: dict[str, StoredRouter], name: str, tag: str | None, data: bytes) -> None:
     try:
         if tag == "put":
-            routers[name] = msgspec.json.decode(data, type=Kept)
+            routers[name] = msgspec.json.decode(data, type=StoredRouter)
         elif tag == "rm":
             routers.pop(name, None)
         elif tag == "at":

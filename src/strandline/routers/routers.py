@@ -24,9 +24,9 @@ from strandline.config.settings import LimitSettings
 from strandline.errors import (
     Conflict,
     Invalid,
-    Poisoned,
     RouterCycle,
     RouterFanIn,
+    StoreFailed,
     StrandlineError,
     TooLarge,
     Unavailable,
@@ -39,13 +39,13 @@ from strandline.platform.clock import Clock
 from strandline.routers.definition import (
     ROUTERS_MAX,
     Router,
-    define,
+    define_router,
 )
 from strandline.routers.fan_out import describe_excess, excess_of
-from strandline.routers.forwarder import Ends, Lane, Step, check_dest
-from strandline.routers.hop_count import Hops
+from strandline.routers.forwarder import Forwarder, ForwardStep, RouterEnds, check_dest
+from strandline.routers.hop_count import HopCounts
 from strandline.routers.router_graph import find_cycle, topics_in_cycles
-from strandline.routers.router_store import TOPIC, Kept, Ledger, Topics
+from strandline.routers.router_store import TOPIC, RouterStore, RouterTopics, StoredRouter
 
 TICK_S = 0.05
 DEFERRED_S = 0.25
@@ -67,15 +67,15 @@ class RouterStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why it is held, empty when it is not."""
 
 
-class Put(NamedTuple):
+class PutRouter(NamedTuple):
     """Result of a ``put``."""
 
     router: Router
     created: bool
 
 
-Names: TypeAlias = list[str]
-Listed: TypeAlias = list[RouterStatistics]
+RouterNames: TypeAlias = list[str]
+RouterListing: TypeAlias = list[RouterStatistics]
 """Aliases, because ``list`` is a method inside the class."""
 
 
@@ -84,7 +84,7 @@ class Routers:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: RouterTopics,
         catalog: Callable[[], Catalog],
         clock: Clock,
         limits: LimitSettings,
@@ -98,11 +98,11 @@ class Routers:
         self._limits = limits
         self._random_id = random_id
         self._readonly = readonly
-        self._store = Ledger(topics)
+        self._store = RouterStore(topics)
         self._lock = threading.RLock()
-        self._forwarders: dict[str, Lane] = {}
+        self._forwarders: dict[str, Forwarder] = {}
         self._unreadable: OSError | StrandlineError | None = None
-        self._hops = Hops()
+        self._hops = HopCounts()
         self._excess: set[str] = set()
         """Stored routers that exceed ``limits.router_copies_max``: held until they fit."""
         self._saved_at_s = clock.monotonic()
@@ -120,7 +120,7 @@ class Routers:
         with self._lock:
             try:
                 stored = self._store.load()
-            except Poisoned:
+            except StoreFailed:
                 raise
             except (OSError, StrandlineError) as error:
                 self._unreadable = error
@@ -132,16 +132,16 @@ class Routers:
                 if ends is None:
                     deleted.append(name)
                 else:
-                    self._forwarders[name] = Lane(kept, ends, self._limits, self.kick)
+                    self._forwarders[name] = Forwarder(kept, ends, self._limits, self.kick)
                     self._forwarders[name].locate()
             self._store.remove(deleted)
             self._note_circles()
             self._hold_excess()
 
-    def put(self, name: str, **options: object) -> Put:
+    def put(self, name: str, **options: object) -> PutRouter:
         """Create or change a router; ``source`` and ``dest`` are required, see ``Router``."""
         self._check_writable()
-        router = define(name, options)
+        router = define_router(name, options)
         check_dest(router.dest)
         with self._lock:
             known = self._forwarders.get(name)
@@ -152,7 +152,7 @@ class Routers:
             dest = self._dest_of(router, source)
             if known is None or known.kept.router != router:
                 self._install(router, known, source, dest)
-            return Put(router, known is None)
+            return PutRouter(router, known is None)
 
     @property
     def count(self) -> int:
@@ -177,10 +177,10 @@ class Routers:
         dest: str | None = None,
         after: str = "",
         limit: int | None = None,
-    ) -> Listed:
+    ) -> RouterListing:
         """Routers in order of their names, filtered by topics, after a name."""
         names = sorted(self._store.load() if self._readonly else list(self._forwarders))
-        routers: Listed = []
+        routers: RouterListing = []
         for name in names:
             if not name.startswith(prefix) or name <= after:
                 continue
@@ -204,7 +204,7 @@ class Routers:
             self._remove([name])
             return True
 
-    def of_topic(self, topic: str) -> Names:
+    def of_topic(self, topic: str) -> RouterNames:
         """The names of the routers with this source or dest."""
         forwarders = list(self._forwarders.items())
         return sorted(
@@ -213,7 +213,7 @@ class Routers:
             if topic in (forwarder.kept.router.source, forwarder.kept.router.dest)
         )
 
-    def forget_topic(self, topic: str) -> Names:
+    def delete_of_topic(self, topic: str) -> RouterNames:
         """Delete the routers of a deleted topic; return their names."""
         with self._lock:
             names = self.of_topic(topic)
@@ -245,7 +245,9 @@ class Routers:
                 if self._unreadable is not None:
                     self.load()
                 if self._forwarders:
-                    self._store.tidy([each.newest for each in self._forwarders.values()])
+                    self._store.rewrite_if_large(
+                        [each.newest for each in self._forwarders.values()]
+                    )
         return forwarded
 
     def save(self) -> None:
@@ -257,7 +259,7 @@ class Routers:
                 return
             positions = [each.newest for each in moved]
             _sync_dests(moved)
-            self._store.note(positions)
+            self._store.put_positions(positions)
             for forwarder, kept in zip(moved, positions, strict=True):
                 forwarder.kept = kept
 
@@ -267,31 +269,31 @@ class Routers:
             with contextlib.suppress(OSError, StrandlineError):
                 self.save()
 
-    def complaints(self) -> Names:
+    def problems(self) -> RouterNames:
         """The held routers, with reasons."""
         all_held = f"all routers are held, topic {TOPIC!r} cannot be read: {self._unreadable}"
         return [all_held] * (self._unreadable is not None) + [
-            f"router {name!r} is held: {forwarder.held}"
+            f"router {name!r} is held: {forwarder.held_reason}"
             for name, forwarder in list(self._forwarders.items())
-            if forwarder.held
+            if forwarder.held_reason
         ]
 
     def _round(self) -> tuple[bool, int]:
         """Forward one batch of every router; return whether any moved, and a count."""
-        steps: list[Step] = []
+        steps: list[ForwardStep] = []
         failure: OSError | StrandlineError | None = None
         for name, forwarder in list(self._forwarders.items()):
             if name in self._excess:
                 continue
-            forwarder.arm()
+            forwarder.notify_on_next()
             try:
                 step = forwarder.step(self._hops)
             except UnknownTopic:
                 continue  # the topic is being deleted, and the router with it
-            except Poisoned:
+            except StoreFailed:
                 raise
             except (OSError, StrandlineError) as error:
-                forwarder.held = str(error)
+                forwarder.held_reason = str(error)
                 failure = failure or error  # damage of one topic does not stop the others
                 continue
             if step is not None:
@@ -306,7 +308,7 @@ class Routers:
         for topic in self._hops.circular:
             forwarders = self._forwarders.values()
             cursors = [each.cursor for each in forwarders if each.kept.router.source == topic]
-            self._hops.forget(topic, min(cursors, default=0))
+            self._hops.drop_upto(topic, min(cursors, default=0))
 
     def _check_shape(self, router: Router) -> None:
         others = [each.kept.router for each in self._forwarders.values()]
@@ -331,12 +333,12 @@ class Routers:
                 raise
         return self._topics.topic(router.dest, durability=source.config.durability)
 
-    def _install(self, router: Router, known: Lane | None, source: Topic, dest: Topic) -> None:
+    def _install(self, router: Router, known: Forwarder | None, source: Topic, dest: Topic) -> None:
         ids = source.identity[0], dest.identity[0]
         if known is not None and (known.kept.source_id, known.kept.dest_id) == ids:
             kept = msgspec.structs.replace(known.newest, router=router)
         else:
-            kept = Kept(
+            kept = StoredRouter(
                 router=router,
                 id=self._random_id().hex(),
                 source_id=ids[0],
@@ -345,22 +347,22 @@ class Routers:
             )
         # The router is stored with a position, and refers to these topics: they must be durable.
         for topic in (source, dest):
-            topic.secure()
+            topic.sync()
         self._store.put(kept)
         ends = self._ends_of(kept)
         if ends is not None:
-            self._forwarders[router.name] = Lane(kept, ends, self._limits, self.kick)
+            self._forwarders[router.name] = Forwarder(kept, ends, self._limits, self.kick)
             self._forwarders[router.name].locate()
         self._note_circles()
         self._release_excess()
         self.kick.set()
 
-    def _ends_of(self, kept: Kept) -> Ends | None:
+    def _ends_of(self, kept: StoredRouter) -> RouterEnds | None:
         catalog = self._catalog()
         source, dest = catalog.by_id(kept.source_id), catalog.by_id(kept.dest_id)
         if source is None or dest is None:
             return None
-        return Ends(
+        return RouterEnds(
             self._topics.existing_topic(source.name),
             source,
             self._topics.existing_topic(dest.name),
@@ -368,7 +370,7 @@ class Routers:
             catalog.shard_of(dest),
         )
 
-    def _remove(self, names: Names) -> None:
+    def _remove(self, names: RouterNames) -> None:
         self._store.remove(names)
         for name in names:
             del self._forwarders[name]
@@ -384,13 +386,13 @@ class Routers:
         previous = self._excess
         self._excess = excess_of([x.kept.router for x in self._forwarders.values()], copies_max)
         for name in self._excess:
-            self._forwarders[name].held = (
+            self._forwarders[name].held_reason = (
                 f"one record could become more than {copies_max} copies "
                 "(limits.router_copies_max): raise the limit, or delete routers"
             )
         for name in previous - self._excess:
             if name in self._forwarders:
-                self._forwarders[name].held = ""
+                self._forwarders[name].held_reason = ""
 
     def _release_excess(self) -> None:
         """Release routers that were held by the bound and are within it now."""
@@ -425,17 +427,17 @@ class Routers:
             ) from self._unreadable
 
 
-def _sync_dests(forwarders: list[Lane]) -> None:
+def _sync_dests(forwarders: list[Forwarder]) -> None:
     """Sync the forwarded records, before their positions are stored."""
     for ends in {each.ends.dest_shard.number: each.ends for each in forwarders}.values():
-        ends.dest.secure()
+        ends.dest.sync()
 
 
-def _statistics(forwarder: Lane) -> RouterStatistics:
+def _statistics(forwarder: Forwarder) -> RouterStatistics:
     return RouterStatistics(
         router=forwarder.kept.router,
         cursor=forwarder.cursor,
         lag=forwarder.lag,
         forwarded_total=forwarder.forwarded_total,
-        held=forwarder.held,
+        held=forwarder.held_reason,
     )

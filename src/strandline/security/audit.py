@@ -22,11 +22,11 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from strandline.errors import Corrupt
-from strandline.log.append.append import Pending
+from strandline.log.append.append import PendingAppend
 from strandline.log.topic.topic import Topic
 from strandline.platform.clock import Clock
 from strandline.records import Record
-from strandline.security.tokens import redacted
+from strandline.security.tokens import redact
 
 TOPIC = "strandline.audit"
 RESTART = "chain-restarted"
@@ -38,7 +38,7 @@ _PAGE = 1000
 _MINUTE_S = 60.0
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class AuditLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One event."""
 
     number: int
@@ -55,28 +55,28 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     hash: str = ""
 
 
-class Broken(NamedTuple):
+class ChainBreak(NamedTuple):
     """A place where the chain is broken."""
 
     seq: int
     reason: str
 
 
-class Verified(msgspec.Struct, frozen=True, kw_only=True):
+class ChainCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check of the chain."""
 
     entries: int
     last_hash: str
     """Store it in another place to detect a chain that was written again as a whole."""
-    broken: tuple[Broken, ...]
+    broken: tuple[ChainBreak, ...]
     restarts: int
 
     @property
-    def holds(self) -> bool:
+    def is_intact(self) -> bool:
         return not self.broken
 
 
-class Store(Protocol):
+class _AuditStore(Protocol):
     """The operations of a store that the audit log needs."""
 
     def topic(self, name: str, **options: object) -> Topic: ...
@@ -85,7 +85,7 @@ class Store(Protocol):
 class Audit:
     """Writes entries. Safe from many threads."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: _AuditStore, clock: Clock) -> None:
         """Corrupt when the end of the chain is broken."""
         self._topic = store.topic(TOPIC, durability="fsync")
         self._clock = clock
@@ -97,22 +97,22 @@ class Audit:
 
     def note(
         self, kind: str, what: Mapping[str, object], *, who: str = "server", address: str = ""
-    ) -> Pending:
+    ) -> PendingAppend:
         """Append an entry; wait for the returned append until it is durable."""
-        escaped = {name: plain(str(value)) for name, value in what.items()}
+        escaped = {name: escape_text(str(value)) for name, value in what.items()}
         with self._writing:
-            entry = sealed(
-                Entry(
+            entry = with_hash(
+                AuditLogEntry(
                     number=self._number + 1,
                     at_us=self._clock.now_us(),
                     kind=kind,
-                    who=plain(who),
-                    address=plain(address),
+                    who=escape_text(who),
+                    address=escape_text(address),
                     what=escaped,
                     previous=self._last_hash,
                 )
             )
-            pending = self._topic.append_soon(encoded(entry), tag=kind)
+            pending = self._topic.append_nowait(encode(entry), tag=kind)
             self._number, self._last_hash = entry.number, entry.hash
         return pending
 
@@ -130,62 +130,62 @@ class Audit:
         self.note(kind, {**what, **more}, who="", address=address)
 
 
-def restart(store: Store, clock: Clock, *, reason: str) -> Pending:
+def restart(store: _AuditStore, clock: Clock, *, reason: str) -> PendingAppend:
     """Start a new chain after a broken one."""
     topic = store.topic(TOPIC, durability="fsync")
-    entry = sealed(
-        Entry(
+    entry = with_hash(
+        AuditLogEntry(
             number=topic.head_seq + 1,  # above all numbers: every entry is one record
             at_us=clock.now_us(),
             kind=RESTART,
             who="server",
             address="",
-            what={"reason": plain(reason)},
+            what={"reason": escape_text(reason)},
             previous=_FIRST_HASH,
         )
     )
-    return topic.append_soon(encoded(entry), tag=RESTART)
+    return topic.append_nowait(encode(entry), tag=RESTART)
 
 
-def entries(topic: Topic, after: int = 0) -> Iterator[tuple[int, Entry | None]]:
+def entries(topic: Topic, after: int = 0) -> Iterator[tuple[int, AuditLogEntry | None]]:
     """Entries with their seqs; None for a record that is not an entry."""
     while True:
         page = topic.read(after, _PAGE)
         if page.tombstone is not None:
             yield page.tombstone.gap_from, None
         for record in page.records:
-            yield record.seq, decoded(record)
+            yield record.seq, decode(record)
         after = page.next
         if page.caught_up:
             return
 
 
-def verify(topic: Topic) -> Verified:
+def verify(topic: Topic) -> ChainCheck:
     """Check every entry of the chain."""
     return _walk(topic, 0)
 
 
-def sealed(entry: Entry) -> Entry:
+def with_hash(entry: AuditLogEntry) -> AuditLogEntry:
     """The entry with its hash: over the previous hash, and its own text without a hash."""
     bare = msgspec.json.encode(msgspec.structs.replace(entry, hash=""), order="sorted")
     digest = hashlib.sha256(bytes.fromhex(entry.previous) + bare).hexdigest()
     return msgspec.structs.replace(entry, hash=digest)
 
 
-def encoded(entry: Entry) -> bytes:
+def encode(entry: AuditLogEntry) -> bytes:
     return msgspec.json.encode(entry, order="sorted")
 
 
-def decoded(record: Record) -> Entry | None:
+def decode(record: Record) -> AuditLogEntry | None:
     try:
-        return msgspec.json.decode(record.data, type=Entry)
+        return msgspec.json.decode(record.data, type=AuditLogEntry)
     except msgspec.MsgspecError:
         return None
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """Text without control characters and secrets, truncated: safe for terminals and logs."""
-    short = redacted(text)[:_TEXT_MAX]
+    short = redact(text)[:_TEXT_MAX]
     if short.isascii() and short.isprintable():
         return short
     return "".join(each if each.isprintable() else _escaped(each) for each in short)
@@ -213,9 +213,9 @@ def _end_of(topic: Topic) -> tuple[int, str]:
     return result.entries, result.last_hash
 
 
-def _walk(topic: Topic, after: int) -> Verified:
+def _walk(topic: Topic, after: int) -> ChainCheck:
     number, last_hash, restarts = 0, "", 0
-    broken: list[Broken] = []
+    broken: list[ChainBreak] = []
     for seq, entry in entries(topic, after):
         if entry is not None and entry.kind == RESTART and _is_whole(entry):
             number, last_hash, restarts = entry.number, entry.hash, restarts + 1
@@ -223,13 +223,13 @@ def _walk(topic: Topic, after: int) -> Verified:
             continue
         reason = _reason(entry, number, last_hash, first=not last_hash and bool(after))
         if reason:
-            broken.append(Broken(seq, reason))
+            broken.append(ChainBreak(seq, reason))
         if entry is not None:
             number, last_hash = entry.number, entry.hash
-    return Verified(entries=number, last_hash=last_hash, broken=tuple(broken), restarts=restarts)
+    return ChainCheck(entries=number, last_hash=last_hash, broken=tuple(broken), restarts=restarts)
 
 
-def _reason(entry: Entry | None, number: int, last_hash: str, *, first: bool) -> str:
+def _reason(entry: AuditLogEntry | None, number: int, last_hash: str, *, first: bool) -> str:
     """Why the chain is broken at an entry; empty when it is not."""
     if entry is None:
         return "an entry is missing or cannot be read"
@@ -242,8 +242,8 @@ def _reason(entry: Entry | None, number: int, last_hash: str, *, first: bool) ->
     return ""
 
 
-def _is_whole(entry: Entry) -> bool:
+def _is_whole(entry: AuditLogEntry) -> bool:
     try:
-        return sealed(entry).hash == entry.hash
+        return with_hash(entry).hash == entry.hash
     except ValueError:  # the previous hash is not hexadecimal
         return False

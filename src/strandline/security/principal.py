@@ -32,5 +32,5 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 LOCAL = Principal(id="local", kind="local", name="local", scopes=EVERYTHING)
 """The principal of all requests to a server without tokens that only this machine can reach."""
 
-NOBODY = Principal(id="nobody", kind="nobody", name="nobody")
+ANONYMOUS = Principal(id="nobody", kind="nobody", name="nobody")
 """The principal of requests without credentials, for public routes. It has no scopes."""

@@ -47,7 +47,7 @@ class Tickets:
         self._issued[_digest(text)] = _Issued(principal, self._clock.monotonic() + VALID_S)
         return text
 
-    def take(self, text: str) -> Principal | None:
+    def redeem(self, text: str) -> Principal | None:
         """Use a ticket: returns its principal; None when it is expired, used or unknown."""
         issued = self._issued.pop(_digest(text), None)
         if issued is None or self._clock.monotonic() >= issued.expires_s:

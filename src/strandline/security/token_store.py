@@ -48,7 +48,7 @@ _ATTEMPTS_MAX = 8
 _PAGE = 1000
 
 
-class Store(Protocol):
+class _TokenTopicStore(Protocol):
     """The operations of a store that tokens need."""
 
     @property
@@ -81,10 +81,12 @@ class _State(NamedTuple):
     seal_version: int
 
 
-class Registry:
+class TokenStore:
     """The tokens of one store. Safe from many threads."""
 
-    def __init__(self, store: Store, clock: Clock, random_id: Callable[[], bytes]) -> None:
+    def __init__(
+        self, store: _TokenTopicStore, clock: Clock, random_id: Callable[[], bytes]
+    ) -> None:
         """Corrupt when the tokens cannot be trusted. ``random_id`` returns sixteen random bytes."""
         options = {} if store.readonly else {"durability": "fsync"}
         self._kv = store.kv(TOPIC, **options)
@@ -99,7 +101,7 @@ class Registry:
         """Grows whenever a token is created, revoked or damaged."""
 
     @property
-    def begun(self) -> bool:
+    def has_had_tokens(self) -> bool:
         """Whether there was ever a token: then every request requires one."""
         return bool(self.current()) or bool(self._state.seal_version)
 
@@ -173,7 +175,7 @@ class Registry:
             old = self.get(id)
             _check_covered(holder, old.parsed())
             now_us = self._clock.now_us()
-            reason = old.why_not(now_us)
+            reason = old.invalid_reason(now_us)
             if reason:
                 raise Conflict(f"{reason}: create a new token instead")
             new = self._new_token(old.parsed(), old.principal, old.label, creator, valid_us, 0)
@@ -294,7 +296,7 @@ class Registry:
         seal_entry = entries.get(_ALL)
         seal = _Seal(digest=_digest([])) if seal_entry is None else _decoded_seal(seal_entry.value)
         if seal.digest != _digest(by_id.values()):
-            raise damaged("tokens are missing or changed")
+            raise damage_error("tokens are missing or changed")
         self._check_losses(seal)
         used = {
             key.removeprefix(_USED).decode(errors="replace"): entry.value.decode(errors="replace")
@@ -310,7 +312,9 @@ class Registry:
             page = self._topic.read(after, _PAGE)
             gap = page.tombstone
             if gap is not None and gap.gap_to > seal.losses_seen:
-                raise damaged(f"records {gap.gap_from} to {gap.gap_to} are lost ({gap.reason})")
+                raise damage_error(
+                    f"records {gap.gap_from} to {gap.gap_to} are lost ({gap.reason})"
+                )
             after = page.next
             if page.caught_up:
                 return
@@ -325,7 +329,7 @@ class Registry:
         return readable, unreadable
 
 
-def damaged(reason: str) -> Corrupt:
+def damage_error(reason: str) -> Corrupt:
     """The error for tokens that cannot be trusted, with what to do."""
     error = Corrupt(f"the tokens cannot be trusted: {reason},", path=f"topic {TOPIC}")
     error.add_note("`strandline token revoke --all` ends all of them; then create new ones")
@@ -340,9 +344,9 @@ def _decoded(value: bytes, key: bytes) -> Token:
     try:
         token = msgspec.json.decode(value, type=Token)
     except (msgspec.MsgspecError, Invalid) as error:
-        raise damaged(f"the record of {key!r} cannot be read") from error
+        raise damage_error(f"the record of {key!r} cannot be read") from error
     if _key(token) != key:
-        raise damaged(f"{key!r} has the record of another token")
+        raise damage_error(f"{key!r} has the record of another token")
     return token
 
 
@@ -350,7 +354,7 @@ def _decoded_seal(value: bytes) -> _Seal:
     try:
         return msgspec.json.decode(value, type=_Seal)
     except msgspec.MsgspecError as error:
-        raise damaged("the record of all tokens cannot be read") from error
+        raise damage_error("the record of all tokens cannot be read") from error
 
 
 def _check_covered(holder: Scopes, scopes: Scopes) -> None:

@@ -40,7 +40,7 @@ _TICKET = re.compile(r"ticket1_[A-Za-z0-9_-]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
 
 
-class Given(NamedTuple):
+class TokenParts(NamedTuple):
     """The parts of a token's text."""
 
     id: str
@@ -77,7 +77,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def parsed(self) -> Scopes:
         return parse(self.scopes)
 
-    def why_not(self, now_us: int) -> str:
+    def invalid_reason(self, now_us: int) -> str:
         """The reason why it is not valid at this time; empty when it is valid."""
         if self.revoked_us:
             return "this token was revoked"
@@ -88,7 +88,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return ""
 
 
-NOBODY = Token(
+UNKNOWN_TOKEN = Token(
     id="a" * 12,
     principal="",
     digest="0" * 64,
@@ -103,20 +103,20 @@ NOBODY = Token(
 """The placeholder for an unknown token: no secret has this digest, and it is never valid."""
 
 
-def make(random_id: Callable[[], bytes]) -> tuple[str, Given]:
+def make(random_id: Callable[[], bytes]) -> tuple[str, TokenParts]:
     """The text of a new token, and its parts. ``random_id`` returns sixteen random bytes."""
     id = base64.b32encode(random_id())[:12].decode().lower()
     secret = base64.urlsafe_b64encode(random_id() + random_id()).rstrip(b"=").decode()
     body = f"{PREFIX}_{id}_{secret}"
-    return f"{body}_{_checksum(body)}", Given(id, secret)
+    return f"{body}_{_checksum(body)}", TokenParts(id, secret)
 
 
-def taken_apart(text: str) -> Given | None:
+def split_token(text: str) -> TokenParts | None:
     """The parts of a token's text; None when it is malformed or has a wrong checksum."""
     match = _FORM.fullmatch(text)
     if match is None or match["sum"] != _checksum(match["body"]):
         return None
-    return Given(match["id"], match["secret"])
+    return TokenParts(match["id"], match["secret"])
 
 
 def digest_of(secret: str) -> str:
@@ -130,11 +130,11 @@ def same_digest(one: str, other: str) -> bool:
 
 def find(text: str, by_digest: Mapping[str, Token]) -> Token | None:
     """The token of this text, valid or not; None when the id or the secret is wrong."""
-    parts = taken_apart(text) or Given("", text)
+    parts = split_token(text) or TokenParts("", text)
     digest = digest_of(parts.secret)
-    token = by_digest.get(digest, NOBODY)
+    token = by_digest.get(digest, UNKNOWN_TOKEN)
     is_equal = same_digest(digest, token.digest)
-    return token if is_equal and token.id == parts.id and token is not NOBODY else None
+    return token if is_equal and token.id == parts.id and token is not UNKNOWN_TOKEN else None
 
 
 def checked_principal(name: str) -> str:
@@ -161,7 +161,7 @@ def checked_valid_us(valid_us: int) -> int:
     return valid_us
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Text without the secrets of tokens and tickets: for logs. The ids of tokens stay."""
     if PREFIX in text:
         text = _LOOKS_LIKE.sub(r"strand1_\1_***", text)

@@ -24,20 +24,20 @@ _TOPIC_ACTIONS: tuple[Action, ...] = ("read", "write", "consume")
 _NO_TOPIC = "*"
 
 
-class Login(NamedTuple):
+class BasicLogin(NamedTuple):
     """A user's name and key of HTTP Basic authentication."""
 
     user: str
     key: str
 
 
-def login_of(credentials: str) -> Login | None:
+def login_of(credentials: str) -> BasicLogin | None:
     """The login in the credentials after ``Basic``; None when they are malformed."""
     try:
         user, colon, key = base64.b64decode(credentials, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         return None
-    return Login(user, key) if colon else None
+    return BasicLogin(user, key) if colon else None
 
 
 def scopes_of(user: User) -> Scopes:

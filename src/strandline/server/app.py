@@ -20,20 +20,20 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from strandline.api.errors import Problem, Refused, problem_of
+from strandline.api.errors import Refused, WireError, wire_error_of
 from strandline.api.results import NDJSON
 from strandline.errors import StrandlineError
 from strandline.security.principal import Principal
-from strandline.server.app_state import Parts
-from strandline.server.auth.host_origin import Gate, check_media
+from strandline.server.app_state import AppState
+from strandline.server.auth.host_origin import HostPolicy, check_media
 from strandline.server.http import audit, request_body, request_decoder, responses
-from strandline.server.http.arrow_streams import Streamed
+from strandline.server.http.arrow_streams import ChunkedResponse
 from strandline.server.http.audit import address_of
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 from strandline.server.http.responses import HeaderList
-from strandline.server.http.route import Answer, Route
-from strandline.server.http.url_router import Found, Paths
-from strandline.server.limits.byte_budget import Hold
+from strandline.server.http.route import JsonResponse, Route
+from strandline.server.http.url_router import RouteMatch, UrlRouter
+from strandline.server.limits.byte_budget import BudgetHold
 from strandline.server.limits.rate_limits import client_of
 from strandline.server.route_table import ROUTES
 
@@ -47,18 +47,18 @@ _SERVER_ERRORS = ("internal", "corrupt", "newer_format")
 _log = structlog.get_logger("strandline.server")
 
 
-def make_app(parts: Parts, routes: Iterable[Route] = ROUTES) -> ASGIApp:
+def make_app(parts: AppState, routes: Iterable[Route] = ROUTES) -> ASGIApp:
     """The application for these parts."""
-    return App(parts, routes)
+    return _App(parts, routes)
 
 
-class App:
+class _App:
     """Handles requests. Owned by the loop's thread."""
 
-    def __init__(self, parts: Parts, routes: Iterable[Route]) -> None:
+    def __init__(self, parts: AppState, routes: Iterable[Route]) -> None:
         self._parts = parts
-        self._gate = Gate(parts.settings)
-        self._paths = Paths(routes)
+        self._gate = HostPolicy(parts.settings)
+        self._paths = UrlRouter(routes)
         self._count = itertools.count(1)
         self._instance_id = f"{parts.clock.now_us():x}"
 
@@ -82,10 +82,10 @@ class App:
                 await self._preflight(send, origin, more)
             else:
                 await self._respond(request, send, began, more)
-        except request_body.Gone:
+        except request_body.Disconnected:
             return
         except Exception as error:  # noqa: BLE001 - a bug must not become a hung connection
-            problem = problem_of(error)
+            problem = wire_error_of(error)
             if problem.code in _SERVER_ERRORS:
                 _log_error(error, request, more)
             self._parts.counters.requests[problem.status] += 1
@@ -106,39 +106,43 @@ class App:
                 more.append((b"connection", b"close"))  # the body is not read
             raise
         answer = await self._handled(call, route, request.receive)
-        packs = responses.wants_packed(request.headers)
+        packs = responses.accepts_gzip(request.headers)
         self._parts.counters.requests[_status(answer)] += 1
         if isinstance(answer, Response):
-            responses.finish(answer, more, packs=packs)
+            responses.complete_response(answer, more, packs=packs)
             await answer(request.scope, request.receive, send)
             return
         timings = {"server_total_ms": (self._parts.clock.monotonic() - began) * 1000}
         body = responses.body_with_performance(answer.body, timings | call.performance)
-        self._parts.auth.quotas.count(call.who, address_of(call.connection), len(body))
+        self._parts.auth.quotas.count_bytes(call.who, address_of(call.connection), len(body))
         if packs and len(body) > _LARGE_SIZE:
-            body = responses.Packed(await self._parts.bridge.run(responses.packed, body))
-        await responses.send_answer(send, answer, body, more, packs=packs)
+            body = responses.CompressedBody(await self._parts.bridge.run(responses.compress, body))
+        await responses.send_json(send, answer, body, more, packs=packs)
 
-    async def _handled(self, call: Call, route: Route, receive: Receive) -> Answer | Response:
+    async def _handled(
+        self, call: RequestContext, route: Route, receive: Receive
+    ) -> JsonResponse | Response:
         quotas, address = self._parts.auth.quotas, address_of(call.connection)
-        quotas.begin(call.who, address)
+        quotas.start_request(call.who, address)
         hold = self._parts.budget.hold(client_of(call.who, address))
         try:
             _check_accept(route, call.accept, call.connection.scope["method"])
             await self._receive_body(call, route, receive, hold)
             answer = await route.handler(call)
             try:
-                await audit.note(call, route, _status(answer))
+                await audit.audit_request(call, route, _status(answer))
             except BaseException:
-                if isinstance(answer, Streamed):
-                    await answer.abandon()
+                if isinstance(answer, ChunkedResponse):
+                    await answer.cancel()
                 raise
             return answer
         finally:
             hold.release()
-            quotas.end(call.who, address)
+            quotas.end_request(call.who, address)
 
-    async def _receive_body(self, call: Call, route: Route, receive: Receive, hold: Hold) -> None:
+    async def _receive_body(
+        self, call: RequestContext, route: Route, receive: Receive, hold: BudgetHold
+    ) -> None:
         headers = call.connection.headers
         length = headers.get("content-length")
         has_body = length not in (None, "0") or "transfer-encoding" in headers
@@ -147,13 +151,13 @@ class App:
             return
         limits = self._parts.settings.limits
         size_max = min(limits.body_bytes_max, route.body_bytes_max or limits.body_bytes_max)
-        raw = await request_body.received(receive, length, size_max, hold) if has_body else b""
-        self._parts.auth.quotas.count(call.who, address_of(call.connection), len(raw))
+        raw = await request_body.receive_body(receive, length, size_max, hold) if has_body else b""
+        self._parts.auth.quotas.count_bytes(call.who, address_of(call.connection), len(raw))
         encoding = headers.get("content-encoding", "").strip().lower()
         run = self._parts.bridge.run
         if encoding:
-            hold.resize(len(raw) + request_body.unpacked_size(raw, encoding, size_max))
-            raw = await run(request_body.unpacked, raw, encoding, size_max)
+            hold.resize(len(raw) + request_body.decompressed_size_max(raw, encoding, size_max))
+            raw = await run(request_body.decompress, raw, encoding, size_max)
             hold.resize(len(raw))
         if call.media_type in _TEXTUAL:
             request_body.check_objects(raw, limits.json_objects_max)
@@ -176,14 +180,14 @@ class App:
         scope["path_params"] = found.names
         return _method(found, method)
 
-    async def _authorise(self, connection: HTTPConnection, route: Route) -> Call:
+    async def _authorise(self, connection: HTTPConnection, route: Route) -> RequestContext:
         """The call of an authenticated and authorised request."""
         who = await self._authenticate(connection, route)
         for need in route.needs:
             name = connection.path_params[need.parameter] if need.parameter else ""
             self._parts.auth.authorise(who, need.action, name)
         query = request_decoder.query_of(route, connection.scope["query_string"])
-        return Call(connection, self._parts, who, query=query)
+        return RequestContext(connection, self._parts, who, query=query)
 
     async def _authenticate(self, connection: HTTPConnection, route: Route) -> Principal:
         auth, address = self._parts.auth, address_of(connection)
@@ -204,7 +208,7 @@ class App:
             route = self._route(scope, "WEBSOCKET")
             call = await self._authorise(socket, route)
         except StrandlineError as error:
-            await _reject_socket(socket, scope, problem_of(error))
+            await _reject_socket(socket, scope, wire_error_of(error))
             return
         try:
             await route.handler(call)
@@ -212,7 +216,7 @@ class App:
             _log_error(error, socket, [])
 
 
-def _status(answer: Answer | Response) -> int:
+def _status(answer: JsonResponse | Response) -> int:
     return answer.status_code if isinstance(answer, Response) else answer.status
 
 
@@ -220,7 +224,7 @@ def _encoded(headers: dict[str, str]) -> HeaderList:
     return [(name.encode(), text.encode()) for name, text in headers.items()]
 
 
-def _method(found: Found, method: str) -> Route:
+def _method(found: RouteMatch, method: str) -> Route:
     route = found.routes.get(method)
     if method == "HEAD" and route is None:
         route = found.routes.get("GET")
@@ -251,7 +255,7 @@ def _not_acceptable(route: Route) -> Refused:
     return Refused(406, "not_acceptable", f"this returns {' or '.join(route.gives)}: accept it")
 
 
-async def _reject_socket(socket: WebSocket, scope: Scope, problem: Problem) -> None:
+async def _reject_socket(socket: WebSocket, scope: Scope, problem: WireError) -> None:
     if "websocket.http.response" in scope.get("extensions", {}):
         headers = {"content-type": "application/json"}
         await socket.send_denial_response(

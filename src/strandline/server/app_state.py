@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from strandline.log.topic.topic import Topic
-from strandline.pipelines.schedule.scheduler import Schedule
+from strandline.pipelines.schedule.scheduler import PipelineScheduler
 from strandline.platform.clock import Clock
 from strandline.query.sql.process_sandbox import QueryProcesses
 from strandline.server.auth.auth import Auth
-from strandline.server.commit_waiters import Durable
-from strandline.server.counters import Counters
+from strandline.server.commit_waiters import CommitWaiters
+from strandline.server.counters import ServerCounters
 from strandline.server.limits.byte_budget import ByteBudget
 from strandline.server.limits.query_registry import QueryRegistry
-from strandline.server.limits.storage_quota import Fullness
+from strandline.server.limits.storage_quota import StorageQuota
 from strandline.server.live.hub import Hub
 from strandline.server.settings import ServerSettings
-from strandline.server.thread_pool import Bridge
+from strandline.server.thread_pool import ThreadPools
 from strandline.store import Store
 
 
-class Parts:
+class AppState:
     """The parts that handlers use. Owned by the loop's thread."""
 
     def __init__(
@@ -27,11 +27,11 @@ class Parts:
         store: Store,
         settings: ServerSettings,
         clock: Clock,
-        bridge: Bridge,
+        bridge: ThreadPools,
         auth: Auth,
         budget: ByteBudget,
         hub: Hub,
-        schedule: Schedule,
+        schedule: PipelineScheduler,
     ) -> None:
         self.store = store
         self.settings = settings
@@ -54,15 +54,15 @@ class Parts:
         """Processes that run SQL of clients."""
         self.queries = QueryRegistry(settings.limits)
         """The running queries, with their limits."""
-        self.handles: dict[str, Topic] = {}
+        self.topic_handles: dict[str, Topic] = {}
         """Recently used topics: ``server/handlers/topic_cache.py``."""
         self.read_at_ms: dict[str, int] = {}
         """When topics were last read, in milliseconds: ``priority.py``."""
-        self.began_s = clock.monotonic()
+        self.started_s = clock.monotonic()
         """When the server started, on the monotonic clock."""
-        self.counters = Counters()
+        self.counters = ServerCounters()
         """Counts since then: ``server/routes/prometheus.py``."""
-        self.durable = Durable()
+        self.commit_waiters = CommitWaiters()
         """Waiters for appends to be durable."""
-        self.fullness = Fullness(store, settings, clock, bridge)
+        self.storage_quota = StorageQuota(store, settings, clock, bridge)
         """The storage quota."""

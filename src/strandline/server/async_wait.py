@@ -15,18 +15,18 @@ from typing import Any
 from starlette.requests import Request
 
 from strandline.log.topic.topic import Topic
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 
 Awaited = Coroutine[Any, Any, object]
 
 
-class Patience:
+class RequestWait:
     """The wait of one request: until a timeout, a disconnect, or the shutdown of the server.
 
     Owned by the loop's thread; a block of ``with``.
     """
 
-    def __init__(self, call: Call, wait_s: float) -> None:
+    def __init__(self, call: RequestContext, wait_s: float) -> None:
         self._call = call
         self._clock = call.parts.clock
         self._until = self._clock.monotonic() + wait_s
@@ -34,7 +34,7 @@ class Patience:
         self._event = asyncio.Event()
         self._disconnect: asyncio.Future[None] | None = None
 
-    def __enter__(self) -> Patience:
+    def __enter__(self) -> RequestWait:
         connection = self._call.connection
         if self.left_s > 0 and isinstance(connection, Request):
             self._disconnect = asyncio.ensure_future(_wait_for_disconnect(connection))
@@ -52,16 +52,16 @@ class Patience:
     @property
     def left_s(self) -> float:
         """Seconds left; 0 when the request should not wait any more."""
-        if self.is_alone or self._call.parts.draining:
+        if self.is_disconnected or self._call.parts.draining:
             return 0.0
         return max(0.0, self._until - self._clock.monotonic())
 
     @property
-    def is_alone(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the client has disconnected: it must not get records or jobs."""
         return self._disconnect is not None and self._disconnect.done()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """End the present or next wait. Safe from many threads."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: no request waits any more
             self._loop.call_soon_threadsafe(self._event.set)
@@ -70,14 +70,14 @@ class Patience:
         """Call this before a check: ``ring`` from now on ends the next wait."""
         self._event.clear()
 
-    async def something_new(self, topic: Topic, after: int, s_max: float | None = None) -> None:
+    async def wait_for_record(self, topic: Topic, after: int, s_max: float | None = None) -> None:
         """Return when the topic's head is past a seq, after ``ring``, or at the end of the wait."""
         timeout_s = self.left_s if s_max is None else min(self.left_s, s_max)
         if timeout_s > 0:
             hub = self._call.parts.hub
             await self._first(timeout_s, hub.wait_for(topic, after, timeout_s), self._event.wait())
 
-    async def acquired(self, lock: asyncio.Lock) -> bool:
+    async def acquire(self, lock: asyncio.Lock) -> bool:
         """Acquire a lock; False if that failed in time."""
         acquiring = asyncio.ensure_future(lock.acquire())
         waiting: set[asyncio.Future[Any]] = (

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from strandline.log.append.append import Pending
+from strandline.log.append.append import PendingAppend
 from strandline.log.wal.committer import Committer
 
 _LOG = structlog.get_logger("strandline.server")
@@ -23,7 +23,7 @@ _LOG = structlog.get_logger("strandline.server")
 class Waiter(Protocol):
     """Waits for appends. Called on the loop."""
 
-    def settled(self, append: Any, error: BaseException | None) -> None:
+    def on_durable(self, append: Any, error: BaseException | None) -> None:
         """An append is durable, or never will be because of ``error``."""
         ...
 
@@ -32,13 +32,13 @@ class Waiter(Protocol):
         ...
 
 
-class Durable:
+class CommitWaiters:
     """The waiting appends, by shard. Owned by the loop's thread."""
 
     def __init__(self) -> None:
         self._queues: dict[Committer, _ShardQueue] = {}
 
-    def wait(self, pending: Pending, waiter: Waiter, append: object) -> None:
+    def wait(self, pending: PendingAppend, waiter: Waiter, append: object) -> None:
         """Notify a waiter when an append is durable; never before this returns."""
         queue = self._queues.get(pending.committer)
         if queue is None:
@@ -82,7 +82,7 @@ class _ShardQueue:
             lsn, waiter, append = waiting.popleft()
             notified[waiter] = None
             try:
-                waiter.settled(append, None if lsn <= synced_lsn else error)
+                waiter.on_durable(append, None if lsn <= synced_lsn else error)
             except Exception as bug:  # noqa: BLE001 - the others must still be notified
                 _LOG.error("internal error in an acknowledgement", exc_info=bug)
         self._is_requested = bool(waiting)

@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from strandline.config.pipeline_config import Declared
-from strandline.config.settings import checked
+from strandline.config.pipeline_config import DeclaredPipeline
+from strandline.config.settings import check_settings
 from strandline.errors import Invalid
 from strandline.pipelines.schedule.validation import check_declared
 from strandline.server.settings import ServerSettings
@@ -50,7 +50,7 @@ _KINDS: dict[Any, str] = {
     float: "a number",
     str: "text",
     tuple[str, ...]: "a list of texts",
-    tuple[Declared, ...]: "a list of tables, each written [[store.pipelines.declared]]",
+    tuple[DeclaredPipeline, ...]: "a list of tables, each written [[store.pipelines.declared]]",
 }
 _BOOLEANS = {
     "true": True, "yes": True, "on": True, "1": True,
@@ -58,7 +58,7 @@ _BOOLEANS = {
 }  # fmt: skip
 
 
-class Given(NamedTuple):
+class _SettingValue(NamedTuple):
     """A value of a setting, and its source."""
 
     place: str
@@ -72,12 +72,12 @@ def settings_of(
     flags: Mapping[str, object] | None = None,
 ) -> ServerSettings:
     """The settings; ``file`` is the path and text of a TOML file, flags are by dotted name."""
-    values: dict[str, Given] = {}
+    values: dict[str, _SettingValue] = {}
     if file is not None:
         values.update(_from_file(*file))
     values.update(_from_environment(environment or {}))
     for name, value in (flags or {}).items():
-        values[name] = Given(f"--{name.replace('_', '-')}", value)
+        values[name] = _SettingValue(f"--{name.replace('_', '-')}", value)
     return _settings(values)
 
 
@@ -95,7 +95,7 @@ def _leaves(struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[str, An
             yield name, field.type
 
 
-def _from_file(path: str, text: str) -> Iterator[tuple[str, Given]]:
+def _from_file(path: str, text: str) -> Iterator[tuple[str, _SettingValue]]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -103,8 +103,8 @@ def _from_file(path: str, text: str) -> Iterator[tuple[str, Given]]:
     known = names()
     for name, value in _flat(tables, "", known):
         if name not in known:
-            raise Invalid(f"{path}: there is no setting {name!r}{meant(name)}")
-        yield name, Given(f"{path}: {name}", value)
+            raise Invalid(f"{path}: there is no setting {name!r}{suggestion_for(name)}")
+        yield name, _SettingValue(f"{path}: {name}", value)
 
 
 def _flat(
@@ -120,7 +120,7 @@ def _flat(
             yield name, value
 
 
-def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
+def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _SettingValue]]:
     known = names()
     # Names of every command come first, so that those of the server itself win over them.
     for variable in sorted(environment, key=lambda each: (each not in _SHORT_NAMES, each)):
@@ -132,11 +132,11 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Giv
             name = _SHORT_NAMES[variable]
         elif name not in known:
             # Other programs may use the prefix; a name like one of a setting is a mistake.
-            suggestion = meant(name)
+            suggestion = suggestion_for(name)
             if "." in name or suggestion:
                 raise Invalid(f"{variable}: there is no setting {name!r}{suggestion}")
             continue
-        yield name, Given(variable, _parsed(variable, text, known[name]))
+        yield name, _SettingValue(variable, _parsed(variable, text, known[name]))
 
 
 def _parsed(variable: str, text: str, kind: Any) -> object:
@@ -149,7 +149,7 @@ def _parsed(variable: str, text: str, kind: Any) -> object:
             return int(text) if kind is int else float(text)
         except ValueError as error:
             raise Invalid(f"{variable} is {_allowed(kind)}, not {text!r}") from error
-    if kind == tuple[Declared, ...]:
+    if kind == tuple[DeclaredPipeline, ...]:
         try:
             return msgspec.json.decode(text)
         except msgspec.DecodeError as error:
@@ -159,14 +159,14 @@ def _parsed(variable: str, text: str, kind: Any) -> object:
     return text
 
 
-def _settings(values: Mapping[str, Given]) -> ServerSettings:
+def _settings(values: Mapping[str, _SettingValue]) -> ServerSettings:
     known = names()
     tree: dict[str, Any] = {}
     for name, (source, value) in values.items():
         try:
             msgspec.convert(value, known[name])
         except msgspec.ValidationError as error:
-            if known[name] == tuple[Declared, ...] and isinstance(value, list):
+            if known[name] == tuple[DeclaredPipeline, ...] and isinstance(value, list):
                 raise Invalid(f"{source}: {error}") from error
             raise Invalid(f"{source} is {_allowed(known[name])}, not {value!r}") from error
         _check(name, source, value)
@@ -176,7 +176,7 @@ def _settings(values: Mapping[str, Given]) -> ServerSettings:
             branch = branch.setdefault(group, {})
         branch[leaf] = value
     settings = msgspec.convert(tree, ServerSettings)
-    checked(settings.store)
+    check_settings(settings.store)
     check_declared(settings.store.pipelines)
     return settings
 
@@ -200,7 +200,7 @@ def _allowed(kind: Any) -> str:
     return _KINDS.get(kind, "of another type")
 
 
-def meant(name: str) -> str:
+def suggestion_for(name: str) -> str:
     """A suggestion for an unknown setting, as the end of a sentence."""
     known = names()
     if any(each.startswith(f"{name}.") for each in known):

@@ -14,8 +14,8 @@ from typing import Any
 from starlette.responses import Response
 
 from strandline.api.errors import Refused
-from strandline.server.http.request import Call
-from strandline.server.http.route import OPEN, Answer, Route
+from strandline.server.http.request import RequestContext
+from strandline.server.http.route import OPEN, JsonResponse, Route
 
 _TYPES = {
     "html": "text/html",
@@ -44,12 +44,12 @@ def files() -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
 
 
-async def page(call: Call) -> Answer | Response:
+async def page(call: RequestContext) -> JsonResponse | Response:
     """Return the page."""
     return _file("index.html")
 
 
-async def file(call: Call) -> Answer | Response:
+async def file(call: RequestContext) -> JsonResponse | Response:
     """Return a file of the page."""
     return _file(call.path["file"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 
-class Counters:
+class ServerCounters:
     """Counts since the server started. Owned by the loop's thread; others may read."""
 
     __slots__ = ("appends", "records", "records_read", "requests")

@@ -11,12 +11,12 @@ _WIDTH, _HEIGHT, _ACROSS = 8, 7, 3
 _RATE = "[$__rate_interval]"
 
 
-class Panel(NamedTuple):
+class _Panel(NamedTuple):
     """One graph: its title, unit, and queries."""
 
     title: str
     unit: str
-    asks: tuple[tuple[str, str], ...]
+    queries: tuple[tuple[str, str], ...]
     """PromQL and the legend of each query."""
 
 
@@ -29,11 +29,11 @@ def _quantile(share: float) -> str:
     return f"histogram_quantile({share}, {buckets}) / 1e6"
 
 
-PANELS: tuple[Panel, ...] = (
-    Panel("Health of the store", "short", (("strandline_store_health == 1", "{{status}}"),)),
-    Panel("Accepts requests", "bool", (("strandline_ready", "ready"),)),
-    Panel("Uptime", "ms", (("strandline_uptime_ms", "uptime"),)),
-    Panel(
+PANELS: tuple[_Panel, ...] = (
+    _Panel("Health of the store", "short", (("strandline_store_health == 1", "{{status}}"),)),
+    _Panel("Accepts requests", "bool", (("strandline_ready", "ready"),)),
+    _Panel("Uptime", "ms", (("strandline_uptime_ms", "uptime"),)),
+    _Panel(
         "Records per second",
         "ops",
         (
@@ -41,33 +41,33 @@ PANELS: tuple[Panel, ...] = (
             (_rate("strandline_records_read_total"), "read"),
         ),
     ),
-    Panel("Appends per second", "reqps", ((_rate("strandline_appends_total"), "appends"),)),
-    Panel(
+    _Panel("Appends per second", "reqps", ((_rate("strandline_appends_total"), "appends"),)),
+    _Panel(
         "Responses by status",
         "reqps",
         ((f"sum by (status) ({_rate('strandline_http_requests_total')})", "{{status}}"),),
     ),
-    Panel(
+    _Panel(
         "Sync latency",
         "s",
         tuple((_quantile(share), f"p{round(share * 100)}") for share in (0.5, 0.9, 0.99)),
     ),
-    Panel(
+    _Panel(
         "Syncs per second",
         "ops",
         ((f"sum({_rate('strandline_wal_fsyncs_total')})", "syncs"),),
     ),
-    Panel(
+    _Panel(
         "Bytes written to the log",
         "Bps",
         ((f"sum({_rate('strandline_wal_bytes_written_total')})", "log"),),
     ),
-    Panel(
+    _Panel(
         "Commits written to the log",
         "ops",
         ((f"sum({_rate('strandline_wal_frames_total')})", "frames"),),
     ),
-    Panel(
+    _Panel(
         "Appends waiting for a sync",
         "short",
         (
@@ -75,13 +75,13 @@ PANELS: tuple[Panel, ...] = (
             ("max(strandline_wal_queue_depth_peak)", "most"),
         ),
     ),
-    Panel("Pressure", "percentunit", (("strandline_pressure", "pressure"),)),
-    Panel("Read-only logs", "short", (("sum(strandline_wal_read_only)", "read only"),)),
-    Panel("Live records", "short", (("strandline_records_live", "records"),)),
-    Panel("Live bytes", "bytes", (("strandline_bytes_live", "bytes"),)),
-    Panel("Free disk space", "bytes", (("strandline_disk_free_bytes", "free"),)),
-    Panel("Topics by durability", "short", (("strandline_topics_by_class", "{{class}}"),)),
-    Panel(
+    _Panel("Pressure", "percentunit", (("strandline_pressure", "pressure"),)),
+    _Panel("Read-only logs", "short", (("sum(strandline_wal_read_only)", "read only"),)),
+    _Panel("Live records", "short", (("strandline_records_live", "records"),)),
+    _Panel("Live bytes", "bytes", (("strandline_bytes_live", "bytes"),)),
+    _Panel("Free disk space", "bytes", (("strandline_disk_free_bytes", "free"),)),
+    _Panel("Topics by durability", "short", (("strandline_topics_by_class", "{{class}}"),)),
+    _Panel(
         "Streams",
         "short",
         (
@@ -90,7 +90,7 @@ PANELS: tuple[Panel, ...] = (
             ("strandline_watch_sessions", "sessions"),
         ),
     ),
-    Panel(
+    _Panel(
         "Jobs",
         "short",
         (
@@ -99,13 +99,13 @@ PANELS: tuple[Panel, ...] = (
             ("strandline_queue_dead_letters", "dead letters"),
         ),
     ),
-    Panel(
+    _Panel(
         "Memory by share",
         "percentunit",
         (("strandline_memory_used_bytes / strandline_memory_limit_bytes", "{{share}}"),),
     ),
-    Panel("Routers", "short", (("strandline_routers", "routers"),)),
-    Panel(
+    _Panel("Routers", "short", (("strandline_routers", "routers"),)),
+    _Panel(
         "Largest topics (with metrics_per_topic)",
         "bytes",
         (("topk(10, strandline_topic_bytes_live)", "{{topic}}"),),
@@ -136,7 +136,7 @@ def dashboard(title: str = "Strandline") -> dict[str, Any]:
     }
 
 
-def _panel(index: int, panel: Panel) -> dict[str, Any]:
+def _panel(index: int, panel: _Panel) -> dict[str, Any]:
     return {
         "id": index + 1,
         "type": "timeseries",
@@ -151,6 +151,6 @@ def _panel(index: int, panel: Panel) -> dict[str, Any]:
         },
         "targets": [
             {"refId": chr(ord("A") + number), "expr": expression, "legendFormat": legend}
-            for number, (expression, legend) in enumerate(panel.asks)
+            for number, (expression, legend) in enumerate(panel.queries)
         ],
     }

@@ -23,7 +23,7 @@ import structlog
 
 from strandline.errors import Invalid
 from strandline.platform.clock import Clock
-from strandline.security.tokens import redacted
+from strandline.security.tokens import redact
 
 LINE_MAX = 16_384
 FORMATS = ("text", "json")
@@ -121,7 +121,7 @@ def _plain(name: str, value: object) -> object:
         return "***"
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    return redacted(value if isinstance(value, str) else repr(value))
+    return redact(value if isinstance(value, str) else repr(value))
 
 
 def _shown(value: object) -> str:

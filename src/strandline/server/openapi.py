@@ -16,8 +16,8 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.api.error_codes import STATUS_OF, ErrorBody
-from strandline.server.http.request import Call
-from strandline.server.http.route import OPEN, Answer, Route
+from strandline.server.http.request import RequestContext
+from strandline.server.http.route import OPEN, JsonResponse, Route
 
 _NAME = re.compile(r"\{(\w+)\}")
 _ALWAYS = (
@@ -216,12 +216,12 @@ def routes_with_document(routes: tuple[Route, ...]) -> tuple[Route, ...]:
     """These routes, and one that returns their document."""
     encoded: list[bytes] = []
 
-    async def openapi(call: Call) -> Answer:
+    async def openapi(call: RequestContext) -> JsonResponse:
         """Return the document of all routes."""
         del call
         if not encoded:
             encoded.append(msgspec.json.encode(document(all_routes)))
-        return Answer(encoded[0])
+        return JsonResponse(encoded[0])
 
     all_routes = (
         *routes,

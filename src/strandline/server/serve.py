@@ -23,33 +23,33 @@ from threading import current_thread, main_thread
 import structlog
 import uvloop
 
-from strandline.api.struct_warmup import learn
+from strandline.api.struct_warmup import warm_up
 from strandline.errors import Invalid, Unavailable
-from strandline.pipelines.schedule.scheduler import Schedule
+from strandline.pipelines.schedule.scheduler import PipelineScheduler
 from strandline.platform import listen_sockets
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import Disk
 from strandline.platform.objectstore.protocol import Objects
 from strandline.server.app import make_app
-from strandline.server.app_state import Parts
+from strandline.server.app_state import AppState
 from strandline.server.auth import listen_policy
 from strandline.server.auth.auth import Auth
 from strandline.server.connection import tls
 from strandline.server.connection.listener import Listener
-from strandline.server.http.proxies import Proxies
+from strandline.server.http.proxies import TrustedProxies
 from strandline.server.limits.byte_budget import ByteBudget
 from strandline.server.live.hub import Hub
 from strandline.server.routes import pipelines
 from strandline.server.settings import ServerSettings
-from strandline.server.startup_app import Door
-from strandline.server.thread_pool import Bridge
+from strandline.server.startup_app import StartupApp
+from strandline.server.thread_pool import ThreadPools
 from strandline.store import Store
 
 _LOG = structlog.get_logger("strandline.server")
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Serving:
+class Server:
     """One server. ``run`` is for one thread; ``stop`` is safe from many."""
 
     def __init__(
@@ -59,12 +59,12 @@ class Serving:
         clock: Clock | None = None,
         disk: Disk | None = None,
         objects: Objects | None = None,
-        on_bound: Callable[[Serving], None] = lambda _: None,
-        on_ready: Callable[[Serving], None] = lambda _: None,
+        on_bound: Callable[[Server], None] = lambda _: None,
+        on_ready: Callable[[Server], None] = lambda _: None,
     ) -> None:
         self.settings = settings
         self.address = listen_policy.check_exposure(settings)
-        self.parts: Parts | None = None
+        self.parts: AppState | None = None
         """The parts, once the store is open."""
         self.listener: Listener | None = None
         """The network side, once it is bound."""
@@ -73,13 +73,15 @@ class Serving:
         self._objects = objects
         self._budget = ByteBudget(settings.limits)
         self._context = tls.make_context(settings.tls)
-        self._schedule = Schedule(  # before binding, so that a bad declaration fails at once
-            settings.data,
-            settings.store.pipelines,
-            lake=settings.store.lake.url,
-            views=settings.store.views.url,
-            clock=self._clock,
-            disk=disk,
+        self._schedule = (
+            PipelineScheduler(  # before binding, so that a bad declaration fails at once
+                settings.data,
+                settings.store.pipelines,
+                lake=settings.store.lake.url,
+                views=settings.store.views.url,
+                clock=self._clock,
+                disk=disk,
+            )
         )
         self._on_bound = on_bound
         self._on_ready = on_ready
@@ -109,8 +111,8 @@ class Serving:
             self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def _serve(self) -> None:
-        proxies = Proxies(self.settings.trusted_proxies)
-        startup = Door(self._clock, proxies)
+        proxies = TrustedProxies(self.settings.trusted_proxies)
+        startup = StartupApp(self._clock, proxies)
         sockets = self._bind()
         listener = Listener(
             startup, self.settings, self._clock, proxies, self._budget, self._context
@@ -131,13 +133,13 @@ class Serving:
             if self.address.path:
                 listen_sockets.remove_unix(self.address.path)
 
-    async def _serve_store(self, store: Store, startup: Door, listener: Listener) -> None:
-        parts = wire(store, self.settings, self._clock, Bridge(), self._schedule, self._budget)
+    async def _serve_store(self, store: Store, startup: StartupApp, listener: Listener) -> None:
+        parts = wire(store, self.settings, self._clock, ThreadPools(), self._schedule, self._budget)
         try:
             listen_policy.check_tokens(self.settings, has_tokens=parts.auth.has_tokens)
             parts.hub.start()
             parts.auth.start()
-            schedule_job = pipelines.job_of(parts)
+            schedule_job = pipelines.schedule_job(parts)
             self.parts, startup.app = parts, make_app(parts)
             listener.serve(parts)
             if schedule_job is not None:
@@ -159,14 +161,14 @@ class Serving:
             await asyncio.to_thread(parts.bridge.close)
             await asyncio.to_thread(parts.processes.close)
 
-    def _open(self, startup: Door) -> Store:
+    def _open(self, startup: StartupApp) -> Store:
         return Store(
             self.settings.data,
             settings=self.settings.store,
             disk=self._disk,
             clock=self._clock,
             objects=self._objects,
-            progress=startup.opening.tell,
+            progress=startup.opening.update,
         )
 
     def _bind(self) -> list[socket]:
@@ -220,17 +222,17 @@ def wire(
     store: Store,
     settings: ServerSettings,
     clock: Clock,
-    bridge: Bridge,
-    schedule: Schedule,
+    bridge: ThreadPools,
+    schedule: PipelineScheduler,
     budget: ByteBudget,
     random_id: Callable[[], bytes] | None = None,
-) -> Parts:
+) -> AppState:
     """The parts of a server over an open store; none is started yet."""
-    learn()
+    warm_up()
     auth = Auth(store=store, settings=settings, clock=clock, random_id=random_id)
     hub = Hub(store=store, settings=settings, clock=clock, bridge=bridge, random_id=random_id)
     auth.on_revoked(hub.close_streams_of)
-    parts = Parts(
+    parts = AppState(
         store=store,
         settings=settings,
         clock=clock,

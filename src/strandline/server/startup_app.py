@@ -14,41 +14,41 @@ from typing import Any, TypeAlias
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from strandline.api.errors import Problem
+from strandline.api.errors import WireError
 from strandline.platform.clock import Clock
-from strandline.server.http.proxies import Proxies
+from strandline.server.http.proxies import TrustedProxies
 
 _HEALTH = frozenset({"/v0/health", "/healthz"})
 _RETRY_S = 1.0
 _Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
-class Opening:
+class _OpeningProgress:
     """The progress of opening the store. One thread writes, others read."""
 
     def __init__(self) -> None:
         self._progress = ("", 0, 0)
 
-    def tell(self, what: str, done: int, total: int) -> None:
+    def update(self, what: str, done: int, total: int) -> None:
         """A ``Progress`` for the store."""
         self._progress = (what, done, total)
 
-    def problem(self) -> Problem:
+    def problem(self) -> WireError:
         """The 503 error until the store is open."""
         what, done, total = self._progress
         share = min(1.0, done / total) if total else 0.0
         message = "the store is being opened" + (f": {what}" if what else "")
-        return Problem(503, "not_ready", message, {"replay_progress": round(share, 4)}, _RETRY_S)
+        return WireError(503, "not_ready", message, {"replay_progress": round(share, 4)}, _RETRY_S)
 
 
-class Door:
+class StartupApp:
     """The application that connections call. Owned by the loop's thread."""
 
-    def __init__(self, clock: Clock, proxies: Proxies) -> None:
+    def __init__(self, clock: Clock, proxies: TrustedProxies) -> None:
         self._clock = clock
         self._proxies = proxies
         self._since = clock.monotonic()
-        self.opening = Opening()
+        self.opening = _OpeningProgress()
         self.app: ASGIApp | None = None
         """The application, once the store is open."""
 
@@ -80,7 +80,7 @@ class Door:
         return msgspec.json.encode({"status": "ok", "version": version, "uptime_ms": uptime_ms})
 
 
-async def _answer(send: Send, problem: Problem, kind: str) -> None:
+async def _answer(send: Send, problem: WireError, kind: str) -> None:
     headers: _Headers = []
     if problem.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(problem.retry_after_s))))

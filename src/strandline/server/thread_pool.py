@@ -13,7 +13,7 @@ Separate pools, so that history, the lake and queries do not delay live reads, o
 A handler chooses by where its records are (``Topic.is_near``, ``Topic.is_local``). Work in ``run``
 and ``slow`` that needs the object store anyway is replaced by another thread while it waits
 (``worker_pool.py``). While an operation on a view does so, other operations on the same topic start
-in ``lake``, since it may hold the view's lock. Calls that never wait (``Topic.append_soon``,
+in ``lake``, since it may hold the view's lock. Calls that never wait (``Topic.append_nowait``,
 ``head_seq``) run on the loop itself.
 """
 
@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from strandline.query.execute.interrupt import Interrupt, interruptible
-from strandline.server.worker_pool import RemoteSubjects, Task, WorkerPool
+from strandline.server.worker_pool import PoolTask, RemoteSubjects, WorkerPool
 
 Args = ParamSpec("Args")
 Value = TypeVar("Value")
@@ -34,7 +34,7 @@ LAKE = "strandline-serve-lake"
 QUERY = "strandline-serve-query"
 
 
-class Pool(Protocol):
+class TaskPool(Protocol):
     """Runs tasks: a ``WorkerPool``, or its replacement in a simulation."""
 
     @property
@@ -42,7 +42,7 @@ class Pool(Protocol):
         """Tasks for each thread."""
         ...
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: PoolTask) -> None:
         """Run a task soon; never before this returns."""
         ...
 
@@ -51,7 +51,7 @@ class Pool(Protocol):
         ...
 
 
-class Bridge:
+class ThreadPools:
     """The pools. Owned by the loop's thread."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Bridge:
         query_threads: int = 16,
         metrics_threads: int = 4,
         spares: int = 16,
-        make_pool: Callable[..., Pool] = WorkerPool,
+        make_pool: Callable[..., TaskPool] = WorkerPool,
     ) -> None:
         subjects = RemoteSubjects()
         self._subjects = subjects
@@ -83,21 +83,21 @@ class Bridge:
         self, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
     ) -> Value:
         """Run a short operation."""
-        result: Value = await self._result(self._quick, Task(partial(work, *args, **kwargs)))
+        result: Value = await self._result(self._quick, PoolTask(partial(work, *args, **kwargs)))
         return result
 
     async def slow(
         self, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
     ) -> Value:
         """Run work that may take long."""
-        result: Value = await self._result(self._slow, Task(partial(work, *args, **kwargs)))
+        result: Value = await self._result(self._slow, PoolTask(partial(work, *args, **kwargs)))
         return result
 
     async def lake(
         self, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
     ) -> Value:
         """Run work that waits for the lake."""
-        result: Value = await self._result(self._lake, Task(partial(work, *args, **kwargs)))
+        result: Value = await self._result(self._lake, PoolTask(partial(work, *args, **kwargs)))
         return result
 
     async def query(
@@ -113,21 +113,21 @@ class Bridge:
             with interruptible(interrupt):
                 return work(*args, **kwargs)
 
-        result: Value = await self._result(self._queries, Task(run))
+        result: Value = await self._result(self._queries, PoolTask(run))
         return result
 
     async def metrics(
         self, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
     ) -> Value:
         """Run work on metrics that may take long."""
-        result: Value = await self._result(self._metrics, Task(partial(work, *args, **kwargs)))
+        result: Value = await self._result(self._metrics, PoolTask(partial(work, *args, **kwargs)))
         return result
 
     async def metrics_view(
         self, topic: str, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
     ) -> Value:
         """As ``metrics``, for the metrics view of a topic."""
-        task = Task(partial(work, *args, **kwargs), topic)
+        task = PoolTask(partial(work, *args, **kwargs), topic)
         result: Value = await self._result(self._metrics, task)
         return result
 
@@ -135,14 +135,18 @@ class Bridge:
         self, topic: str, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
     ) -> Value:
         """As ``run``, for work on a view or a group of a topic."""
-        result: Value = await self._result(self._quick, Task(partial(work, *args, **kwargs), topic))
+        result: Value = await self._result(
+            self._quick, PoolTask(partial(work, *args, **kwargs), topic)
+        )
         return result
 
     async def slow_view(
         self, topic: str, work: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
     ) -> Value:
         """As ``slow``, for work on a view of a topic."""
-        result: Value = await self._result(self._slow, Task(partial(work, *args, **kwargs), topic))
+        result: Value = await self._result(
+            self._slow, PoolTask(partial(work, *args, **kwargs), topic)
+        )
         return result
 
     def close(self) -> None:
@@ -150,11 +154,11 @@ class Bridge:
         for pool in (self._quick, self._slow, self._lake, self._queries, self._metrics):
             pool.close()
 
-    async def _result(self, pool: Pool, task: Task) -> Any:
+    async def _result(self, pool: TaskPool, task: PoolTask) -> Any:
         pool.submit(task)
         return await asyncio.wrap_future(task.future)
 
-    def _redirect(self, task: Task) -> bool:
+    def _redirect(self, task: PoolTask) -> bool:
         """Move a task to the lake's pool if its topic waits for the lake; False if it stays."""
         if task.subject not in self._subjects:
             return False

@@ -9,13 +9,13 @@ from starlette.types import Scope
 
 NAME = "strandline.transport"
 """The key of the transport in a scope's extensions."""
-TAKING = "strandline.taking"
+WEBSOCKET = "strandline.taking"
 """The key of a WebSocket connection that offers messages to a ``taker``."""
 
 
-def taking(scope: Scope) -> Any:
+def websocket_of(scope: Scope) -> Any:
     """The connection that offers messages to its ``taker``; None if there is none."""
-    return scope.get("extensions", {}).get(TAKING)
+    return scope.get("extensions", {}).get(WEBSOCKET)
 
 
 def transport_of(scope: Scope) -> asyncio.Transport | None:

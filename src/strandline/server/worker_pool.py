@@ -20,10 +20,10 @@ from typing import Any
 
 from strandline.errors import Unavailable
 from strandline.platform.remote_wait import observe_waits
-from strandline.platform.thread_pool import start
+from strandline.platform.thread_pool import start_thread
 
 
-class Task:
+class PoolTask:
     """Work, its result, and its topic."""
 
     __slots__ = ("future", "subject", "work")
@@ -75,7 +75,7 @@ class WorkerPool:
         *,
         spares: int = 0,
         subjects: RemoteSubjects,
-        redirect: Callable[[Task], bool] = lambda _: False,
+        redirect: Callable[[PoolTask], bool] = lambda _: False,
     ) -> None:
         self.name = name
         self._threads_max = threads
@@ -83,7 +83,7 @@ class WorkerPool:
         self._subjects = subjects
         self._redirect = redirect
         self._changed = threading.Condition()
-        self._tasks: deque[Task] = deque()
+        self._tasks: deque[PoolTask] = deque()
         self._threads: set[threading.Thread] = set()
         self._numbers = 0
         self._idle = 0
@@ -97,7 +97,7 @@ class WorkerPool:
             running = len(self._threads) - self._idle - self._waiting
             return (running + len(self._tasks)) / self._threads_max
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: PoolTask) -> None:
         with self._changed:
             if self._closed:
                 raise RuntimeError(f"the pool {self.name} is closed")
@@ -149,13 +149,13 @@ class WorkerPool:
             thread = _Worker(self, f"{self.name}_{self._numbers}")
             self._threads.add(thread)
             try:
-                start(thread)
+                start_thread(thread)
             except Unavailable:
                 self._threads.discard(thread)
                 if not self._threads:
                     raise  # no thread would ever take a task
 
-    def next_task(self) -> Task | None:
+    def next_task(self) -> PoolTask | None:
         """The next task for a thread of this pool; None when the thread is to end."""
         while True:
             with self._changed:

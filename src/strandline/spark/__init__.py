@@ -22,13 +22,13 @@ from strandline.spark.engine import SparkEngine
 from strandline.spark.errors import explain, plain_errors
 from strandline.spark.formats import import_format
 from strandline.spark.mount import mount
-from strandline.spark.read.read_plan import Plan, plan
+from strandline.spark.read.read_plan import ReadPlan, plan
 from strandline.spark.sessions import register, session
 from strandline.spark.sql.query_api import frame, run, sql
 from strandline.spark.tables.topic_table import table
 
 __all__ = [
-    "Plan",
+    "ReadPlan",
     "SparkEngine",
     "explain",
     "frame",

@@ -22,7 +22,7 @@ from strandline.spark.read.options import FORMAT, NO_TABLES
 _CONNECT = "pyspark.sql.connect.readwriter"
 
 
-def refuse_tables() -> None:
+def reject_tables() -> None:
     """Make the writers of pyspark reject tables of this format. Idempotent."""
     for module in (readwriter, sys.modules.get(_CONNECT)):
         if module is not None:

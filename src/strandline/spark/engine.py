@@ -23,12 +23,12 @@ from strandline.errors import Invalid
 from strandline.log.progress import Progress, silent
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import OsDisk
-from strandline.spark.errors import plain_errors, told_briefly
+from strandline.spark.errors import plain_errors, short_errors
 from strandline.spark.job_progress import TASKS
 from strandline.spark.sessions import is_connect
 
 if TYPE_CHECKING:
-    from strandline.query.execute.executor import Answering
+    from strandline.query.execute.executor import QueryExecutor
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -97,11 +97,11 @@ class SparkEngine:
             with plain_errors():
                 raise job.failure
 
-    def answering(self, progress: Progress) -> Answering:
+    def answering(self, progress: Progress) -> QueryExecutor:
         """An executor of queries on the same cluster, for ``pipelines/materialize.py``."""
-        from strandline.spark.sql.query import answers  # noqa: PLC0415 - workers need no DuckDB
+        from strandline.spark.sql.query import spark_executor  # noqa: PLC0415 - workers need no DuckDB
 
-        return answers(self._session(), progress=progress, clock=self._clock)
+        return spark_executor(self._session(), progress=progress, clock=self._clock)
 
     def _session(self) -> SparkSession:
         if not isinstance(self._spark, SparkSession) and callable(self._spark):
@@ -164,5 +164,5 @@ def _submit(
 def _run_task(results: Any, work: Callable[[Task], Result], numbered: tuple[int, Task]) -> None:
     """Run one task, on an executor."""
     index, task = numbered
-    with told_briefly():
+    with short_errors():
         results.add([(index, work(task))])

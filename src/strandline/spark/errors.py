@@ -1,7 +1,7 @@
 """Short errors in place of long traces.
 
 From a Python worker through the JVM to the caller, an error grows to a page of text. In a worker,
-``told_briefly`` hides the trace of errors of this package. At the caller, ``plain_errors`` converts
+``short_errors`` hides the trace of errors of this package. At the caller, ``plain_errors`` converts
 the errors of Spark back into the original ones, or, for common failures of Spark itself, into
 errors with a remedy.
 """
@@ -50,7 +50,7 @@ _IN_WORKER = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_DIR")
 
 
 @contextmanager
-def told_briefly() -> Iterator[None]:
+def short_errors() -> Iterator[None]:
     """In a Python worker of Spark: errors of this package are sent without their trace."""
     try:
         yield

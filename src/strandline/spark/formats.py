@@ -25,9 +25,9 @@ from strandline.errors import Invalid, NotInstalled
 from strandline.pipelines.delivery_client import await_delivered
 from strandline.pipelines.splits.snapshot_position import matching, open_readonly, path_of
 from strandline.pipelines.transfer.import_files import ImportSummary
-from strandline.pipelines.transfer.row_mapping import Fields, Shaper
+from strandline.pipelines.transfer.row_mapping import Fields, RecordMapper
 from strandline.platform.clock import Clock, SystemClock
-from strandline.spark.errors import explain, told_briefly
+from strandline.spark.errors import explain, short_errors
 from strandline.spark.sessions import register
 from strandline.spark.source.writers import producer_of
 from strandline.store import Store
@@ -96,7 +96,7 @@ def _is_delivered(path: str, lake: str, topic: str, write_id: str, *, create: bo
         if create and topic not in opened.topics():
             return False
         matching(opened, [topic])
-        return opened.existing_topic(topic).taken(producer_of(write_id)) is not None
+        return opened.existing_topic(topic).last_number(producer_of(write_id)) is not None
 
 
 def _loaded(spark: SparkSession, kind: str, paths: list[str]) -> DataFrame:
@@ -126,8 +126,8 @@ def _written(frame: DataFrame, fields: Fields, options: dict[str, str]) -> int:
 
 def _records(fields: Fields, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Convert rows into records, on an executor."""
-    with told_briefly():
-        shaper = Shaper(fields, (), _RejectBadRows())
+    with short_errors():
+        shaper = RecordMapper(fields, (), _RejectBadRows())
         for batch in batches:
             yield shaper.of_table(batch, range(len(batch)), {})
 
@@ -135,7 +135,7 @@ def _records(fields: Fields, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 class _RejectBadRows:
     """Rejects the import at a row that cannot become a record."""
 
-    def tell(self, row: int, reason: str) -> None:
+    def report(self, row: int, reason: str) -> None:
         del row
         raise Invalid(f"a row cannot become a record: {reason}; nothing was imported")
 

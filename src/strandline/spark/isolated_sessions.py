@@ -35,7 +35,7 @@ _lock = threading.Lock()
 _numbers = itertools.count()
 
 
-def room(spark: SparkSession, timezone: str = "UTC") -> SparkSession:
+def isolated_session(spark: SparkSession, timezone: str = "UTC") -> SparkSession:
     """The isolated session for queries in this time zone."""
     with _lock:
         by_zone = _sessions.setdefault(spark, {})
@@ -61,7 +61,7 @@ def _close(caller: Callable[[], Any], session: Any) -> None:
     session.client.close()
 
 
-class Views:
+class QueryViews:
     """Names of frames while a query is parsed. Owned by one thread.
 
     A classic session resolves the names when it parses the text. A session of Spark Connect does so
@@ -89,7 +89,7 @@ class Views:
             text = text.replace(f"`{name}`", f"{{{name}}}")
         return self._session.sql(text, **self._frames)
 
-    def leave(self) -> None:
+    def drop_all(self) -> None:
         while self._frames:
             name, _ = self._frames.popitem()
             if not is_connect(self._session):
@@ -97,10 +97,10 @@ class Views:
 
 
 @contextlib.contextmanager
-def views(session: SparkSession) -> Iterator[Views]:
+def query_views(session: SparkSession) -> Iterator[QueryViews]:
     """Views for one query. Frames that use them stay valid after the views are dropped."""
-    frames = Views(session)
+    frames = QueryViews(session)
     try:
         yield frames
     finally:
-        frames.leave()
+        frames.drop_all()

@@ -26,7 +26,7 @@ TASKS = "tasks of Spark"
 _POLL_S = 0.2
 
 
-def watched(
+def run_with_progress(
     spark: SparkSession, action: Callable[[], Result], progress: Progress, clock: Clock
 ) -> Result:
     """Run an action and return its result; report the progress of its tasks."""

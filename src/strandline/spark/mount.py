@@ -21,7 +21,12 @@ from pyspark.sql.types import StructType
 
 from strandline.errors import Invalid
 from strandline.pipelines.splits.record_schema import RECORD
-from strandline.pipelines.splits.snapshot_position import Offsets, matching, open_readonly, path_of
+from strandline.pipelines.splits.snapshot_position import (
+    TopicOffsets,
+    matching,
+    open_readonly,
+    path_of,
+)
 from strandline.security.internal_topics import INTERNAL, REMEMBERED
 from strandline.spark.errors import plain_errors
 from strandline.spark.read import read_plan
@@ -66,7 +71,9 @@ def mount(
         raise Invalid(f"mount needs the directory of the store, not {store.split('?')[0]}")
     path = path_of(store)
     query_options = read_plan.as_options({"as_of": as_of, "lake": lake})
-    known = Offsets.decode(query_options["as_of"]).topics if _is_position(query_options) else None
+    known = (
+        TopicOffsets.decode(query_options["as_of"]).topics if _is_position(query_options) else None
+    )
     mounted: dict[str, _Mounted] = {}
     with open_readonly(path, lake) as opened:
         for name in _chosen(opened, topics):

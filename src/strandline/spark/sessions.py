@@ -22,8 +22,8 @@ from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
-from strandline.errors import Invalid, NotInstalled, Unreachable
-from strandline.spark.catalog_tables import refuse_tables
+from strandline.errors import Invalid, NotInstalled, ObjectStoreUnreachable
+from strandline.spark.catalog_tables import reject_tables
 from strandline.spark.errors import plain_errors
 from strandline.spark.jvm_messages import without_warning
 from strandline.spark.source.source import StrandlineSource
@@ -76,7 +76,7 @@ def conf_of(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 def register(spark: SparkSession) -> SparkSession:
     """Register ``format("strandline")`` in a session, classic or of Spark Connect."""
     if spark not in _registered:
-        refuse_tables()
+        reject_tables()
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
         if is_connect(spark):
             spark.dataSource.register(StrandlineSource)
@@ -134,7 +134,7 @@ def check_master(master: str) -> None:
             return
         except (OSError, ValueError) as error:
             failure = error
-    raise Unreachable(
+    raise ObjectStoreUnreachable(
         f"no Spark master responds at {master} ({failure}): start it, or check host and port"
     )
 

@@ -7,7 +7,7 @@ if __name__ == "__main__":
     del sys.path[0]
 
 from strandline.pipelines.engine import Engine
-from strandline.pipelines.schedule.worker_main import work_off
+from strandline.pipelines.schedule.worker_main import run_order
 from strandline.spark.engine import SparkEngine
 from strandline.spark.sessions import session
 
@@ -17,4 +17,4 @@ def _spark(master: str) -> Engine:
 
 
 if __name__ == "__main__":
-    sys.exit(work_off(sys.argv[1], _spark))
+    sys.exit(run_order(sys.argv[1], _spark))

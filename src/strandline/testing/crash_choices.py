@@ -44,7 +44,7 @@ class Uniform:
         return self._rng.randrange(count)
 
 
-class Leaning:
+class Biased:
     """Mostly one extreme, with exceptions: sometimes about half of the picks, sometimes about one.
 
     Fair choices over a hundred sectors never lose exactly one of them, and a single hole is a hard
@@ -85,7 +85,7 @@ class Scripted:
         return [*(choice for choice, _ in picks[:-1]), picks[-1][0] + 1]
 
 
-def every() -> Iterator[Choices]:
+def all_choices() -> Iterator[Choices]:
     """Choosers that enumerate all states, from all lost to all kept.
 
     Use each one completely before the next: its picks determine the next one.
@@ -97,8 +97,8 @@ def every() -> Iterator[Choices]:
         script = chooser.next_script()
 
 
-def samples(count: int, rng: random.Random, ways: int) -> Iterator[Choices]:
+def sample_choices(count: int, rng: random.Random, ways: int) -> Iterator[Choices]:
     """``count`` choosers for ``ways`` states: the two extremes first, then random ones."""
     yield from (Oldest(), Newest())[:count]
     for _ in range(count - 2):
-        yield Leaning(rng, picks=ways.bit_length())
+        yield Biased(rng, picks=ways.bit_length())

@@ -88,7 +88,7 @@ class Fault:
         self._path_contains = path_contains
         self._matched = 0
 
-    def strikes(self, operation: str, path: str) -> bool:
+    def occurs(self, operation: str, path: str) -> bool:
         """Count a matching call; returns whether it fails."""
         if self.operation not in (ANY, operation) or operation not in FALLIBLE:
             return False
@@ -103,7 +103,7 @@ class Fault:
 class Effect:
     """Context in which a call changes the disk: with the lock held, and the power on."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: FaultInjector) -> None:
         self._calls = calls
 
     def __enter__(self) -> None:
@@ -116,7 +116,7 @@ class Effect:
         self._calls.lock.release()
 
 
-class Calls:
+class FaultInjector:
     """Admits calls to a simulated disk, and has its only lock. Safe from many threads."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Calls:
         if not self._faults:
             return None
         with self.lock:
-            occurring = [fault for fault in self._faults if fault.strikes(operation, path)]
+            occurring = [fault for fault in self._faults if fault.occurs(operation, path)]
         if occurring and occurring[0].short is None:
             raise failure(occurring[0].errno, path)
         return occurring[0] if occurring else None

@@ -28,7 +28,7 @@ import msgspec
 MISSING_SHOWN_MAX = 5
 
 
-class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class WriteCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An append of one batch. ``acked`` is None when its outcome is unknown."""
 
     topic: str
@@ -42,7 +42,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.first_seq + len(self.payloads) - 1
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ReadCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A read of one page after a cursor."""
 
     topic: str
@@ -54,7 +54,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     payloads: Sequence[int]
 
 
-class Violation(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryViolation(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that the history violates, with details."""
 
     rule: str
@@ -62,15 +62,15 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-def check(writes: Iterable[Write], reads: Iterable[Read]) -> list[Violation]:
+def check(writes: Iterable[WriteCall], reads: Iterable[ReadCall]) -> list[HistoryViolation]:
     """The violated rules; empty when the history is consistent with a log."""
-    by_topic: dict[str, tuple[list[Write], list[Read]]] = {}
+    by_topic: dict[str, tuple[list[WriteCall], list[ReadCall]]] = {}
     for write in writes:
         by_topic.setdefault(write.topic, ([], []))[0].append(write)
     for read in reads:
         by_topic.setdefault(read.topic, ([], []))[1].append(read)
     return [
-        Violation(rule=rule, topic=topic, detail=detail)
+        HistoryViolation(rule=rule, topic=topic, detail=detail)
         for topic, calls in sorted(by_topic.items())
         for rule, detail in _Topic(*calls).problems()
     ]
@@ -83,7 +83,7 @@ Problems = Iterator[tuple[str, str]]
 class _Topic:
     """The calls of one topic, sorted once."""
 
-    def __init__(self, writes: list[Write], reads: list[Read]) -> None:
+    def __init__(self, writes: list[WriteCall], reads: list[ReadCall]) -> None:
         acked = [write for write in writes if write.acked is not None]
         self._acked = sorted(acked, key=lambda write: write.first_seq)
         self._unknown = [write for write in writes if write.acked is None]
@@ -118,7 +118,7 @@ class _Topic:
 
     def _out_of_order(self) -> Problems:
         """From the largest seq down: no write is invoked after one with a larger seq was acked."""
-        earliest: Write | None = None
+        earliest: WriteCall | None = None
         for write in reversed(self._acked):
             if earliest is not None and _acked(earliest) < write.invoked:
                 yield (
@@ -169,7 +169,7 @@ class _Highest:
         return self._largest[index - 1] if index else 0
 
 
-def _check_page(read: Read) -> Problems:
+def _check_page(read: ReadCall) -> Problems:
     count = len(read.seqs)
     if list(read.seqs) != list(range(read.after + 1, read.after + 1 + count)):
         yield "prefix", f"after {read.after} came {list(read.seqs[:MISSING_SHOWN_MAX])}..."
@@ -179,6 +179,6 @@ def _check_page(read: Read) -> Problems:
         yield "stuck", f"nothing came after {read.after} with head {read.head}"
 
 
-def _acked(write: Write) -> int:
+def _acked(write: WriteCall) -> int:
     assert write.acked is not None
     return write.acked

@@ -42,14 +42,14 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     returned: int | None
     call: tuple[object, ...]
     """The verb and its arguments."""
-    answer: object = None
+    response: object = None
     key: Hashable = None
     """The part of the object that it concerns; operations of different keys are independent."""
     thread: str = ""
 
     def __str__(self) -> str:
         verb, *arguments = self.call
-        end = f"-> {self.answer!r}" if self.returned is not None else "-> unknown"
+        end = f"-> {self.response!r}" if self.returned is not None else "-> unknown"
         listed = ", ".join(map(repr, arguments))
         return f"[{self.invoked}, {self.returned}] {self.thread} {verb}({listed}) {end}"
 
@@ -151,7 +151,7 @@ class Recorder:
                 invoked=invoked,
                 returned=returned,
                 call=call,
-                answer=answer,
+                response=answer,
                 key=key,
                 thread=threading.current_thread().name,
             )

@@ -20,12 +20,12 @@ import pyarrow as pa
 from strandline.config.settings import TopicConfig, topic_config
 from strandline.errors import Conflict, TooLarge, TopicFull
 from strandline.log.read.page import Page
-from strandline.records import Appended, Numbered, Record, Tombstone
+from strandline.records import AppendResult, BatchNumber, Record, Tombstone
 
 RETENTION_REASONS = frozenset({"cap", "ttl", "mixed"})
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
+class RecordValues(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of one record to append."""
 
     data: bytes
@@ -41,7 +41,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
         return sum(len(part) for part in (self.data, self.key or b"", self.meta or b"", *texts))
 
 
-def as_columns(batch: Sequence[Values]) -> dict[str, list[bytes | None] | list[str | None]]:
+def as_columns(batch: Sequence[RecordValues]) -> dict[str, list[bytes | None] | list[str | None]]:
     """The optional columns of a batch, as arguments of ``append_many``."""
     return {
         "keys": [values.key for values in batch],
@@ -51,7 +51,7 @@ def as_columns(batch: Sequence[Values]) -> dict[str, list[bytes | None] | list[s
     }
 
 
-def as_arrow(batch: Sequence[Values]) -> pa.RecordBatch:
+def as_arrow(batch: Sequence[RecordValues]) -> pa.RecordBatch:
     """A batch as the argument of ``append_arrow``."""
     columns = {
         "data": pa.array([values.data for values in batch], pa.binary()),
@@ -104,23 +104,23 @@ class TopicModel:
 
     def append(
         self,
-        batch: Sequence[Values],
+        batch: Sequence[RecordValues],
         *,
         ts: int,
         now_us: int | None = None,
         elapsed_us: int | None = None,
         expected_head: int | None = None,
-        idempotency_key: bytes | Numbered | None = None,
-    ) -> Appended:
+        idempotency_key: bytes | BatchNumber | None = None,
+    ) -> AppendResult:
         """Append records at a time, or raise what the topic must raise.
 
         ``now_us`` is the time for the ttl, ``elapsed_us`` that for idempotency keys; the default of
         both is the stamp.
         """
         now_of_keys = ts if elapsed_us is None else elapsed_us
-        earlier = self.remembered(idempotency_key, now_of_keys)
+        earlier = self.known_append(idempotency_key, now_of_keys)
         if earlier is not None:
-            return Appended(earlier[0], earlier[1], self.head_seq, True)
+            return AppendResult(earlier[0], earlier[1], self.head_seq, True)
         if expected_head is not None and expected_head != self.head_seq:
             raise Conflict("the head is elsewhere")
         if self.config.discard == "reject":
@@ -130,30 +130,30 @@ class TopicModel:
             self.stamps.append(ts)
             fields = msgspec.structs.asdict(values)
             self.live[self.head_seq] = Record(seq=self.head_seq, ts=ts, **fields)
-        if isinstance(idempotency_key, Numbered):
+        if isinstance(idempotency_key, BatchNumber):
             entry = (idempotency_key.number, first_seq, self.head_seq)
             self._numbers[idempotency_key.producer] = entry
         elif idempotency_key is not None:
             until = now_of_keys + self.config.idempotency_window_ms * 1000
             self._keys[idempotency_key] = (first_seq, self.head_seq, until)
-        return Appended(first_seq, self.head_seq, self.head_seq)
+        return AppendResult(first_seq, self.head_seq, self.head_seq)
 
-    def remembered(self, key: bytes | Numbered | None, now_us: int) -> tuple[int, int] | None:
+    def known_append(self, key: bytes | BatchNumber | None, now_us: int) -> tuple[int, int] | None:
         """The seqs of the append with this key, within the idempotency window."""
-        if isinstance(key, Numbered):
+        if isinstance(key, BatchNumber):
             return self._numbered(key)
         entry = None if key is None else self._keys.get(key)
         if entry is None or entry[2] < now_us:
             return None
         return entry[0], entry[1]
 
-    def _numbered(self, key: Numbered) -> tuple[int, int] | None:
+    def _numbered(self, key: BatchNumber) -> tuple[int, int] | None:
         number, first_seq, last_seq = self._numbers.get(key.producer, (-1, 0, 0))
         if key.number > number:
             return None
         return (first_seq, last_seq) if key.number == number else (0, 0)
 
-    def look(self, now_us: int) -> None:
+    def apply_retention(self, now_us: int) -> None:
         """Apply caps and ttl, as every read and every call of ``statistics`` does."""
         expired = self._ttl_floor(max(now_us, self.last_ts))
         floor = max(expired, self._cap_floor(expired))
@@ -187,7 +187,7 @@ class TopicModel:
 
     def delete(self, *, now_us: int, before: int | None = None, match: str | None = None) -> int:
         """Delete as ``Topic.delete`` does; returns the number of deleted records."""
-        self.look(now_us)
+        self.apply_retention(now_us)
         self.log_floor()
         bound = self.head_seq + 1 if before is None else min(before, self.head_seq + 1)
         deleted = [seq for seq in self.live if seq < bound and _matches(self.live[seq].tag, match)]
@@ -199,7 +199,7 @@ class TopicModel:
 
     def alter(self, *, now_us: int, **options: object) -> None:
         """Change the configuration; what the old one evicted stays evicted."""
-        self.look(now_us)
+        self.apply_retention(now_us)
         self.log_floor()
         self.config = topic_config(self.config, options)
 
@@ -249,18 +249,18 @@ class TopicModel:
         else:
             assert tombstone is None, "nothing was lost against the reader's will"
 
-    def _make_room(self, batch: Sequence[Values], now_us: int) -> None:
+    def _make_room(self, batch: Sequence[RecordValues], now_us: int) -> None:
         """Check the caps; expired records do not count."""
         try:
             self._check_room(batch)
         except TopicFull:
             if not self.config.ttl_ms:
                 raise
-            self.look(now_us)
+            self.apply_retention(now_us)
             self.log_floor()
             self._check_room(batch)
 
-    def _check_room(self, batch: Sequence[Values]) -> None:
+    def _check_room(self, batch: Sequence[RecordValues]) -> None:
         config, size = self.config, sum(values.size for values in batch)
         if config.cap_records and len(self.live) + len(batch) > config.cap_records:
             raise TooLarge("never") if len(batch) > config.cap_records else TopicFull("full")
@@ -290,7 +290,7 @@ class TopicModel:
 
 def _size(record: Record) -> int:
     fields = ("data", "key", "tag", "node", "meta")
-    return Values(**{name: getattr(record, name) for name in fields}).size
+    return RecordValues(**{name: getattr(record, name) for name in fields}).size
 
 
 def _matches(tag: str | None, match: str | None) -> bool:

@@ -82,7 +82,7 @@ class Reporter:
     def acked(self, op: int, first_seq: int) -> None:
         self._send(ACK, _ACK.pack(op, first_seq))
 
-    def deleting(self, topic: int, *, before: int = 0, tag: int = 0) -> int:
+    def begin_delete(self, topic: int, *, before: int = 0, tag: int = 0) -> int:
         """Report a delete before it is made; returns the op for ``deleted``."""
         op = next(self._ops)
         self._send(DELETE, _DELETE.pack(op, topic, before, tag))
@@ -91,7 +91,7 @@ class Reporter:
     def deleted(self, op: int) -> None:
         self._send(DELETED, _DELETED.pack(op))
 
-    def look(self) -> None:
+    def begin_report(self) -> None:
         self._send(LOOK, b"")
 
     def found(self, topic: int, rows: list[Row]) -> None:

@@ -28,10 +28,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from strandline.platform.disk import Buffer, DurableFile, Lock, LogFile, ReadFile
-from strandline.testing.crash_choices import Choices, Uniform, every, samples
-from strandline.testing.fault_injection import Calls, Fault, Hook
+from strandline.testing.crash_choices import Choices, Uniform, all_choices, sample_choices
+from strandline.testing.fault_injection import Fault, FaultInjector, Hook
 from strandline.testing.sim_file import (
-    Descriptor,
+    SimDescriptor,
     SimDurableFile,
     SimLock,
     SimLogFile,
@@ -54,7 +54,7 @@ class SimDisk:
         self._boot = 1
         self._mount = 1
         self._volume = Volume(capacity)
-        self._calls = Calls()
+        self._calls = FaultInjector()
         self._locked: set[Sectors] = set()
 
     @property
@@ -157,7 +157,7 @@ class SimDisk:
         frozen = self.kill()
         ways = frozen._volume.combinations(page=sector == PAGE, reorder_names=reorder_names)
         chance = random.Random(self._seed) if rng is None else rng
-        choosers = every() if ways <= limit else samples(limit, chance, ways)
+        choosers = all_choices() if ways <= limit else sample_choices(limit, chance, ways)
         return (
             frozen.crash(chooser, sector=sector, reorder_names=reorder_names)
             for chooser in choosers
@@ -238,7 +238,7 @@ class SimDisk:
 
     def prepare(self, path: str, size: int) -> None:
         self._calls.enter("prepare", path)
-        descriptor = Descriptor(path, Sectors(), self._volume, self._calls)
+        descriptor = SimDescriptor(path, Sectors(), self._volume, self._calls)
         with self._calls.lock:
             if self._volume.find(path) is not None:
                 raise failure(codes.EEXIST, path)
@@ -253,7 +253,7 @@ class SimDisk:
 
     def reserve(self, path: str, size: int) -> None:
         self._calls.enter("reserve", path)
-        descriptor = Descriptor(path, Sectors(), self._volume, self._calls)
+        descriptor = SimDescriptor(path, Sectors(), self._volume, self._calls)
         with self._calls.lock:
             if self._volume.find(path) is not None:
                 raise failure(codes.EEXIST, path)
@@ -319,9 +319,9 @@ class SimDisk:
                 file.store(0, content)
         return SimLock(lambda: self._locked.discard(file))
 
-    def _descriptor(self, path: str) -> Descriptor:
+    def _descriptor(self, path: str) -> SimDescriptor:
         with self._calls.lock:
-            return Descriptor(path, self._volume.file(path), self._volume, self._calls)
+            return SimDescriptor(path, self._volume.file(path), self._volume, self._calls)
 
     def _find(self, path: str) -> Folder | Sectors | None:
         with self._calls.lock:

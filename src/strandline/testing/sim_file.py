@@ -10,15 +10,15 @@ import os.path
 from collections.abc import Callable, Sequence
 
 from strandline.platform.disk import Buffer, Mapping, Words
-from strandline.testing.fault_injection import Calls, Fault
+from strandline.testing.fault_injection import Fault, FaultInjector
 from strandline.testing.sim_sectors import Sectors
 from strandline.testing.sim_tree import Volume, failure
 
 
-class Descriptor:
+class SimDescriptor:
     """A file with its path, its volume and its fault injection: the steps of larger calls."""
 
-    def __init__(self, path: str, file: Sectors, volume: Volume, calls: Calls) -> None:
+    def __init__(self, path: str, file: Sectors, volume: Volume, calls: FaultInjector) -> None:
         self.path = path
         self.file = file
         self.volume = volume
@@ -75,7 +75,7 @@ class Descriptor:
 class SimReadFile:
     """A simulated file, open for reading. Safe from many threads."""
 
-    def __init__(self, descriptor: Descriptor) -> None:
+    def __init__(self, descriptor: SimDescriptor) -> None:
         self.path = descriptor.path
         self._descriptor = descriptor
         self._open = True
@@ -110,7 +110,7 @@ class SimReadFile:
 class SimMapping:
     """Stores into a log file. A store is visible at once and durable after ``sync``."""
 
-    def __init__(self, descriptor: Descriptor) -> None:
+    def __init__(self, descriptor: SimDescriptor) -> None:
         self._path = descriptor.path
         self._file = descriptor.file
         self._calls = descriptor.calls
@@ -139,7 +139,7 @@ class SimWords:
 class SimLogFile(SimReadFile):
     """A simulated log file: one writer at a time, any thread may sync."""
 
-    def __init__(self, descriptor: Descriptor) -> None:
+    def __init__(self, descriptor: SimDescriptor) -> None:
         if descriptor.file.size == 0:
             raise failure(errno.EINVAL, descriptor.path)
         super().__init__(descriptor)
@@ -164,10 +164,16 @@ class SimDurableFile:
     """
 
     def __init__(
-        self, path: str, volume: Volume, calls: Calls, *, within: str = "", aside: str | None = None
+        self,
+        path: str,
+        volume: Volume,
+        calls: FaultInjector,
+        *,
+        within: str = "",
+        aside: str | None = None,
     ) -> None:
         self._path = path
-        self._aside = Descriptor(aside or path + ".tmp", Sectors(), volume, calls)
+        self._aside = SimDescriptor(aside or path + ".tmp", Sectors(), volume, calls)
         self._within = within
         self._size = 0
         self._open = True
@@ -235,7 +241,7 @@ class SimLock:
             free()
 
 
-def sync_parent(volume: Volume, calls: Calls, operation: str, path: str) -> None:
+def sync_parent(volume: Volume, calls: FaultInjector, operation: str, path: str) -> None:
     """Make the name of the path durable."""
     parent = os.path.dirname(path)
     calls.enter(operation, parent)

@@ -8,8 +8,9 @@ One thread runs everything, including the work for threads (``asyncio.to_thread`
 runs in the same way each time. There are no sockets: ``sim_network.py`` connects protocols in
 memory.
 
-A ``Life`` is one process of the simulation: everything that is started inside ``life.run`` belongs
-to it, including tasks and timers. ``end`` ends the process: its scheduled callbacks never run.
+A ``SimProcess`` is one process of the simulation: everything that is started inside ``life.run``
+belongs to it, including tasks and timers. ``end`` ends the process: its scheduled callbacks never
+run.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ class SteppingClock(SimClock):
         return event.is_set()
 
 
-_current_life: contextvars.ContextVar[Life | None] = contextvars.ContextVar("life", default=None)
+_current_life: contextvars.ContextVar[SimProcess | None] = contextvars.ContextVar(
+    "life", default=None
+)
 
 
-class Life:
+class SimProcess:
     """One process of a simulation. Owned by the loop's thread."""
 
     def __init__(self, loop: SimLoop) -> None:
@@ -113,7 +116,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """Called when nothing is ready, before the time advances. May schedule callbacks."""
         self._selector = _Selector(self)
         self.set_exception_handler(self._record_error)
-        self.complaints: list[dict[str, Any]] = []
+        self.errors: list[dict[str, Any]] = []
         """Unhandled errors of callbacks and tasks."""
 
     def time(self) -> float:
@@ -172,7 +175,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _record_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         del loop
-        self.complaints.append(context)
+        self.errors.append(context)
 
 
 _Handle = TypeVar("_Handle", bound=asyncio.Handle)

@@ -6,7 +6,7 @@
 Data that one side writes arrives at the other after a delay, in order. ``cut`` breaks a connection:
 each side still receives a first part of the data in transit, of a length that the caller chooses,
 and then ``connection_lost`` with an error. The server's side runs as a process of its own
-(``Life``).
+(``SimProcess``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from strandline.testing.sim_loop import Life, SimLoop
+from strandline.testing.sim_loop import SimLoop, SimProcess
 
 HIGH_WATER = 64 * 1024
 _SPACING_S = 1e-7
@@ -31,7 +31,7 @@ class SimTransport(asyncio.Transport):
         loop: SimLoop,
         protocol: asyncio.Protocol,
         delay_s: Callable[[], float],
-        life: Life | None,
+        life: SimProcess | None,
     ) -> None:
         super().__init__({"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 4000)})
         self.peer: SimTransport | None = None
@@ -159,7 +159,7 @@ class SimNetwork:
         self._delays = delays
 
     def connect(
-        self, client: asyncio.Protocol, server: asyncio.Protocol, life: Life
+        self, client: asyncio.Protocol, server: asyncio.Protocol, life: SimProcess
     ) -> tuple[SimTransport, SimTransport]:
         """Connect two protocols; returns the client's and the server's transport."""
         delay_s = self._delays()

@@ -31,30 +31,30 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from strandline.errors import Denied, NotFound, Unreachable
+from strandline.errors import NotFound, ObjectStoreDenied, ObjectStoreUnreachable
 from strandline.platform.clock import Clock
 from strandline.platform.disk import Buffer, ReadFile
 from strandline.platform.objectstore.protocol import (
     Created,
-    Info,
+    ObjectInfo,
     check_key,
+    check_own_object,
     check_prefix,
     check_ranges,
     check_writer,
     chunks_of,
-    recognise,
     too_short,
 )
 from strandline.testing.crash_choices import Choices, Uniform
 from strandline.testing.fault_injection import ANY, Hook
 
 How = Literal["before", "after", "denied", "flipped", "truncated"]
-Broken = Literal["no", "overwrites", "races"]
+CreateDefect = Literal["no", "overwrites", "races"]
 READS = ("get", "get_ranges")
 OPERATIONS = ("create", "put", "put_file", "put_stream", *READS, "head", "list", "delete")
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredObject(msgspec.Struct, frozen=True):
     """An object: its bytes, its number in the order of writes, and its time."""
 
     data: bytes
@@ -62,7 +62,7 @@ class Stored(msgspec.Struct, frozen=True):
     modified_us: int
 
 
-Snapshot: TypeAlias = dict[str, Stored]
+Snapshot: TypeAlias = dict[str, StoredObject]
 
 
 class ObjectFault:
@@ -99,7 +99,7 @@ class SimObjects:
         self.calls: Counter[str] = Counter()
         self.bytes_in: Counter[str] = Counter()
         self.bytes_out: Counter[str] = Counter()
-        self.broken_create: Broken = "no"
+        self.broken_create: CreateDefect = "no"
         """``overwrites``: ignores an existing object. ``races``: checks, then stores; between the
         two it calls ``on_call("create.store", key)``."""
         self.lagging_list = 0
@@ -187,7 +187,7 @@ class SimObjects:
             with self._lock:
                 self._store(key, bytes(data), "create")
         self._finish(key, fault)
-        return recognise(self, key, data) if exists else Created(None, recognised=False)
+        return check_own_object(self, key, data) if exists else Created(None, recognised=False)
 
     def put(self, key: str, data: Buffer) -> int:
         return self._put("put", key, bytes(data))
@@ -220,13 +220,13 @@ class SimObjects:
             for start, length in ranges
         ]
 
-    def head(self, key: str) -> Info:
+    def head(self, key: str) -> ObjectInfo:
         fault = self._admit("head", check_key(key))
         stored = self._find(key)
         self._finish(key, fault)
         return _info(key, stored)
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
+    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         return self._listing(check_prefix(prefix), start_after or "")
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -240,7 +240,7 @@ class SimObjects:
     def close(self) -> None:
         """Does nothing."""
 
-    def _listing(self, folder: str, after: str) -> Iterator[Info]:
+    def _listing(self, folder: str, after: str) -> Iterator[ObjectInfo]:
         prefix = f"{folder}/" if folder else ""
         while True:
             fault = self._admit("list", folder)
@@ -267,10 +267,10 @@ class SimObjects:
     def _store(self, key: str, data: bytes, operation: str) -> None:
         self._numbers += 1
         modified_us = self._numbers if self._clock is None else self._clock.now_us()
-        self._objects[key] = Stored(data, self._numbers, modified_us)
+        self._objects[key] = StoredObject(data, self._numbers, modified_us)
         self.bytes_in[operation] += len(data)
 
-    def _find(self, key: str) -> Stored:
+    def _find(self, key: str) -> StoredObject:
         with self._lock:
             if key not in self._objects:
                 raise NotFound(f"there is no object {key} in {self.name}")
@@ -291,7 +291,7 @@ class SimObjects:
                     raise self._unreachable(key)
                 return ObjectFault(operation, 1, "after", once=True, contains="")
         if self.denied or (fault is not None and fault.how == "denied"):
-            raise Denied(f"{key} in {self.name}: not allowed")
+            raise ObjectStoreDenied(f"{key} in {self.name}: not allowed")
         if fault is not None and fault.how == "before":
             raise self._unreachable(key)
         return fault
@@ -311,9 +311,11 @@ class SimObjects:
         middle = len(data) // 2
         return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
-    def _unreachable(self, key: str) -> Unreachable:
-        return Unreachable(f"{key} in {self.name}: no response: check the network, try again later")
+    def _unreachable(self, key: str) -> ObjectStoreUnreachable:
+        return ObjectStoreUnreachable(
+            f"{key} in {self.name}: no response: check the network, try again later"
+        )
 
 
-def _info(key: str, stored: Stored) -> Info:
-    return Info(key, len(stored.data), stored.modified_us, None)
+def _info(key: str, stored: StoredObject) -> ObjectInfo:
+    return ObjectInfo(key, len(stored.data), stored.modified_us, None)

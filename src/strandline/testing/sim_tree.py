@@ -74,7 +74,7 @@ class Volume:
             raise failure(errno.EISDIR, path)
         return node
 
-    def place(self, path: str) -> tuple[Folder, str]:
+    def parent_of(self, path: str) -> tuple[Folder, str]:
         """The folder that holds the name, and the name."""
         names = _names(path)
         if not names:
@@ -82,7 +82,7 @@ class Volume:
         return self.folder("/".join(names[:-1])), names[-1]
 
     def link(self, path: str, node: Node) -> None:
-        folder, name = self.place(path)
+        folder, name = self.parent_of(path)
         self._change((folder, name, node))
 
     def unlink(self, path: str) -> None:
@@ -93,12 +93,12 @@ class Volume:
             return
         if isinstance(node, Folder) and node.entries:
             raise failure(errno.ENOTEMPTY, path)
-        folder, name = self.place(path)
+        folder, name = self.parent_of(path)
         self._change((folder, name, None))
 
     def move(self, old: str, new: str) -> None:
-        old_folder, old_name = self.place(old)
-        new_folder, new_name = self.place(new)
+        old_folder, old_name = self.parent_of(old)
+        new_folder, new_name = self.parent_of(new)
         node, target = self._node(old), new_folder.entries.get(new_name)
         if node is target:
             return

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from strandline.platform.background_jobs import Job
-from strandline.testing.sim_loop import Life, SimLoop
+from strandline.platform.background_jobs import BackgroundJob
+from strandline.testing.sim_loop import SimLoop, SimProcess
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -67,12 +67,16 @@ class SimJobs:
     """Runs jobs when they are due or kicked, until one dies or their process ends."""
 
     def __init__(
-        self, loop: SimLoop, life: Life, jobs: Iterable[Job], delay_s: Callable[[], float]
+        self,
+        loop: SimLoop,
+        life: SimProcess,
+        jobs: Iterable[BackgroundJob],
+        delay_s: Callable[[], float],
     ) -> None:
         self._loop = loop
         self._life = life
         self._delay_s = delay_s
-        self._timers: dict[Job, Any] = {}
+        self._timers: dict[BackgroundJob, Any] = {}
         self._kicked: set[str] = set()
         self._is_stopped = False
         self.deaths: list[str] = []
@@ -89,7 +93,7 @@ class SimJobs:
         if self._schedule_kicked in self._loop.before_waiting:
             self._loop.before_waiting.remove(self._schedule_kicked)
 
-    def _schedule(self, job: Job, seconds: float) -> None:
+    def _schedule(self, job: BackgroundJob, seconds: float) -> None:
         if job in self._timers:
             self._timers[job].cancel()
         self._timers[job] = self._life.run(self._loop.call_later, seconds, self._run_job, job)
@@ -100,11 +104,11 @@ class SimJobs:
                 self._kicked.add(job.name)
                 self._schedule(job, self._delay_s())
 
-    def _run_job(self, job: Job) -> None:
+    def _run_job(self, job: BackgroundJob) -> None:
         self._kicked.discard(job.name)
         if self._is_stopped or self._life.is_over:
             return
-        if job.turn():
+        if job.run_once():
             self._schedule(job, job.pause_s())
         else:
             self.deaths.append(job.name)

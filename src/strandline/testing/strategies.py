@@ -9,8 +9,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from strandline.config.settings import TopicConfig
-from strandline.records import Numbered
-from strandline.testing.model import Values
+from strandline.records import BatchNumber
+from strandline.testing.model import RecordValues
 
 TAGS = ("", "eu", "eu-1", "eu-2", "us", "ü", "*")
 NODES = ("", "n1", "n2")
@@ -23,11 +23,11 @@ def payloads(size_max: int = 64) -> st.SearchStrategy[bytes]:
     return st.one_of(st.binary(max_size=size_max), zeros)
 
 
-def values(size_max: int = 64) -> st.SearchStrategy[Values]:
+def values(size_max: int = 64) -> st.SearchStrategy[RecordValues]:
     """One record with any of its fields absent, empty or filled."""
     small = st.binary(max_size=size_max)
     return st.builds(
-        Values,
+        RecordValues,
         data=payloads(size_max),
         key=st.none() | small,
         tag=st.none() | st.sampled_from(TAGS),
@@ -38,7 +38,7 @@ def values(size_max: int = 64) -> st.SearchStrategy[Values]:
 
 def batches(
     size_max: int = 64, *, count_max: int = 20, count_min: int = 1
-) -> st.SearchStrategy[list[Values]]:
+) -> st.SearchStrategy[list[RecordValues]]:
     """Records for one append."""
     return st.lists(values(size_max), min_size=count_min, max_size=count_max)
 
@@ -48,9 +48,9 @@ def idempotency_keys() -> st.SearchStrategy[bytes]:
     return st.sampled_from((b"k1", b"k2", b"\0" * 256))
 
 
-def numbers() -> st.SearchStrategy[Numbered]:
+def numbers() -> st.SearchStrategy[BatchNumber]:
     """Few producers with low numbers, so that they repeat and come out of order."""
-    return st.builds(Numbered, st.sampled_from(("p", "q")), st.integers(0, 6))
+    return st.builds(BatchNumber, st.sampled_from(("p", "q")), st.integers(0, 6))
 
 
 def limits() -> st.SearchStrategy[dict[str, object]]:

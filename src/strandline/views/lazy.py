@@ -9,23 +9,17 @@ import functools
 from importlib import import_module
 from typing import Any
 
-from strandline.api.struct_warmup import learn
+from strandline.api.struct_warmup import warm_up
 
 
 @functools.cache
 def load_kinds() -> dict[str, Any]:
     """The kinds of views by name."""
     kinds: dict[str, Any] = import_module("strandline.views.view_types").KINDS
-    learn()  # views are used by many threads
+    warm_up()  # views are used by many threads
     return kinds
 
 
 def load_groups() -> Any:
     """The class of a store's consumer groups."""
-    return import_module("strandline.views.groups.group_registry").Groups
-
-
-def load_questions() -> Any:
-    """The class of a store's queries. Returns `Any`: the query package is a higher layer, so its
-    types cannot be imported here."""
-    return import_module("strandline.query.query_service").Questions
+    return import_module("strandline.views.groups.group_registry").GroupRegistry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 
 
 class Account:
@@ -11,11 +11,11 @@ class Account:
     Its destructor releases the charge: a runner drops a failed fold without an explicit close.
     """
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: MemoryShare) -> None:
         self._share = share
         self.charged = 0
 
-    def settle(self, size: int) -> None:
+    def set_charge(self, size: int) -> None:
         """Set the charge to ``size`` bytes."""
         difference, self.charged = size - self.charged, size
         if difference > 0:
@@ -24,4 +24,4 @@ class Account:
             self._share.release(-difference)
 
     def __del__(self) -> None:
-        self.settle(0)
+        self.set_charge(0)

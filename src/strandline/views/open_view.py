@@ -20,9 +20,9 @@ from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.log.topic.topic import Topic
 from strandline.records import check_topic_name
 from strandline.views.lazy import load_kinds
-from strandline.views.view import FilesLost, Fold, World
-from strandline.views.view_registry import Shelf, ViewMaker
-from strandline.views.view_runner import Host
+from strandline.views.view import FilesLost, Fold, FoldContext
+from strandline.views.view_registry import ViewRegistry, ViewSpec
+from strandline.views.view_runner import ViewRunner
 
 V = TypeVar("V")
 
@@ -31,7 +31,7 @@ def _whole(config: msgspec.Struct) -> object:
     return config
 
 
-class Kind(NamedTuple, Generic[V]):
+class ViewKind(NamedTuple, Generic[V]):
     """A kind of view: how it is folded and opened."""
 
     name: str
@@ -39,15 +39,15 @@ class Kind(NamedTuple, Generic[V]):
     share: str
     suffixes: tuple[str, ...]
     """Suffixes of its topics' names after the view's name, the topic of that name first."""
-    fold: Callable[[Any, World], Fold]
-    facade: Callable[[Host[Any], Callable[[str], Topic], Callable[[str], Topic]], V]
+    fold: Callable[[Any, FoldContext], Fold]
+    facade: Callable[[ViewRunner[Any], Callable[[str], Topic], Callable[[str], Topic]], V]
     """Gets two functions: one for topics named by the view's name and a suffix, one for plain
     topics by name. Both create a missing topic."""
     essence: Callable[[Any], object] = _whole
     """The options that decide what records fold into. If they change, the view is folded again."""
 
 
-class Topics(Protocol):
+class _ViewTopics(Protocol):
     """The topics of a store."""
 
     def topic(self, name: str, **options: object) -> Topic: ...
@@ -65,17 +65,17 @@ class Topics(Protocol):
 class Views:
     """The views of one store, by name. Safe from many threads."""
 
-    def __init__(self, shelf: Shelf, topics: Topics) -> None:
-        self.shelf = shelf
+    def __init__(self, registry: ViewRegistry, topics: _ViewTopics) -> None:
+        self.registry = registry
         self._topics = topics
 
-    def open(self, kind: str | Kind[Any], name: str, options: dict[str, object]) -> Any:
+    def open(self, kind: str | ViewKind[Any], name: str, options: dict[str, object]) -> Any:
         """The view of this name, created with these options if it is missing."""
         kind = self._kind(kind)
         topic = self._topic(kind, name, options)
-        return self.shelf.facade(self._maker(kind, topic), self._facade(kind, topic))
+        return self.registry.facade(self._maker(kind, topic), self._facade(kind, topic))
 
-    def alter(self, kind: str | Kind[Any], name: str, **options: object) -> None:
+    def alter(self, kind: str | ViewKind[Any], name: str, **options: object) -> None:
         """Change a view's options. It is folded again if they change what records fold into."""
         kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
@@ -86,23 +86,23 @@ class Views:
         topic.alter(views=msgspec.structs.replace(topic.config.views, **{kind.name: changed}))
         self.open(kind, name, {})
         if kind.essence(changed) == kind.essence(config):
-            self.shelf.reload(self._maker(kind, topic))
+            self.registry.reload(self._maker(kind, topic))
         else:
-            self.shelf.rebuild(self._maker(kind, topic))
+            self.registry.rebuild(self._maker(kind, topic))
 
-    def rebuild(self, kind: str | Kind[Any], name: str) -> None:
+    def rebuild(self, kind: str | ViewKind[Any], name: str) -> None:
         """Discard a view's state and fold the log again."""
         kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
         try:
             self.open(kind, name, {})
         except FilesLost:
-            self.shelf.discard_saved(self._maker(kind, topic))
+            self.registry.discard_saved(self._maker(kind, topic))
             self.open(kind, name, {})
             return
-        self.shelf.rebuild(self._maker(kind, topic))
+        self.registry.rebuild(self._maker(kind, topic))
 
-    def maker(self, kind: str | Kind[Any], name: str) -> ViewMaker:
+    def spec(self, kind: str | ViewKind[Any], name: str) -> ViewSpec:
         """What an existing view is made of. The view need not be open."""
         kind = self._kind(kind)
         topic = self._topics.existing_topic(name)
@@ -110,15 +110,15 @@ class Views:
             raise NotFound(f"topic {name!r} has no {kind.name} view")
         return self._maker(kind, topic)
 
-    def saved_position(self, kind: str | Kind[Any], name: str) -> int:
+    def saved_position(self, kind: str | ViewKind[Any], name: str) -> int:
         """The seq of its topic that the saved state of a view goes up to, 0 without one."""
-        return self.shelf.saved_position(self.maker(kind, name))
+        return self.registry.saved_position(self.spec(kind, name))
 
-    def digest(self, kind: str | Kind[Any], name: str) -> str:
+    def digest(self, kind: str | ViewKind[Any], name: str) -> str:
         """A checksum of everything visible in a view: the same before and after a rebuild."""
         kind = self._kind(kind)
         self.open(kind, name, {})
-        return self.shelf.host(kind.name, self._topics.existing_topic(name)).digest()
+        return self.registry.host(kind.name, self._topics.existing_topic(name)).digest()
 
     def companions(self, name: str, *, if_empty: bool) -> list[str]:
         """Topics that belong to the views of a topic, which is about to be deleted."""
@@ -140,7 +140,7 @@ class Views:
 
     def memory(self) -> dict[str, ShareUse]:
         """The use of each share of the memory budget."""
-        return self.shelf.budget.use()
+        return self.registry.budget.use()
 
     def names(self) -> list[tuple[str, str]]:
         """Every view of the store as (kind, name)."""
@@ -150,15 +150,15 @@ class Views:
             names += [(kind, name) for kind in KINDS if getattr(views, kind) is not None]
         return sorted(names)
 
-    def _kind(self, kind: str | Kind[Any]) -> Kind[Any]:
-        if isinstance(kind, Kind):
+    def _kind(self, kind: str | ViewKind[Any]) -> ViewKind[Any]:
+        if isinstance(kind, ViewKind):
             return kind
         if kind not in KINDS:
             raise Invalid(f"unknown kind of view {kind!r}: use one of {', '.join(KINDS)}")
-        loaded: Kind[Any] = load_kinds()[kind]
+        loaded: ViewKind[Any] = load_kinds()[kind]
         return loaded
 
-    def _topic(self, kind: Kind[Any], name: str, options: dict[str, object]) -> Topic:
+    def _topic(self, kind: ViewKind[Any], name: str, options: dict[str, object]) -> Topic:
         own = {key: value for key, value in options.items() if key in _fields(kind)}
         others = {key: value for key, value in options.items() if key not in own}
         _reject_unknown(kind, others)
@@ -170,7 +170,7 @@ class Views:
         config = _config(kind, kind.config(), own)
         own_views = {kind.name: config}
         if isinstance(config, QueueConfig):
-            self.check_letters(name, config)
+            self.check_dead_letter_topic(name, config)
         if self._find(name) is None:
             views = msgspec.structs.replace(ViewConfigs(), **own_views)
             return self._topics.topic(name, views=views, **others)
@@ -190,7 +190,7 @@ class Views:
             )
         return topic
 
-    def check_letters(self, name: str, config: QueueConfig | None) -> None:
+    def check_dead_letter_topic(self, name: str, config: QueueConfig | None) -> None:
         """Raise when the topic for dead letters cannot be used."""
         if config is None or config.dead_letter is None:
             return
@@ -202,10 +202,10 @@ class Views:
                 f"topic {config.dead_letter!r} has or belongs to a view: use a plain topic"
             )
 
-    def _maker(self, kind: Kind[Any], topic: Topic) -> ViewMaker:
+    def _maker(self, kind: ViewKind[Any], topic: Topic) -> ViewSpec:
         config = getattr(topic.config.views, kind.name)
         topics = [topic, *(self._companion(topic, suffix) for suffix in kind.suffixes[1:])]
-        return ViewMaker(
+        return ViewSpec(
             kind.name,
             kind.share,
             msgspec.msgpack.encode(kind.essence(config)),
@@ -213,8 +213,8 @@ class Views:
             partial(kind.fold, config),
         )
 
-    def _facade(self, kind: Kind[Any], topic: Topic) -> Callable[[Host[Any]], Any]:
-        def facade(host: Host[Any]) -> Any:
+    def _facade(self, kind: ViewKind[Any], topic: Topic) -> Callable[[ViewRunner[Any]], Any]:
+        def facade(host: ViewRunner[Any]) -> Any:
             return kind.facade(host, partial(self._companion, topic), partial(self._plain, topic))
 
         return facade
@@ -244,18 +244,20 @@ class Views:
             return None
 
 
-def _fields(kind: Kind[Any]) -> tuple[str, ...]:
+def _fields(kind: ViewKind[Any]) -> tuple[str, ...]:
     return kind.config.__struct_fields__
 
 
-def _config(kind: Kind[Any], base: msgspec.Struct, options: dict[str, object]) -> msgspec.Struct:
+def _config(
+    kind: ViewKind[Any], base: msgspec.Struct, options: dict[str, object]
+) -> msgspec.Struct:
     try:
         return msgspec.convert(msgspec.structs.asdict(base) | options, kind.config)
     except msgspec.ValidationError as error:
         raise Invalid(f"bad {kind.name} option: {error}") from error
 
 
-def _reject_unknown(kind: Kind[Any], others: dict[str, object]) -> None:
+def _reject_unknown(kind: ViewKind[Any], others: dict[str, object]) -> None:
     topic_options = [name for name in TopicConfig.__struct_fields__ if name not in ("views",)]
     for name in others:
         if name not in topic_options:

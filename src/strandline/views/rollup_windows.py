@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class MadeWindows(NamedTuple):
+class RollupWindows(NamedTuple):
     """Which windows of which rule."""
 
     source: str

@@ -28,8 +28,8 @@ from strandline.records import Record
 from strandline.reservoir.reservoir import Reservoir
 from strandline.views import saved_views_index
 from strandline.views.lazy import load_kinds
-from strandline.views.view import World
-from strandline.views.view_runner import Host, Saved
+from strandline.views.view import FoldContext
+from strandline.views.view_runner import SavedView, ViewRunner
 
 
 class SavedViews:
@@ -60,7 +60,7 @@ class SavedViews:
     def close(self) -> None:
         self._reservoir.close()
 
-    def find(self, kind: str, name: str, topic_id: int | None) -> Saved:
+    def find(self, kind: str, name: str, topic_id: int | None) -> SavedView:
         """The view of a topic by its name, or by its id if the caller has one."""
         keys = [
             key
@@ -79,7 +79,7 @@ class SavedViews:
             )
         return newest
 
-    def configs(self, kind: str, saved: Saved) -> ViewConfigs:
+    def configs(self, kind: str, saved: SavedView) -> ViewConfigs:
         """The configurations of all saved views of the topic of one of them."""
         kinds = load_kinds()
         configs: dict[str, Any] = {}
@@ -90,17 +90,17 @@ class SavedViews:
         configs[kind] = msgspec.msgpack.decode(saved.config, type=kinds[kind].config)
         return ViewConfigs(**configs)
 
-    def host(self, kind: str, saved: Saved, topics: Sequence[Any]) -> Host[Any]:
+    def host(self, kind: str, saved: SavedView, topics: Sequence[Any]) -> ViewRunner[Any]:
         """A view, with the records that its topics have after the checkpoint."""
         view_kind = load_kinds()[kind]
         config = getattr(self.configs(kind, saved), kind)
 
         def fetch(source: int, seqs: Sequence[int]) -> list[Record]:
-            by_seq = {record.seq: record for record in topics[source].pick(seqs).records}
+            by_seq = {record.seq: record for record in topics[source].get_many(seqs).records}
             return [by_seq[seq] for seq in seqs if seq in by_seq]
 
-        world = World(self._clock, self._budget.share(view_kind.share), fetch, None, 1 << 62)
-        return Host(
+        world = FoldContext(self._clock, self._budget.share(view_kind.share), fetch, None, 1 << 62)
+        return ViewRunner(
             kind,
             cast("Sequence[Topic]", topics),
             partial(view_kind.fold, config, world),
@@ -109,7 +109,7 @@ class SavedViews:
             saved,
         )
 
-    def _read(self, store_id: str) -> dict[str, Saved]:
+    def _read(self, store_id: str) -> dict[str, SavedView]:
         passed_over = self._reservoir.recovered.passed_over
         if passed_over:
             raise Corrupt(

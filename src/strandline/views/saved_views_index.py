@@ -6,17 +6,17 @@ import msgspec
 
 from strandline.errors import Conflict
 from strandline.reservoir.reservoir import Reservoir
-from strandline.views.view_runner import Saved
+from strandline.views.view_runner import SavedView
 
 _PAGE = 1
 
 
-class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
+class SavedViewsIndex(msgspec.Struct, frozen=True, kw_only=True):
     """Every saved view by ``key_of``."""
 
     store_id: str
     next_space: int
-    views: dict[str, Saved]
+    views: dict[str, SavedView]
 
 
 def key_of(kind: str, topic_id: int) -> str:
@@ -24,12 +24,12 @@ def key_of(kind: str, topic_id: int) -> str:
     return f"{kind}-{topic_id}"
 
 
-def read(reservoir: Reservoir, store_id: str, location: str) -> Catalogue | None:
+def read(reservoir: Reservoir, store_id: str, location: str) -> SavedViewsIndex | None:
     """The saved index, None when there is none. ``Conflict`` when it belongs to another store."""
     page = reservoir.read(_PAGE)
     if page is None:
         return None
-    index = msgspec.msgpack.decode(page, type=Catalogue)
+    index = msgspec.msgpack.decode(page, type=SavedViewsIndex)
     if index.store_id != store_id:
         raise Conflict(
             f"the views in {location} belong to store {index.store_id}, not to {store_id}: set "
@@ -38,7 +38,7 @@ def read(reservoir: Reservoir, store_id: str, location: str) -> Catalogue | None
     return index
 
 
-def write(reservoir: Reservoir, catalogue: Catalogue) -> None:
+def write(reservoir: Reservoir, catalogue: SavedViewsIndex) -> None:
     """Commit the index. It becomes durable with the next checkpoint."""
     with reservoir.session() as session:
         session.write(_PAGE, msgspec.msgpack.encode(catalogue))

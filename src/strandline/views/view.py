@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.settings import LakeSettings
 from strandline.errors import Corrupt
 from strandline.platform.clock import Clock
@@ -36,7 +36,7 @@ than key and data. Only that view reads it. A record with none of these marks is
 its topic."""
 
 
-class Rows(NamedTuple):
+class FoldColumns(NamedTuple):
     """Records of one topic as columns, in order. Seqs ascend and may have holes."""
 
     seqs: Sequence[int]
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
     data: Sequence[bytes]
 
 
-class Draft(NamedTuple):
+class ViewAppend(NamedTuple):
     """Records to append to one topic of a view, all or none."""
 
     source: int
@@ -57,7 +57,7 @@ class Draft(NamedTuple):
     tags: Sequence[str | None] | None = None
 
 
-class Depot(NamedTuple):
+class ViewStorage(NamedTuple):
     """The place where a view may store files: the lake of its store."""
 
     name: str
@@ -77,7 +77,7 @@ class Depot(NamedTuple):
     period of the lake."""
     confirm: Callable[[], None]
     """Raises when the lake does not belong to the store."""
-    cache: Share
+    cache: MemoryShare
     """The share that counts memory which can be released at any time."""
 
 
@@ -89,12 +89,12 @@ class FilesLost(Corrupt):
     """
 
 
-class World(NamedTuple):
+class FoldContext(NamedTuple):
     """What a fold may use besides the records that it receives."""
 
     clock: Clock
     """For decisions, never for folding."""
-    share: Share
+    share: MemoryShare
     """The share of the budget that counts its memory."""
     fetch: Callable[[int, Sequence[int]], list[Record]]
     """Records of a topic by their seqs, in that order, without those that have left the log."""
@@ -102,11 +102,11 @@ class World(NamedTuple):
     """Where a map writes pages when memory is short."""
     ram_bytes: int
     """The memory limit for the pages of a map."""
-    depot: Depot | None = None
+    storage: ViewStorage | None = None
     """For views that store files."""
 
 
-class Seen(NamedTuple):
+class VisibleItem(NamedTuple):
     """An item that a user can see: a key, a job, a source, a column of points."""
 
     name: bytes
@@ -117,7 +117,7 @@ class Seen(NamedTuple):
 class Fold(Protocol):
     """The state of a view. Owned by one thread: the one that holds the lock of its runner."""
 
-    def apply(self, source: int, rows: Rows) -> None:
+    def apply(self, source: int, rows: FoldColumns) -> None:
         """Fold records in. Each comes once and in order; ``source`` is the index of its topic."""
         ...
 
@@ -134,9 +134,11 @@ class Fold(Protocol):
         ...
 
 
-class Told(Fold, Protocol):
+class EnumerableFold(Fold, Protocol):
     """A fold that can be compared with another one, item by item."""
 
-    def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
+    def visible_items(
+        self, first: bytes | None = None, next: bytes | None = None
+    ) -> Iterator[VisibleItem]:
         """Everything that a user can see, in order of names, in the range ``[first, next)``."""
         ...

@@ -44,9 +44,9 @@ from strandline.reservoir.btree.spill import Spill
 from strandline.reservoir.reservoir import Reservoir
 from strandline.reservoir.session import Session
 from strandline.views import saved_views_index
-from strandline.views.saved_views_index import Catalogue
-from strandline.views.view import SPACES, Depot, FilesLost, Fold, World
-from strandline.views.view_runner import Host, Saved, fits, strangers_of
+from strandline.views.saved_views_index import SavedViewsIndex
+from strandline.views.view import SPACES, FilesLost, Fold, FoldContext, ViewStorage
+from strandline.views.view_runner import SavedView, ViewRunner, foreign_marks_of, is_current
 
 Pages = tuple[Sequence[int], Sequence[bytes]]
 """Some pages: their numbers and their bytes."""
@@ -60,26 +60,26 @@ class Facade(Protocol):
         ...
 
 
-class ViewMaker(NamedTuple):
+class ViewSpec(NamedTuple):
     """What a view is made of."""
 
     kind: str
     share: str
     config: bytes
     topics: Sequence[Topic]
-    fold: Callable[[World], Fold]
+    fold: Callable[[FoldContext], Fold]
 
     @property
     def key(self) -> str:
         return key_of(self.kind, self.topics[0])
 
-    def strangers(self, source: int) -> tuple[bytes, ...]:
+    def foreign_marks(self, source: int) -> tuple[bytes, ...]:
         """First bytes of the metas of records that other views of the same topic have written."""
-        return strangers_of(self.kind, self.topics[source].config.views)
+        return foreign_marks_of(self.kind, self.topics[source].config.views)
 
-    def empty(self, space: int) -> Saved:
+    def empty(self, space: int) -> SavedView:
         """The state of a view before its first record."""
-        return Saved(
+        return SavedView(
             space=space,
             config=self.config,
             topics=[topic.identity for topic in self.topics],
@@ -91,7 +91,7 @@ def key_of(kind: str, topic: Topic) -> str:
     return saved_views_index.key_of(kind, topic.identity[0])
 
 
-class Shelf:
+class ViewRegistry:
     """The views of one store. Safe from many threads."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Shelf:
         store_id: str,
         readonly: bool,
         is_alive: Callable[[int], bool],
-        depot: Callable[..., Depot],
+        depot: Callable[..., ViewStorage],
     ) -> None:
         self.budget = Budget(settings.memory_bytes)
         self._problems: list[str] = []
@@ -123,20 +123,20 @@ class Shelf:
         self._save_lock = threading.RLock()
         self._adopt_lock = threading.Lock()
         self._reservoir: Reservoir | None = None
-        self._saved: dict[str, Saved] = {}
+        self._saved: dict[str, SavedView] = {}
         self._next_space = SPACES
-        self._hosts: dict[str, Host[Any]] = {}
+        self._hosts: dict[str, ViewRunner[Any]] = {}
         self._facades: dict[str, Any] = {}
         self._saved_at = clock.monotonic()
         self._unsaved = False
         """Whether something is committed that is not in any version: after a failed save."""
 
     @property
-    def complaints(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Problems of the views for the health report."""
         return [*self._problems, *self._lost.values()]
 
-    def facade(self, view: ViewMaker, make_facade: Callable[[Host[Any]], Any]) -> Any:
+    def facade(self, view: ViewSpec, make_facade: Callable[[ViewRunner[Any]], Any]) -> Any:
         """The view of these topics: the open one, one loaded from its saved state, or a new one."""
         facade = self._facades.get(view.key)  # without the lock, which a save may hold for long
         if facade is not None:
@@ -149,31 +149,31 @@ class Shelf:
                 facade = self._facades[view.key] = make_facade(host)
             return facade
 
-    def host(self, kind: str, topic: Topic) -> Host[Any]:
+    def host(self, kind: str, topic: Topic) -> ViewRunner[Any]:
         """The open view of a kind on a topic. NotFound when it is not open."""
         host = self._hosts.get(key_of(kind, topic))
         if host is None:
             raise NotFound(f"topic {topic.name!r} has no {kind} view in use: open it first")
         return host
 
-    def saved_position(self, view: ViewMaker) -> int:
+    def saved_position(self, view: ViewSpec) -> int:
         """The seq of its first topic that the saved state goes up to; 0 without a valid one."""
         with self._save_lock:
             self._open()
             saved = self._saved.get(view.key)
-            return saved.applied[0] if saved and fits(saved, view.config, view.topics) else 0
+            return saved.applied[0] if saved and is_current(saved, view.config, view.topics) else 0
 
-    def rebuild(self, view: ViewMaker) -> None:
+    def rebuild(self, view: ViewSpec) -> None:
         """Discard a view's state and fold the log again, with its current options."""
         with self._save_lock:
             host = self._hosts[view.key]
             space = host.saved.space
             make = partial(view.fold, host.world)
-            host.begin_again(view.empty(space), self._pages(space), make)
+            host.refold(view.empty(space), self._pages(space), make)
             self._saved.pop(view.key, None)
             self._unsaved = True
 
-    def discard_saved(self, view: ViewMaker) -> None:
+    def discard_saved(self, view: ViewSpec) -> None:
         """Delete the saved state of a view that is not open: its opening folds the log again."""
         with self._save_lock:
             saved = self._saved.pop(view.key, None)
@@ -181,20 +181,20 @@ class Shelf:
                 self._delete_pages(saved.space)
             self._lost.pop(view.key, None)
 
-    def reload(self, view: ViewMaker) -> None:
+    def reload(self, view: ViewSpec) -> None:
         """Load a view from its saved state, with its current options."""
         with self._save_lock:
             host = self._hosts[view.key]
-            host.begin_again(host.saved, (), partial(view.fold, host.world))
+            host.refold(host.saved, (), partial(view.fold, host.world))
 
-    def adopt(self, view: ViewMaker, state: Saved, pages: Iterable[Pages]) -> None:
+    def adopt(self, view: ViewSpec, state: SavedView, pages: Iterable[Pages]) -> None:
         """Replace a view's state durably by one that another process folded.
 
         Its pages are numbered as in the space 0 of a view. The view stays usable while they are
         written; then it blocks until newer records are folded in. After a failure it is unchanged.
         """
         with self._adopt_lock:
-            if not fits(state, view.config, view.topics):
+            if not is_current(state, view.config, view.topics):
                 raise Conflict(
                     f"the state that was folded for the {view.kind} view of "
                     f"{view.topics[0].name!r} is of another topic, of other options, or of "
@@ -243,7 +243,7 @@ class Shelf:
         ):
             self.save_and_maintain()
         else:
-            _each(host.turn for host in hosts if host.turn is not None)
+            _each(host.periodic_work for host in hosts if host.periodic_work is not None)
 
     def save_and_maintain(self) -> None:
         self.save()
@@ -267,13 +267,13 @@ class Shelf:
             self._reservoir.close()
             self._reservoir = None
 
-    def _host(self, view: ViewMaker) -> Host[Any]:
+    def _host(self, view: ViewSpec) -> ViewRunner[Any]:
         reservoir = self._open()
         saved = self._saved.get(view.key)
         if saved is None:
             saved = view.empty(self._next_space)
             self._next_space += SPACES
-        elif not fits(saved, view.config, view.topics):
+        elif not is_current(saved, view.config, view.topics):
             self._report_problem(view, "its topic or its options are not what was folded in")
             saved = self._reset(view, saved.space)
         world = self._world(view)
@@ -283,10 +283,12 @@ class Shelf:
             _close_spill(world)
             raise
 
-    def _load(self, view: ViewMaker, world: World, session: Session, saved: Saved) -> Host[Any]:
+    def _load(
+        self, view: ViewSpec, world: FoldContext, session: Session, saved: SavedView
+    ) -> ViewRunner[Any]:
         make = partial(view.fold, world)
         try:
-            return Host(view.kind, view.topics, make, session, world, saved)
+            return ViewRunner(view.kind, view.topics, make, session, world, saved)
         except FilesLost as error:
             session.rollback()
             self._lost[view.key] = str(error)
@@ -295,14 +297,14 @@ class Shelf:
             self._report_problem(view, str(error))
             session.rollback()
             saved = self._reset(view, saved.space)
-            return Host(view.kind, view.topics, make, session, world, saved)
+            return ViewRunner(view.kind, view.topics, make, session, world, saved)
 
-    def _world(self, view: ViewMaker) -> World:
+    def _world(self, view: ViewSpec) -> FoldContext:
         share = self.budget.share(view.share)
         same_kind = sum(1 for host in self._hosts.values() if host.kind == view.kind)
 
         def fetch(source: int, seqs: Sequence[int]) -> list[Record]:
-            records = view.topics[source].pick(seqs).records
+            records = view.topics[source].get_many(seqs).records
             if len(records) < 2 or all(a < b for a, b in pairwise(seqs)):
                 return records
             by_seq = {record.seq: record for record in records}
@@ -311,10 +313,10 @@ class Shelf:
         topic, cache = view.topics[0], self.budget.share("cache")
         depot = self._depot(topic.name, topic.identity, cache=cache)
         if self._readonly:  # pages cannot be written anywhere
-            return World(self._clock, share, fetch, None, 1 << 62, depot)
+            return FoldContext(self._clock, share, fetch, None, 1 << 62, depot)
         spill = Spill(f"{self._folder}-spill/{view.key}", disk=self._disk)
         ram_bytes = max(MIB, share.limit // 4 // (same_kind + 1))
-        return World(self._clock, share, fetch, spill, ram_bytes, depot)
+        return FoldContext(self._clock, share, fetch, spill, ram_bytes, depot)
 
     def _open(self) -> Reservoir:
         if self._reservoir is not None:
@@ -390,7 +392,9 @@ class Shelf:
         assert self._reservoir is not None
         saved_views_index.write(
             self._reservoir,
-            Catalogue(store_id=self._store_id, next_space=self._next_space, views=self._saved),
+            SavedViewsIndex(
+                store_id=self._store_id, next_space=self._next_space, views=self._saved
+            ),
         )
 
     def forget_dropped(self) -> None:
@@ -403,7 +407,7 @@ class Shelf:
                     host.when_dropped()
                 self._end(host)
 
-    def _end(self, host: Host[Any]) -> None:
+    def _end(self, host: ViewRunner[Any]) -> None:
         host.end()
         _close_spill(host.world)
 
@@ -431,7 +435,7 @@ class Shelf:
             space, self._next_space = self._next_space, self._next_space + SPACES
             return space, reservoir
 
-    def _take_over(self, view: ViewMaker, adopted: Saved) -> None:
+    def _take_over(self, view: ViewSpec, adopted: SavedView) -> None:
         host = self._hosts.get(view.key)
         before = self._saved.get(view.key)
         if host is not None:
@@ -450,7 +454,7 @@ class Shelf:
             self._delete_pages(before.space)
         self._unsaved = True
 
-    def _reset(self, view: ViewMaker, space: int) -> Saved:
+    def _reset(self, view: ViewSpec, space: int) -> SavedView:
         if not self._readonly:
             self._delete_pages(space)
             return view.empty(space)
@@ -469,12 +473,12 @@ class Shelf:
         assert self._reservoir is not None
         return self._reservoir.page_ids(space << 32, (space + SPACES) << 32)
 
-    def _report_problem(self, view: ViewMaker, reason: str) -> None:
+    def _report_problem(self, view: ViewSpec, reason: str) -> None:
         name = view.topics[0].name
         self._problems.append(f"the {view.kind} view of {name!r} is folded again: {reason}")
 
 
-def _close_spill(world: World) -> None:
+def _close_spill(world: FoldContext) -> None:
     if world.spill is not None:
         with contextlib.suppress(StrandlineError, OSError):
             world.spill.close()

@@ -35,18 +35,18 @@ from pyroaring import BitMap64
 
 from strandline.config.view_config import ViewConfigs
 from strandline.errors import Closed, Conflict, TopicFull
-from strandline.log.append.append import Pending
+from strandline.log.append.append import PendingAppend
 from strandline.log.topic.topic import Topic
-from strandline.records import Appended, Record
+from strandline.records import AppendResult, Record
 from strandline.reservoir.session import Session
-from strandline.views.view import MARKS, Draft, Fold, Rows, World
+from strandline.views.view import MARKS, Fold, FoldColumns, FoldContext, ViewAppend
 
 F = TypeVar("F", bound=Fold)
 
 _ROWS_AT_ONCE = 10_000
 
 
-class Saved(msgspec.Struct, frozen=True, kw_only=True):
+class SavedView(msgspec.Struct, frozen=True, kw_only=True):
     """The saved state of a view, with its pages in the reservoir."""
 
     space: int
@@ -68,10 +68,10 @@ class _Own(NamedTuple):
 
     first_seq: int
     last_seq: int
-    rows: Rows
+    rows: FoldColumns
 
 
-class Host(Generic[F]):
+class ViewRunner(Generic[F]):
     """Runs one view. Safe from many threads."""
 
     def __init__(
@@ -80,13 +80,13 @@ class Host(Generic[F]):
         topics: Sequence[Topic],
         make: Callable[[], F],
         session: Session,
-        world: World,
-        saved: Saved,
+        context: FoldContext,
+        saved: SavedView,
     ) -> None:
         self.kind = kind
         self.name = topics[0].name
         self.topics = tuple(topics)
-        self.world = world
+        self.world = context
         self.lock = threading.RLock()
         self.session = session
         self.saved = saved
@@ -95,7 +95,7 @@ class Host(Generic[F]):
         """Per topic: the seq up to which the folded state is durable."""
         self.folded = 0
         """Records that were folded in since the last save."""
-        self.turn: Callable[[], None] | None = None
+        self.periodic_work: Callable[[], None] | None = None
         """Periodic work of the view; the registry runs it between saves."""
         self.when_loaded: Callable[[F], None] | None = None
         """Called with each fold that replaces another."""
@@ -129,7 +129,7 @@ class Host(Generic[F]):
         """The fold, caught up, with the lock held: ``with host.reading() as fold``."""
         return _Reading(self)
 
-    def decide(self, decision: Callable[[F], Draft | None]) -> Appended | None:
+    def decide(self, decision: Callable[[F], ViewAppend | None]) -> AppendResult | None:
         """Append what the decision returns for the current fold; None when it returns None.
 
         The decision may be made several times. If it raises, the error propagates and nothing is
@@ -138,7 +138,7 @@ class Host(Generic[F]):
         while True:
             with self.lock:
                 for topic in self.topics:
-                    topic.settle()
+                    topic.wait_published()
                 self.catch_up()
                 draft = decision(self.fold)
                 if draft is None:
@@ -153,7 +153,7 @@ class Host(Generic[F]):
                 self.catch_up()
                 return appended
 
-    def append(self, draft: Draft) -> Appended:
+    def append(self, draft: ViewAppend) -> AppendResult:
         """Append without a decision. The lock is not held while this waits for its sync."""
         with self.lock:
             pending = self._place(draft, None)
@@ -171,46 +171,46 @@ class Host(Generic[F]):
         Later ones stay for now: call again after the next save. In a topic with several views
         nothing is deleted.
         """
-        if self.strangers(source):
+        if self.foreign_marks(source):
             return 0
         secured = self.secured[source]
         gone = BitMap64() if seqs is None else seqs & BitMap64(range(secured + 1))
         before = min(before, secured + 1)
         if not gone and before <= 1:
             return 0
-        return self.topics[source].let_go(gone, before=before).deleted
+        return self.topics[source].trim(gone, before=before).deleted
 
-    def strangers(self, source: int = 0) -> tuple[bytes, ...]:
+    def foreign_marks(self, source: int = 0) -> tuple[bytes, ...]:
         """First bytes of the metas of records that other views of the same topic have written."""
         views = self.topics[source].config.views
         if views is not self._views_seen:
-            self._other_marks = strangers_of(self.kind, views)
+            self._other_marks = foreign_marks_of(self.kind, views)
             self._views_seen = views
         return self._other_marks
 
     def record(self, source: int, seq: int) -> Record | None:
         """One record of the log, None when it has left the log."""
-        records = self.topics[source].pick((seq,)).records
+        records = self.topics[source].get_many((seq,)).records
         return records[0] if records else None
 
     def records(self, source: int, seqs: Sequence[int]) -> list[Record]:
         """Records of the log, in the order of their seqs, without those that have left the log."""
         return self.world.fetch(source, seqs)
 
-    def save(self) -> Saved | None:
+    def save(self) -> SavedView | None:
         """Write the changes to the reservoir and commit them; None when nothing has changed.
 
         Only durable records are in the state that is saved: after a power loss a view must not be
         ahead of its topic.
         """
         for topic in self.topics:
-            topic.secure()  # most of the wait happens here, without the lock
+            topic.sync()  # most of the wait happens here, without the lock
         with self.lock:
             self.catch_up()
             if self.applied == self.saved.applied and self.saved.state:
                 return None
             for topic in self.topics:
-                topic.secure()
+                topic.sync()
             try:
                 state = self.fold.save(self.session)
                 self.session.commit()
@@ -227,8 +227,8 @@ class Host(Generic[F]):
             self.folded = 0
             return self.saved
 
-    def begin_again(
-        self, saved: Saved, page_ids: Sequence[int], make: Callable[[], F] | None = None
+    def refold(
+        self, saved: SavedView, page_ids: Sequence[int], make: Callable[[], F] | None = None
     ) -> None:
         """Discard the state and its pages, and fold all records in again."""
         with self.lock:
@@ -241,7 +241,7 @@ class Host(Generic[F]):
             self._broken = True
             self.catch_up()
 
-    def adopt(self, saved: Saved) -> Saved:
+    def adopt(self, saved: SavedView) -> SavedView:
         """Continue from a state that another process folded and whose pages are committed; return
         the previous one.
 
@@ -283,7 +283,7 @@ class Host(Generic[F]):
         self.folded = 0
         self._broken = False
 
-    def _place(self, draft: Draft, expected_head: int | None) -> Pending:
+    def _place(self, draft: ViewAppend, expected_head: int | None) -> PendingAppend:
         """Place records and keep them for folding. The lock is held."""
         source, data, keys, metas, tags = draft
         pending = self.topics[source].place_many(
@@ -292,7 +292,7 @@ class Host(Generic[F]):
         first_seq, last_seq = pending.appended.first_seq, pending.appended.last_seq
         count = len(data)
         nothing = (None,) * count
-        rows = Rows(
+        rows = FoldColumns(
             range(first_seq, last_seq + 1),
             (pending.ts,) * count,
             nothing if keys is None else keys,
@@ -313,12 +313,12 @@ class Host(Generic[F]):
                 continue  # otherwise it was read from the log with other records
             page = topic.read(applied, _ROWS_AT_ONCE)
             cols = page.columns()
-            rows = Rows(cols.seqs, cols.stamps, cols.keys, cols.tags, cols.metas, cols.data)
-            if marks := self.strangers(source):
+            rows = FoldColumns(cols.seqs, cols.stamps, cols.keys, cols.tags, cols.metas, cols.data)
+            if marks := self.foreign_marks(source):
                 rows = _without(rows, marks)
             self._apply(source, rows, page.next)
 
-    def _apply(self, source: int, rows: Rows, last_seq: int) -> None:
+    def _apply(self, source: int, rows: FoldColumns, last_seq: int) -> None:
         if rows.seqs:
             assert rows.seqs[0] > self.applied[source], "a record comes once"
             try:
@@ -330,12 +330,12 @@ class Host(Generic[F]):
         self.applied[source] = last_seq
 
 
-def _without(rows: Rows, marks: tuple[bytes, ...]) -> Rows:
+def _without(rows: FoldColumns, marks: tuple[bytes, ...]) -> FoldColumns:
     """The rows whose meta starts with none of these marks."""
     keep = [meta is None or not meta.startswith(marks) for meta in rows.metas]
     if all(keep):
         return rows
-    return Rows(
+    return FoldColumns(
         list(compress(rows.seqs, keep)),
         list(compress(rows.stamps, keep)),
         list(compress(rows.keys, keep)),
@@ -345,13 +345,13 @@ def _without(rows: Rows, marks: tuple[bytes, ...]) -> Rows:
     )
 
 
-def strangers_of(kind: str, views: ViewConfigs) -> tuple[bytes, ...]:
+def foreign_marks_of(kind: str, views: ViewConfigs) -> tuple[bytes, ...]:
     """First bytes of the metas that the other views of a topic with these views write."""
     other_kinds = [other for other in MARKS if other != kind]
     return tuple(MARKS[other] for other in other_kinds if getattr(views, other) is not None)
 
 
-def fits(saved: Saved, config: bytes, topics: Sequence[Topic]) -> bool:
+def is_current(saved: SavedView, config: bytes, topics: Sequence[Topic]) -> bool:
     """Whether a saved state is of these topics, and its records are still the same."""
     if saved.topics != [topic.identity for topic in topics] or saved.config != config:
         return False
@@ -377,7 +377,7 @@ class _Reading(Generic[F]):
 
     __slots__ = ("_host",)
 
-    def __init__(self, host: Host[F]) -> None:
+    def __init__(self, host: ViewRunner[F]) -> None:
         self._host = host
 
     def __enter__(self) -> F:

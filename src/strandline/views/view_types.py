@@ -18,7 +18,7 @@ from strandline.views.kv.fold import KvFold
 from strandline.views.kv.kv import Kv
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.metrics import Metrics
-from strandline.views.open_view import Kind
+from strandline.views.open_view import ViewKind
 from strandline.views.queue.dead_letters import dead_letter_of
 from strandline.views.queue.fold import QueueFold
 from strandline.views.queue.queue import Queue
@@ -26,19 +26,19 @@ from strandline.views.series.fold import SeriesFold
 from strandline.views.series.series import Series
 from strandline.views.table.fold import TableFold
 from strandline.views.table.table import Table
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 
 def _queue(
-    host: Host[QueueFold], companion: Callable[[str], Topic], plain: Callable[[str], Topic]
+    host: ViewRunner[QueueFold], companion: Callable[[str], Topic], plain: Callable[[str], Topic]
 ) -> Queue:
     name = dead_letter_of(host)
     return Queue(host, dead=partial(companion, ":dead") if name is None else partial(plain, name))
 
 
-KV = Kind("kv", KvConfig, "kv", ("",), KvFold, lambda host, *_: Kv(host))
-QUEUE = Kind("queue", QueueConfig, "queue", ("", ":leases"), QueueFold, _queue)
-SERIES = Kind(
+KV = ViewKind("kv", KvConfig, "kv", ("",), KvFold, lambda host, *_: Kv(host))
+QUEUE = ViewKind("queue", QueueConfig, "queue", ("", ":leases"), QueueFold, _queue)
+SERIES = ViewKind(
     "series",
     SeriesConfig,
     "series",
@@ -51,11 +51,11 @@ SERIES = Kind(
     },
 )
 
-METRICS = Kind(
+METRICS = ViewKind(
     "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, *_: Metrics(host)
 )
 
-TABLE = Kind(
+TABLE = ViewKind(
     "table",
     TableConfig,
     "series",
@@ -65,4 +65,4 @@ TABLE = Kind(
     essence=lambda _: "",  # the configuration changes how rows are stored, not what they are
 )
 
-KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (KV, QUEUE, SERIES, METRICS, TABLE)}
+KINDS: dict[str, ViewKind[Any]] = {kind.name: kind for kind in (KV, QUEUE, SERIES, METRICS, TABLE)}

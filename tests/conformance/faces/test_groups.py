@@ -8,7 +8,7 @@ import pytest
 
 from strandline import Closed, Fenced, Invalid, NotFound, StrandlineError, UnknownTopic
 from strandline.views.groups.lag import GroupStatistics, PendingDelivery
-from strandline.views.queue.job import Settled
+from strandline.views.queue.job import AckResult
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def test_what_is_done_is_not_delivered_again(group):
 
     assert deliveries[0].ack() is True
     assert deliveries[0].ack() is False
-    assert member.ack_many(deliveries) == Settled(4, (1,))
+    assert member.ack_many(deliveries) == AckResult(4, (1,))
     assert group.lag() == 0
-    assert member.ack_many([]) == Settled(0)
+    assert member.ack_many([]) == AckResult(0)
 
 
 def test_what_is_given_back_comes_again(group):

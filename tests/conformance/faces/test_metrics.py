@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from strandline import Appended, Invalid, NotFound, StrandlineError
-from strandline.views.metrics.query.result import Answer
-from strandline.views.metrics.report import Cardinality, Statistics
-from strandline.views.metrics.rules import Downsample, Keep
+from strandline import AppendResult, Invalid, NotFound, StrandlineError
+from strandline.views.metrics.query.result import MetricsResult
+from strandline.views.metrics.report import Cardinality, MetricsStatistics
+from strandline.views.metrics.rules import DownsamplingRule, RetentionRule
 
 S = 1_000_000_000
 
@@ -34,8 +34,8 @@ def test_a_point_is_written_and_read(metrics):
 
     answer = metrics.read("cpu")
 
-    assert isinstance(appended, Appended)
-    assert isinstance(answer, Answer)
+    assert isinstance(appended, AppendResult)
+    assert isinstance(answer, MetricsResult)
     assert [tuple(row) for row in answer] == [({"host": "ä"}, 7, 0.5)]
     assert answer.values.dtype == np.float64
     assert answer.at.dtype == np.int64
@@ -101,7 +101,7 @@ def test_a_question_in_the_language(cpu):
 def test_lines_are_written(metrics):
     appended = metrics.write_lines("cpu,host=a load=1.5 7\nmem used=3i 8", precision="s")
 
-    assert isinstance(appended, Appended)
+    assert isinstance(appended, AppendResult)
     assert metrics.measurements() == ["cpu", "mem"]
     assert metrics.read("cpu").at.tolist() == [7 * S]
     assert metrics.write_lines(b"") is None
@@ -113,7 +113,7 @@ def test_columns_are_written(metrics):
 
     appended = metrics.write_table("cpu", table, at="t", tags=["host"])
 
-    assert isinstance(appended, Appended)
+    assert isinstance(appended, AppendResult)
     assert metrics.read("cpu", "n").values.tolist() in ([1, 2], [2, 1])
     assert metrics.read("cpu", "load").values.tolist() == [1.0]
     assert metrics.write_table("cpu", {"at": [], "load": []}) is None
@@ -130,7 +130,7 @@ def test_what_there_is(cpu):
     assert isinstance(told, Cardinality)
     assert (told.series, told.measurements["cpu"].tags) == (2, {"host": 2, "zone": 1})
     numbers = cpu.statistics()
-    assert isinstance(numbers, Statistics)
+    assert isinstance(numbers, MetricsStatistics)
     assert (numbers.points, numbers.refused_writes) == (22, 0)
 
 
@@ -140,8 +140,8 @@ def test_rules_are_kept_and_applied(cpu):
     cpu.run_once()
 
     made, kept = cpu.rules()
-    assert kept == Keep(measurement="old", keep_ns=3600 * S)
-    assert made == Downsample(
+    assert kept == RetentionRule(measurement="old", keep_ns=3600 * S)
+    assert made == DownsamplingRule(
         source="cpu", into="cpu_5s", window_ns=5 * S, aggregates=("avg", "max"), by=("host",)
     )
     assert "load_avg" in cpu.fields("cpu_5s")

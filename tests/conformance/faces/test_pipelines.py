@@ -1,6 +1,6 @@
 """Promise: both clients list, run and look back at a server's declared pipelines alike.
 
-An open store has no such verbs: whoever opens it runs a ``Schedule`` himself.
+An open store has no such verbs: whoever opens it runs a ``PipelineScheduler`` himself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import strandline
-from strandline.config.pipeline_config import Declared
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.config.settings import PipelineSettings, Settings
 from strandline.errors import Invalid, NotFound
 from strandline.server.settings import ServerSettings
@@ -20,8 +20,10 @@ from tests.conformance.faces.awaiting import Awaited, Loop
 from tests.server.running import DEADLINE_S, running
 
 DECLARED = (
-    Declared(name="broken", pipeline="export", arguments={"topic": "x", "to": "x"}, every="1d"),
-    Declared(name="nightly", pipeline="scrub", at="30 3 * * *"),
+    DeclaredPipeline(
+        name="broken", pipeline="export", arguments={"topic": "x", "to": "x"}, every="1d"
+    ),
+    DeclaredPipeline(name="nightly", pipeline="scrub", at="30 3 * * *"),
 )
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from strandline import Invalid, StrandlineError, TooLarge, TopicFull
 from strandline.views.queue.dead_letter_codec import DeadLetter
-from strandline.views.queue.dead_letter_filter import Meant
-from strandline.views.queue.dead_letters import Redriven
-from strandline.views.queue.job import Put, QueueStatistics, Settled, Ticket, Waiting
+from strandline.views.queue.dead_letter_filter import DeadLetterFilter
+from strandline.views.queue.dead_letters import RedriveResult
+from strandline.views.queue.job import AckResult, LeaseTicket, PeekedJob, PutResult, QueueStatistics
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_a_job_is_put_claimed_and_done(queue):
 
     (job,) = queue.claim(worker="w1", lease=60)
 
-    assert put == Put(1, False)
+    assert put == PutResult(1, False)
     assert (job.seq, job.data, job.key, job.tag) == (1, b"\0\xff", b"\xff", "eu")
     assert job.deliveries == 1
     assert job.deadline > job.ts
@@ -34,8 +34,11 @@ def test_a_unique_key_is_answered_with_the_job_that_has_it(queue):
     first = queue.put(b"1", key="k")
     second = queue.put(b"2", key="k")
 
-    assert second == Put(first.seq, True)
-    assert queue.put_many([b"1", b"2"], keys=["k", None]) == [Put(first.seq, True), Put(2, False)]
+    assert second == PutResult(first.seq, True)
+    assert queue.put_many([b"1", b"2"], keys=["k", None]) == [
+        PutResult(first.seq, True),
+        PutResult(2, False),
+    ]
 
 
 def test_many_jobs_are_put_with_their_own_words(queue):
@@ -43,7 +46,7 @@ def test_many_jobs_are_put_with_their_own_words(queue):
         [b"1", b"2", b"3"], priorities=[9, 1, 5], groups=[None, "g", b"g"], keys=["a", None, None]
     )
 
-    assert puts == [Put(1), Put(2), Put(3)]
+    assert puts == [PutResult(1), PutResult(2), PutResult(3)]
     assert [job.data for job in queue.claim(10)] == [b"2", b"1"]
     assert queue.statistics().blocked == 1
 
@@ -77,8 +80,8 @@ def test_many_are_done_and_skipped_at_once(queue):
 
     done = queue.ack_many(jobs)
 
-    assert done == Settled(2099, (6,))
-    assert queue.ack_many([]) == Settled(0)
+    assert done == AckResult(2099, (6,))
+    assert queue.ack_many([]) == AckResult(0)
     assert queue.statistics().in_flight == 0
 
 
@@ -101,7 +104,7 @@ def test_a_job_is_kept_longer(queue):
 
     assert job.extend(100) is True
     assert job.extend() is True
-    assert queue.extend_many([job], lease=7) == Settled(1)
+    assert queue.extend_many([job], lease=7) == AckResult(1)
     job.ack()
     assert job.extend() is False
 
@@ -112,11 +115,11 @@ def test_a_queue_tells_how_long_its_leases_are(store, name):
 
 def test_a_ticket_names_a_job(queue):
     queue.put_many([b"x"] * 3)
-    one, two, three = (Ticket(job.seq, job.lease) for job in queue.claim(3))
+    one, two, three = (LeaseTicket(job.seq, job.lease) for job in queue.claim(3))
 
     assert queue.ack(one) is True
-    assert queue.nack_many([two, Ticket(three.seq, three.lease + 1)]) == Settled(1, (3,))
-    assert queue.ack(Ticket(77, 1)) is False
+    assert queue.nack_many([two, LeaseTicket(three.seq, three.lease + 1)]) == AckResult(1, (3,))
+    assert queue.ack(LeaseTicket(77, 1)) is False
 
 
 def test_a_worker_gives_all_back(queue):
@@ -133,7 +136,7 @@ def test_peeking_takes_nothing(queue):
 
     (seen,) = queue.peek(5)
 
-    assert isinstance(seen, Waiting)
+    assert isinstance(seen, PeekedJob)
     assert (seen.seq, seen.data, seen.key, seen.tag) == (1, b"\0", b"k", "t")
     assert (seen.priority, seen.deliveries) == (7, 0)
     assert seen.ts == queue.claim()[0].ts
@@ -206,15 +209,15 @@ def test_dead_letters_are_put_back(dead):
     rest = dead.dead.redrive(limit=10)
 
     kept = would.kept
-    assert isinstance(would, Redriven)
+    assert isinstance(would, RedriveResult)
     assert (would.matched, would.redriven, len(kept)) == (4, 3, 1)
-    assert one == Redriven(matched=1, redriven=1, kept=())
-    assert rest == Redriven(matched=3, redriven=2, kept=kept)
+    assert one == RedriveResult(matched=1, redriven=1, kept=())
+    assert rest == RedriveResult(matched=3, redriven=2, kept=kept)
     assert [letter.key for letter in dead.dead.letters()] == [b"2"]
 
 
 def test_dead_letters_are_meant_by_a_value(dead):
-    where = Meant(tag="e*", contains=b"b").where()
+    where = DeadLetterFilter(tag="e*", contains=b"b").predicate()
 
     assert dead.dead.redrive(where, dry_run=True).matched == 1
     assert dead.dead.purge(where, dry_run=True) == 1
@@ -246,8 +249,8 @@ REFUSED = {
     "peek 0": (Invalid, lambda queue: queue.peek(0)),
     "letters 0": (Invalid, lambda queue: queue.dead.letters(limit=0)),
     "redrive 0": (Invalid, lambda queue: queue.dead.redrive(limit=0)),
-    "nack as text": (Invalid, lambda queue: queue.nack(Ticket(1, 1), delay="1")),
-    "extend as text": (Invalid, lambda queue: queue.extend(Ticket(1, 1), lease="1")),
+    "nack as text": (Invalid, lambda queue: queue.nack(LeaseTicket(1, 1), delay="1")),
+    "extend as text": (Invalid, lambda queue: queue.extend(LeaseTicket(1, 1), lease="1")),
 }
 
 

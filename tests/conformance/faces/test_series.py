@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from strandline import Appended, Invalid, PointsRefused, StrandlineError
+from strandline import AppendResult, Invalid, PointsRefused, StrandlineError
 from strandline.views.series.values import (
     AppendedPoints,
-    Available,
+    AvailablePoints,
     Point,
     RefusedPoint,
-    Retained,
+    RetentionResult,
     SeriesStatistics,
 )
 
@@ -32,7 +32,7 @@ def test_a_point_comes_back(series):
 
     (point,) = series.range("bus")
 
-    assert appended == Appended(1, 1, 1)
+    assert appended == AppendResult(1, 1, 1)
     assert point == Point(b"bus", 5, b"\0\xff", 3, 1)
     assert series.latest("bus") == point
     assert series.latest("nobody") is None
@@ -63,11 +63,11 @@ def test_all_sources_at_once(buses):
 def test_the_first_that_is_available(buses):
     found = buses.range_from_available(["bus", 17], 4, 1)
 
-    assert isinstance(found, Available)
+    assert isinstance(found, AvailablePoints)
     assert found.end == 5
     assert [point.at for point in found.points["bus"]] == [4, 5]
     assert [point.at for point in found.points[17]] == [5]
-    assert buses.range_from_available(["bus"], 100, 1) == Available(None, {})
+    assert buses.range_from_available(["bus"], 100, 1) == AvailablePoints(None, {})
     assert buses.earliest() == 0
     assert buses.earliest(["bus"], 3) == 3
     assert buses.earliest(["nobody"]) is None
@@ -92,7 +92,7 @@ def test_batches_of_any_size(series, count):
         ((f"s{number % 7}", number, b"\xff" * 10) for number in range(count)), version=1
     )
 
-    assert appended == Appended(1, count, count)
+    assert appended == AppendResult(1, count, count)
     points = [point for points in series.range_all().values() for point in points]
     assert len(points) == count
     assert {point.version for point in points} == {1}
@@ -116,7 +116,7 @@ def test_the_numbers_of_64_bits_are_times(series):
 def test_retention_forgets_and_refuses(buses):
     done = buses.run_retention(5)
 
-    assert isinstance(done, Retained)
+    assert isinstance(done, RetentionResult)
     assert done.floor == 5
     assert [point.at for point in buses.range("bus")] == [5, 6, 7, 8, 9]
     with pytest.raises(Invalid):

@@ -39,7 +39,7 @@ from strandline.log.topic.topic import Topic
 from strandline.routers.routers import Routers
 from strandline.store import Store
 from strandline.views.groups.consumer_group import Group
-from strandline.views.groups.group_registry import Groups
+from strandline.views.groups.group_registry import GroupRegistry
 from strandline.views.groups.member import Delivery, Member
 from strandline.views.kv.kv import Kv
 from strandline.views.kv.transaction import Transaction
@@ -61,7 +61,7 @@ FACES = [
     (DeadLetters, RemoteDeadLetters, AsyncDeadLetters),
     (Series, RemoteSeries, AsyncSeries),
     (Metrics, RemoteMetrics, AsyncMetrics),
-    (Groups, blocking_groups.RemoteGroups, async_groups.AsyncGroups),
+    (GroupRegistry, blocking_groups.RemoteGroups, async_groups.AsyncGroups),
     (Group, blocking_groups.RemoteGroup, async_groups.AsyncGroup),
     (Member, blocking_groups.RemoteMember, async_groups.AsyncMember),
     (Delivery, blocking_groups.RemoteDelivery, async_groups.AsyncDelivery),
@@ -77,37 +77,43 @@ PLACING = "places without waiting: over a network that is a task or a thread of 
 MISSING = {
     Store: {
         **dict.fromkeys(["checkpoint", "relocate", "sweep", "scrub", "backup"], OPERATING),
-        **dict.fromkeys(["take_deliveries", "sync", "refresh", "lake_objects"], OPERATING),
-        **dict.fromkeys(["has_topic", "forked", "questions", "tap_topics", "topic_count"], INSIDE),
+        **dict.fromkeys(["ingest_pending", "sync", "refresh", "lake_objects"], OPERATING),
         **dict.fromkeys(
-            ["committers", "log_numbers", "newer_topics", "set_aside", "totals"], INSIDE
+            ["has_topic", "forked", "queries", "notify_next_topic", "topic_count"], INSIDE
+        ),
+        **dict.fromkeys(
+            ["committers", "log_statistics", "newer_topics", "quarantined_files", "totals"], INSIDE
         ),
     },
     Topic: {
-        "append_soon": PLACING,
-        **dict.fromkeys(["place_many", "place_arrow", "settle", "secure", "let_go"], INSIDE),
+        "append_nowait": PLACING,
+        **dict.fromkeys(["place_many", "place_arrow", "wait_published", "sync", "trim"], INSIDE),
         **dict.fromkeys(
             ["check_arrow", "estimate", "snapshot", "scan", "enforce_retention"], INSIDE
         ),
-        **dict.fromkeys(["is_gone", "is_local", "is_near", "read_as_it_stands", "tap"], INSIDE),
+        **dict.fromkeys(
+            ["is_gone", "is_local", "is_in_tail", "read_unlocked", "notify_next"], INSIDE
+        ),
         "earliest_seq": "statistics() has it",
-        **dict.fromkeys(["is_quick", "place_batch", "read_stored", "ruled_by"], INSIDE),
+        **dict.fromkeys(["is_quick", "place_batch", "read_stored", "attach_queue"], INSIDE),
     },
     Kv: dict.fromkeys(["maintain", "commit", "watcher"], INSIDE),
-    Queue: dict.fromkeys(["maintain", "calling", "due_s", "held", "in_hand"], INSIDE),
+    Queue: dict.fromkeys(["maintain", "subscribe", "due_s", "held", "still_leased"], INSIDE),
     DeadLetters: {"bury": INSIDE, "finish": INSIDE},
     Series: {"maintain": INSIDE, "wait_for_pending": INSIDE},
     Metrics: {"maintain": INSIDE, "accept": INSIDE},
     Table: {"maintain": INSIDE},
-    Views: dict.fromkeys(["check_letters", "companions", "maker", "saved_position"], INSIDE),
-    Groups: dict.fromkeys(["close", "find", "look_at"], INSIDE),
+    Views: dict.fromkeys(
+        ["check_dead_letter_topic", "companions", "spec", "saved_position"], INSIDE
+    ),
+    GroupRegistry: dict.fromkeys(["close", "find", "find_stored"], INSIDE),
     Group: {
         **dict.fromkeys(["read", "ack", "nack", "extend", "leave"], "its members have these verbs"),
         "close": "ends the group for everybody: delete it",
-        **dict.fromkeys(["calling", "due_s", "generation", "is_finished"], INSIDE),
+        **dict.fromkeys(["subscribe", "due_s", "generation", "is_finished"], INSIDE),
     },
     Routers: dict.fromkeys(
-        ["close", "complaints", "count", "forget_topic", "load", "run_job", "run_once", "save"],
+        ["close", "problems", "count", "delete_of_topic", "load", "run_job", "run_once", "save"],
         INSIDE,
     ),
 }

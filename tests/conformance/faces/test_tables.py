@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline import Appended, Invalid, StrandlineError
+from strandline import AppendResult, Invalid, StrandlineError
 from strandline.schema import Schema
 from strandline.views.table.condition import And, Compare, In, Not
 from strandline.views.table.table import TableStats
@@ -40,7 +40,7 @@ def test_events_are_stored_as_they_come(table):
     table.store("user-2", b'{"plan": "free",  "n": 5, "country": "DE"}')
     many = table.store_many("user-3", ['{"plan":"ä","country":"US"}'] * 3)
 
-    assert appended == Appended(1, 1, 1) or appended.first_seq == appended.last_seq
+    assert appended == AppendResult(1, 1, 1) or appended.first_seq == appended.last_seq
     assert many.last_seq - many.first_seq == 2
     told = table.statistics()
     assert isinstance(told, TableStats)

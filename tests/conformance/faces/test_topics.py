@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from strandline import (
-    Appended,
+    AppendResult,
+    BatchNumber,
     BatchTooLarge,
     Conflict,
     Invalid,
-    Numbered,
     Page,
     Record,
     RecordsLost,
@@ -47,7 +47,7 @@ def test_a_record_comes_back_with_all_its_fields(store, name):
 
     appended = topic.append(b"\0data", key=b"\xff", tag="eu", node="n1", meta=b"\0meta")
 
-    assert appended == Appended(1, 1, 1)
+    assert appended == AppendResult(1, 1, 1)
     (record,) = topic.read().records
     assert isinstance(record, Record)
     assert (record.seq, record.data, record.key) == (1, b"\0data", b"\xff")
@@ -187,7 +187,7 @@ def test_an_append_that_comes_twice_lands_once(store, name, once, count):
     again = topic.append_many([b"x"] * count, idempotency_key=once)
 
     assert not first.deduped
-    assert again == Appended(1, count, count, True)
+    assert again == AppendResult(1, count, count, True)
     assert topic.head_seq == count
 
 
@@ -202,9 +202,9 @@ def test_the_same_record_twice_lands_twice(store, name):
 @pytest.mark.parametrize("count", [1, 100])
 def test_numbered_batches_are_taken_once(store, name, count):
     topic = store.topic(name)
-    topic.append_many([b"x"] * count, idempotency_key=Numbered("p/1", 7))
+    topic.append_many([b"x"] * count, idempotency_key=BatchNumber("p/1", 7))
 
-    again = topic.append_many([b"x"] * count, idempotency_key=Numbered("p/1", 7))
+    again = topic.append_many([b"x"] * count, idempotency_key=BatchNumber("p/1", 7))
 
     assert again.deduped
     assert topic.taken("p/1") == 7

@@ -124,7 +124,7 @@ def go_on_after_interrupts(directory: str, pipe: str) -> None:
         store = strandline.open(directory, settings=wide, clock=QuickClock())
         client = Client(store, report(store, pipe, generation), seed=generation)
         client.append(2)
-        with store, contextlib.suppress(strandline.Poisoned):
+        with store, contextlib.suppress(strandline.StoreFailed):
             while generation < INTERRUPTS:
                 generation += 1
                 _append_until_interrupted(client, rng.random() * INTERRUPT_S_MAX)

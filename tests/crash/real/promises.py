@@ -56,7 +56,7 @@ def report(
 ) -> Reporter:
     """Tell the oracle every record of every topic; the reporter, for what is to come."""
     reporter = pipe if isinstance(pipe, Reporter) else reporter_of(pipe, generation)
-    reporter.look()
+    reporter.begin_report()
     for number, durability in TOPICS.items():
         topic = store.topic(f"t{number}", durability=durability)
         after = 0
@@ -108,11 +108,11 @@ class Client:
         topic = self._topics[number]
         if rng.random() < 0.5:
             tag = rng.randrange(1, len(TAGS))
-            op = self._reporter.deleting(number, tag=tag)
+            op = self._reporter.begin_delete(number, tag=tag)
             topic.delete(match=TAGS[tag])
         else:
             before = max(1, topic.head_seq - rng.randrange(300))
-            op = self._reporter.deleting(number, before=before)
+            op = self._reporter.begin_delete(number, before=before)
             topic.delete(before=before)
         self._reporter.deleted(op)
 
@@ -122,11 +122,11 @@ class Client:
         data: list[bytes],
         keys: list[bytes | None],
         tags: list[str | None],
-    ) -> strandline.Appended:
+    ) -> strandline.AppendResult:
         if len(data) == 1 and keys == tags == [None]:
             return topic.append(data[0])
         if len(data) == 1:
-            return topic.append_soon(data[0], key=keys[0], tag=tags[0]).wait()
+            return topic.append_nowait(data[0], key=keys[0], tag=tags[0]).wait()
         if self._rng.random() < 0.5:
             return topic.append_many(data, keys=keys, tags=tags)
         columns = {

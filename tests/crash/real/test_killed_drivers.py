@@ -109,7 +109,7 @@ class Pipeline:
         while True:
             try:
                 with strandline.open(self.sink) as store:
-                    store.take_deliveries()
+                    store.ingest_pending()
                 return
             except Locked:
                 assert time.monotonic() < deadline

@@ -47,7 +47,7 @@ def pay(store: Store, first: int) -> None:
 
 def mark(store: Store) -> int:
     """How far into the table the stored state reaches."""
-    return store.questions.remembered.describe("figures").marks["pay"].position
+    return store.queries.remembered.describe("figures").marks["pay"].position
 
 
 def refreshed_whole(path: str, seed: int, kills: int) -> None:
@@ -66,7 +66,7 @@ def refreshed_whole(path: str, seed: int, kills: int) -> None:
         if choices.random() < 0.7:
             kill_one(choices, path)
         with strandline.open(path) as store:
-            store.take_deliveries()
+            store.ingest_pending()
             assert mark(store) in (old, new), f"seed {seed}"
             shown = store.run("SHOW figures") if choices.random() < 0.5 else None
             assert shown is None or alike(shown, store.run(QUERY)), f"seed {seed}"
@@ -74,7 +74,7 @@ def refreshed_whole(path: str, seed: int, kills: int) -> None:
     materialize(path)
 
     with strandline.open(path, readonly=True) as store:
-        assert store.questions.remembered.describe("figures").behind == 0
+        assert store.queries.remembered.describe("figures").behind == 0
         assert alike(store.run("SHOW figures"), store.run(QUERY)), f"seed {seed}"
 
 

@@ -116,7 +116,7 @@ class _Failures:
             self.broken |= self.poisoned
             return False
         self.count += 1
-        self.poisoned |= issubclass(kind, strandline.Poisoned)
+        self.poisoned |= issubclass(kind, strandline.StoreFailed)
         return issubclass(kind, strandline.StrandlineError)
 
 

@@ -153,8 +153,8 @@ class World:
         store.checkpoint()
         store.relocate()
         store.routers.run_once()
-        store.take_deliveries()
-        store.views.shelf.run_once()
+        store.ingest_pending()
+        store.views.registry.run_once()
         store.checkpoint()
 
     def broken(self) -> list[str]:

@@ -14,7 +14,7 @@ JOIN_S = 60.0
 
 def _moved(store: Store) -> tuple[list[int], list[bytes]]:
     """The pages of the view "old", numbered as in the space 0."""
-    shelf = store.views.shelf
+    shelf = store.views.registry
     space = shelf.host("kv", store.existing_topic("old")).saved.space
     with shelf._open().session() as session:
         ids = shelf._pages(space)
@@ -27,9 +27,9 @@ def test_pages_that_a_crash_left_behind_are_not_those_of_the_next_view():
     for number in range(200):
         old.put(b"%d" % number, b"old")
     world.store.checkpoint()
-    world.store.views.shelf.save()
-    shelf = world.store.views.shelf
-    maker = world.store.views.maker("kv", "old")
+    world.store.views.registry.save()
+    shelf = world.store.views.registry
+    maker = world.store.views.spec("kv", "old")
     saved = shelf.host("kv", world.store.existing_topic("old")).saved
     ids, data = _moved(world.store)
     begun, may_end = threading.Event(), threading.Event()
@@ -59,11 +59,11 @@ def test_pages_that_a_crash_left_behind_are_not_those_of_the_next_view():
     world.store = world.open()
     other = world.store.kv("other")
     other.put(b"a", b"1")
-    world.store.views.shelf.save()
+    world.store.views.registry.save()
     world.reopen()
 
     assert [entry.key for entry in world.store.kv("other").scan()] == [b"a"]
     assert world.store.views.digest("kv", "old") == expected
-    found = world.store.views.shelf
+    found = world.store.views.registry
     assert found._pages(left_behind), "this crash left nothing behind"
     assert found.host("kv", world.store.existing_topic("other")).saved.space != left_behind

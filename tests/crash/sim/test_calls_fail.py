@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from strandline.errors import DiskFull, Poisoned, StrandlineError
+from strandline.errors import DiskFull, StoreFailed, StrandlineError
 from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.fault_injection import Fault
 from tests.crash.sim.watch import power_losses
@@ -52,7 +52,7 @@ def _live_through(world: World) -> None:
         known = {name: len(lineage.versions) for name, lineage in world.lineages.items()}
         try:
             work(world)
-        except Poisoned:
+        except StoreFailed:
             _restart(world)
         except (StrandlineError, *_also_fine(work)):
             for name, count in known.items():
@@ -132,7 +132,7 @@ def test_a_frame_behind_a_failed_write_does_not_mix_with_it_after_a_power_loss()
     world.withdraw("orders")
 
     world.propose("orders", [entry := world.entry(size=3000)])
-    world.topic("orders").append_soon(entry.data, key=entry.key, tag=entry.tag)
+    world.topic("orders").append_nowait(entry.data, key=entry.key, tag=entry.tag)
 
     for after in power_losses(world.disk, random.Random(1), 300):
         world.check(after, power_loss=True)
@@ -175,7 +175,7 @@ def test_an_interrupted_sync_leaves_nothing_unsynced_behind():
         for number in range(1, 5):
             world.propose("orders", [entry := world.entry(size=3000)])
             waiting.append(
-                world.topic("orders").append_soon(entry.data, key=entry.key, tag=entry.tag)
+                world.topic("orders").append_nowait(entry.data, key=entry.key, tag=entry.tag)
             )
             del number
         world.disk.on_call = interrupt

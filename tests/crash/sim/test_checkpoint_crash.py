@@ -111,7 +111,7 @@ def test_removed_files_that_come_back_are_harmless():
 def test_a_crash_at_any_step_of_a_recovery_is_recovered_from(power_loss):
     world = _world()
     world.propose("large", [Entry(b"on its way")])
-    world.topic("large").append_soon(b"on its way")
+    world.topic("large").append_nowait(b"on its way")
     crashed = world.disk.crash(Newest())
     again: list[SimDisk] = []
 

@@ -13,9 +13,9 @@ from strandline.config.settings import LakeSettings
 from strandline.errors import StrandlineError
 from strandline.lake import external_reader, object_keys
 from strandline.lake.files.file_reader import LakeFileReader
-from strandline.lake.gc import sweep
+from strandline.lake.gc import collect_garbage
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_commit import Ledger
+from strandline.lake.manifest.manifest_commit import ManifestCommitter
 from strandline.pipelines import Embedded, compact
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import How, SimObjects
@@ -187,10 +187,10 @@ def test_what_a_dead_compaction_uploaded_is_swept_as_an_orphan():
 
     clock = SimClock()
     clock.advance(10 * 86_400)
-    ledger = Ledger(objects, LAKE.store_id, 1, clock, ids())
+    ledger = ManifestCommitter(objects, LAKE.store_id, 1, clock, ids())
     for _ in range(3):
         clock.advance(86_400)
-        sweep(ledger, now_us=clock.now_us(), keep_s=0, grace_s=0, orphans=True)
+        collect_garbage(ledger, now_us=clock.now_us(), keep_s=0, grace_s=0, orphans=True)
 
     assert len([key for key in objects.snapshot() if "/data/" in key]) == before - 1
     assert rows_of(objects) == LAKE.rows

@@ -18,7 +18,7 @@ import pytest
 from strandline.config.settings import Settings, SpaceSettings, WalSettings
 from strandline.errors import Invalid, NotFound, StrandlineError
 from strandline.security.scopes import parse
-from strandline.security.token_store import Registry
+from strandline.security.token_store import TokenStore
 from strandline.store import Store
 from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_clock import SimClock
@@ -77,7 +77,7 @@ def _events(store: Store) -> None:
 
 
 def _remembered(store: Store) -> object:
-    aliases = [each.alias for each in store.questions.remembered.list()]
+    aliases = [each.alias for each in store.queries.remembered.list()]
     if "big" not in aliases:
         with pytest.raises(NotFound):
             store.run("SHOW big")
@@ -108,7 +108,7 @@ def _use_group(store: Store) -> None:
 
 
 def _user(store: Store) -> object:
-    found = [each for each in store.questions.users.listed() if each.id == "ada" and each.active]
+    found = [each for each in store.queries.users.list_users() if each.id == "ada" and each.active]
     return found[0] if found else None
 
 
@@ -118,11 +118,11 @@ def _made_user(store: Store) -> None:
 
 
 def _granted(store: Store) -> object:
-    return store.questions.users.user("ada").events.get("pay") or None
+    return store.queries.users.user("ada").events.get("pay") or None
 
 
-def _registry(store: Store) -> Registry:
-    return Registry(store, store._clock, store._disk.random_id)
+def _registry(store: Store) -> TokenStore:
+    return TokenStore(store, store._clock, store._disk.random_id)
 
 
 def _tokens(store: Store) -> object:

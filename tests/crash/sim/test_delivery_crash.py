@@ -13,7 +13,7 @@ import random
 
 import pytest
 
-from strandline.errors import AlreadyThere, StrandlineError
+from strandline.errors import ObjectExists, StrandlineError
 from strandline.ingest import staged_files
 from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
@@ -41,7 +41,7 @@ class Sender:
             post.stage(counted(f"f{part}", count), number=2, part=part)
             for part, count in enumerate(PARTS)
         ]
-        with contextlib.suppress(AlreadyThere):
+        with contextlib.suppress(ObjectExists):
             post.send(post.letter(*files, number=2, attempt=post.disk.random_id().hex()))
         self.delivered = True
 

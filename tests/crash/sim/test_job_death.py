@@ -10,7 +10,7 @@ import threading
 import pytest
 
 import strandline
-from strandline.errors import Poisoned
+from strandline.errors import StoreFailed
 from strandline.platform.clock import SystemClock
 from strandline.testing.sim_disk import SimDisk
 from tests.crash.sim.world import PATH, settings
@@ -36,6 +36,6 @@ def test_a_bug_in_the_sync_job_turns_the_store_red_and_ends_all_appends():
     disk.on_call = None
 
     assert store.health().status == "red"
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         topic.append(b"too late")
     store.close()

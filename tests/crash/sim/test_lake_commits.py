@@ -17,9 +17,9 @@ from pyroaring import BitMap64
 
 from strandline.errors import Conflict, StrandlineError
 from strandline.lake import object_keys
-from strandline.lake.gc import sweep
+from strandline.lake.gc import collect_garbage
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_commit import Ledger
+from strandline.lake.manifest.manifest_commit import ManifestCommitter
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import How, SimObjects
 from tests.unit.lake.histories import (
@@ -38,15 +38,15 @@ from tests.unit.lake.histories import (
 
 FILES = [lake_file(1, 10), lake_file(11, 20), lake_file(21, 30)]
 WAYS: list[How] = ["before", "after", "denied", "flipped", "truncated"]
-Step = Callable[[Ledger], object]
+Step = Callable[[ManifestCommitter], object]
 
 
-def _added(ledger: Ledger) -> object:
+def _added(ledger: ManifestCommitter) -> object:
     upload(ledger.objects, *FILES)
     return ledger.commit(lambda each: each.with_added(FILES))
 
 
-def _replaced(ledger: Ledger) -> object:
+def _replaced(ledger: ManifestCommitter) -> object:
     whole = lake_file(1, 20, salt=1)
     upload(ledger.objects, whole)
     old = [file.name() for file in FILES[:2]]
@@ -102,7 +102,7 @@ def test_a_commit_is_whole_or_not_there_and_can_be_made_again(how):
                 done += 1
         except StrandlineError:
             objects.heal()
-            other = Ledger(objects, STORE_ID, TOPIC_ID, SimClock(), _other_ids())
+            other = ManifestCommitter(objects, STORE_ID, TOPIC_ID, SimClock(), _other_ids())
             if done:
                 assert _content(other.load()) in CONTENTS[done - 1 : done + 1], (at, how)
             for step in STEPS[done:]:
@@ -131,8 +131,8 @@ def _grown(clock: SimClock) -> SimObjects:
     return objects
 
 
-def _sweep(ledger: Ledger, clock: SimClock) -> None:
-    sweep(ledger, now_us=clock.now_us(), keep_s=300, grace_s=300, orphans=True)
+def _sweep(ledger: ManifestCommitter, clock: SimClock) -> None:
+    collect_garbage(ledger, now_us=clock.now_us(), keep_s=300, grace_s=300, orphans=True)
 
 
 def _calls_of_a_sweep() -> int:
@@ -195,10 +195,12 @@ def test_a_late_commit_and_a_sweep_never_leave_a_name_without_its_file():
         refused += outcome == "refused"
         late = clock.now_us() + 7_200_000_000
         for _ in range(3):
-            sweep(ledger_of(objects, clock=clock), now_us=late, keep_s=0, grace_s=0, orphans=True)
+            collect_garbage(
+                ledger_of(objects, clock=clock), now_us=late, keep_s=0, grace_s=0, orphans=True
+            )
 
         assert dangling(objects) == [], at
-        named = ledger_of(objects).load().named(lake_file(5000, 5001).name())
+        named = ledger_of(objects).load().find_file(lake_file(5000, 5001).name())
         assert (named is not None) == (outcome == "committed"), at
 
     assert 0 < refused < calls
@@ -262,7 +264,7 @@ def _past(grown: SimObjects, newest: int) -> SimObjects:
     return past
 
 
-def _wake(ledger: Ledger) -> None:
+def _wake(ledger: ManifestCommitter) -> None:
     ledger.commit(lambda each: each.with_deleted(BitMap64([10**6])))
 
 
@@ -278,7 +280,7 @@ def test_a_sweep_cut_short_and_then_told_to_keep_more_goes_on_from_a_full_manife
             _sweep(ledger_of(objects, clock=clock), clock)
         objects.heal()
         ledger = ledger_of(objects, clock=clock)
-        sweep(ledger, now_us=clock.now_us(), keep_s=1200, grace_s=600)
+        collect_garbage(ledger, now_us=clock.now_us(), keep_s=1200, grace_s=600)
 
         oldest = ledger.load().oldest
         assert ledger.base_of(oldest) == oldest, at

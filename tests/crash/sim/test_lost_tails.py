@@ -12,7 +12,7 @@ import pytest
 
 from strandline.errors import Closed
 from strandline.log.repair.repair import repair_store
-from strandline.testing.crash_choices import Leaning, Newest, Oldest
+from strandline.testing.crash_choices import Biased, Newest, Oldest
 from tests.crash.sim.lineage import Entry
 from tests.crash.sim.watch import Watch, crash_before_every_call
 from tests.crash.sim.workload import WEIGHTS, live
@@ -88,7 +88,7 @@ def test_a_log_file_that_a_remount_cut_off_is_not_damaged():
         world.append("topic-0", [world.entry(size=3000)])
 
     for _ in range(60):
-        after = world.disk.remount(Leaning(world.rng, picks=8), reorder_names=True)
+        after = world.disk.remount(Biased(world.rng, picks=8), reorder_names=True)
         world.check(after, power_loss=True)
 
 

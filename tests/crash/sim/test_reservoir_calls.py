@@ -14,7 +14,7 @@ import functools
 import msgspec
 import pytest
 
-from strandline.errors import Invalid, StrandlineError, Unreachable
+from strandline.errors import Invalid, ObjectStoreUnreachable, StrandlineError
 from strandline.reservoir.checkpoint_codec import META_BYTES_MAX
 from strandline.reservoir.reservoir import Reservoir
 from strandline.reservoir.session import Session
@@ -229,7 +229,7 @@ def test_an_opening_that_fails_lets_go_of_its_cache():
     objects.delete([key for key in objects.snapshot() if key.startswith("data/")])
     objects.fail("head")
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         opened(objects, disk=disk, cache_folder=CACHE)
 
     with opened(objects, disk=disk, cache_folder=CACHE) as found:

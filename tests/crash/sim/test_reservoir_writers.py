@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from strandline.errors import AlreadyThere, Closed, Fenced, StrandlineError, Unreachable
+from strandline.errors import Closed, Fenced, ObjectExists, ObjectStoreUnreachable, StrandlineError
 from strandline.reservoir import object_keys
 from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.sim_disk import SimDisk
@@ -234,7 +234,7 @@ def test_an_older_writer_whose_lost_reply_was_a_success_is_still_fenced_at_the_n
         session.write(1, b"the last word")
         session.commit()
     world.objects.fail("create", how="after", key_contains=object_keys.CHECKPOINTS)
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         older.checkpoint(b"5")
     world.objects.heal()
     newer = _other(world.objects, seed=5)
@@ -282,7 +282,7 @@ def test_a_creation_that_arrives_late_finds_its_name_taken():
     newer = _other(world.objects, seed=5)
 
     for key, body in late:
-        with pytest.raises(AlreadyThere):
+        with pytest.raises(ObjectExists):
             world.objects.create(key, body)
 
     assert late

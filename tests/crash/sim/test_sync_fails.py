@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from strandline.errors import Poisoned
+from strandline.errors import StoreFailed
 from strandline.testing.crash_choices import Newest, Oldest
 from tests.crash.sim.lineage import Entry
 from tests.crash.sim.world import World, read_all
@@ -29,7 +29,7 @@ def _world() -> World:
 def _place(world: World, data: bytes):
     """An append that is on its way."""
     world.propose("orders", [Entry(data)])
-    return world.topic("orders").append_soon(data)
+    return world.topic("orders").append_nowait(data)
 
 
 def _syncs(world: World) -> int:
@@ -42,7 +42,7 @@ def test_everybody_who_waited_for_a_failed_sync_is_told():
     waiting = [_place(world, b"%d" % number) for number in range(3)]
 
     for pending in waiting:
-        with pytest.raises(Poisoned):
+        with pytest.raises(StoreFailed):
             pending.wait()
 
     assert world.topic("orders").head_seq == 1
@@ -57,7 +57,7 @@ def test_threads_that_share_a_failed_sync_all_fail():
     def append() -> None:
         try:
             outcomes.append(topic.append(b"never acknowledged", tag="x"))
-        except Poisoned as error:
+        except StoreFailed as error:
             outcomes.append(error)
 
     threads = [threading.Thread(target=append) for _ in range(8)]
@@ -66,7 +66,7 @@ def test_threads_that_share_a_failed_sync_all_fail():
     for thread in threads:
         thread.join(DEADLINE_S)
 
-    assert [type(outcome) for outcome in outcomes] == [Poisoned] * 8
+    assert [type(outcome) for outcome in outcomes] == [StoreFailed] * 8
     assert topic.head_seq == 1
 
 
@@ -74,7 +74,7 @@ def test_after_a_failed_sync_nothing_is_synced_or_acknowledged_again():
     world = _world()
     world.disk.fail("sync", errno=errno.EIO)
     pending = _place(world, b"lost")
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         pending.wait()
     syncs = _syncs(world)
 
@@ -87,7 +87,7 @@ def test_after_a_failed_sync_nothing_is_synced_or_acknowledged_again():
         world.store.checkpoint,
         lambda: world.store.create_topic("other", durability="fsync"),
     ):
-        with pytest.raises(Poisoned):
+        with pytest.raises(StoreFailed):
             act()
     world.store.close()
 
@@ -98,7 +98,7 @@ def test_reads_go_on_after_a_failed_sync():
     world = _world()
     acknowledged = read_all(world.topic("orders")).live
     world.disk.fail("sync", errno=errno.EIO)
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         _place(world, b"lost").wait()
 
     found = read_all(world.topic("orders"))
@@ -111,7 +111,7 @@ def test_reads_go_on_after_a_failed_sync():
 def test_a_power_loss_after_a_failed_sync_takes_nothing_that_was_acknowledged(choices):
     world = _world()
     world.disk.fail("sync", errno=errno.EIO)
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         _place(world, b"lost").wait()
 
     world.check(world.disk.crash(choices), power_loss=True)
@@ -120,7 +120,7 @@ def test_a_power_loss_after_a_failed_sync_takes_nothing_that_was_acknowledged(ch
 def test_what_the_next_opening_shows_after_a_failed_sync_is_made_durable_before():
     world = _world()
     world.disk.fail("sync", errno=errno.EIO)
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         _place(world, b"only in the page cache").wait()
 
     world.go_on(world.disk.kill(), power_loss=False)
@@ -138,7 +138,7 @@ def test_every_sync_of_a_rotation_may_fail(operation):
         for pending in waiting:
             try:
                 pending.wait()
-            except Poisoned:
+            except StoreFailed:
                 failures += 1
         if not fault.fired:
             break

@@ -101,7 +101,7 @@ def _check_whole(objects: SimObjects, clock: SimClock) -> None:
     assert {
         object_keys.last_part(info.key) for info in objects.list(object_keys.data_folder(TABLE_ID))
     } == names
-    sides = {layout.data_name(info.key) for info in objects.list(layout.side_folder(TABLE_ID))}
+    sides = {layout.data_name(info.key) for info in objects.list(layout.index_folder(TABLE_ID))}
     assert sides == names
     assert table.rows() == ROWS
 

@@ -16,8 +16,8 @@ import pytest
 from strandline.config.settings import LakeSettings, Settings
 from strandline.lake import object_keys
 from strandline.lake.files.record_columns import SCHEMA
-from strandline.lake.files.typed_columns import shape_of
-from strandline.lake.manifest.manifest_history import History
+from strandline.lake.files.typed_columns import typed_columns_of
+from strandline.lake.manifest.manifest_history import ManifestHistory
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from tests.crash.sim.lineage import Entry
@@ -54,14 +54,14 @@ def _world() -> World:
 def _check_lake(world: World) -> list[int]:
     """Every live file is what its schema makes of its data; the versions that there are."""
     topic = world.topic("large")
-    manifest = History(world.objects, bytes.fromhex(world.store.id), 1).newest().manifest
+    manifest = ManifestHistory(world.objects, bytes.fromhex(world.store.id), 1).newest().manifest
     schemas = {schema.version: schema for schema in manifest.schemas}
     assert manifest.schema.fields == topic.config.schema
     for file in manifest.files:
-        shape = shape_of(schemas[file.schema_version])
+        shape = typed_columns_of(schemas[file.schema_version])
         content = world.objects.get(object_keys.data_key(1, file.name()))
         rows = pq.read_table(pa.BufferReader(content))
-        assert rows.equals(shape.widened(rows.select(SCHEMA.names)))
+        assert rows.equals(shape.add_typed_columns(rows.select(SCHEMA.names)))
     return [file.schema_version for file in manifest.files]
 
 

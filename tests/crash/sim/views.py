@@ -14,7 +14,7 @@ from strandline.config.settings import LakeSettings, SegmentSettings, Settings, 
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
-from strandline.views.open_view import Kind
+from strandline.views.open_view import ViewKind
 from tests.unit.store.world import NO_SPACE_WATCH, SMALL_WAL
 
 PATH = "/data"
@@ -31,7 +31,7 @@ SETTINGS = Settings(
 class Sort(NamedTuple):
     """A kind of view, and what is done with it in a life."""
 
-    kind: Kind
+    kind: ViewKind
     options: dict[str, object]
     step: Callable[[Any, random.Random, SimClock], None]
     """Do one thing, any thing."""
@@ -122,7 +122,7 @@ class Life:
 
     def _digest(self, store: Store) -> str:
         topic = store.existing_topic(NAME)
-        return self._views(store).shelf.host(self._sort.kind.name, topic).digest()
+        return self._views(store).registry.host(self._sort.kind.name, topic).digest()
 
     def _open_view(self, store: Store, **options: object) -> Any:
         return self._views(store).open(self._sort.kind, NAME, self._sort.options | options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from strandline.testing.crash_choices import Leaning, Newest, Oldest
+from strandline.testing.crash_choices import Biased, Newest, Oldest
 from strandline.testing.sim_disk import SimDisk
 from tests.crash.sim.world import World
 
@@ -84,7 +84,7 @@ def power_losses(disk: SimDisk, rng: random.Random, count: int) -> Iterator[SimD
     """Some of the states that a power loss at this moment may leave, torn in every manner."""
     for _ in range(count):
         shape = rng.random()
-        lean = Leaning(rng, picks=rng.choice((2, 8, 64)))
+        lean = Biased(rng, picks=rng.choice((2, 8, 64)))
         choices = Oldest() if shape < 0.15 else Newest() if shape < 0.25 else lean
         sector = rng.choice((512, 512, 4096))
         yield disk.crash(choices, sector=sector, reorder_names=rng.random() < 0.25)

@@ -1,7 +1,7 @@
 """The world of the simulated crash tests: a store on a simulated disk, and its model.
 
-``World`` does to the store what a test asks and writes down, for each topic, the states that it
-went through. After a crash the topic must be in one of them: the newest that was promised, or a
+``World`` does to the store what a test asks and writes down, for each topic, the states that
+it went through. After a crash the topic must be in one of them: the newest that was promised, or a
 later one that was on its way. So the oracle is a list, and a test that finds anything else has
 found a bug: a lost, a resurrected, a half or a mixed record.
 
@@ -173,7 +173,7 @@ class World:
         for name in names:
             entry = self.entry()
             self.propose(name, [entry])
-            soon = self.topic(name).append_soon(entry.data, key=entry.key, tag=entry.tag)
+            soon = self.topic(name).append_nowait(entry.data, key=entry.key, tag=entry.tag)
             waiting.append((name, entry, soon))
         for name, entry, soon in waiting:
             self._note_given(self.topic(name), soon.wait().first_seq, [entry])
@@ -225,7 +225,7 @@ class World:
                 lineage.become(Version(found.head, found.live))
 
     def branch(self) -> World:
-        """Another future of this world, with a disk of its own after ``go_on``."""
+        """Another future of this world, with a disk of its own after ``advance``."""
         other = copy.copy(self)
         other.rng = random.Random(self.seed)
         other.lineages = {name: lineage.copy() for name, lineage in self.lineages.items()}

@@ -11,25 +11,25 @@ EXPORTS = "unit/pipelines/test_export"
 
 DELIVERIES = {
     "forget a delivery before its rows are synced": Mutant(
-        "ingest.delivery_job:Inbox._process",
+        "ingest.delivery_job:IngestJob._process",
         Remove("Expr 5", "_()"),
         "test_delivery_crash",
         "test_a_crash_at_any_step_of_a_delivery_appends_it_exactly_once[disk-power loss-folder]",
     ),
     "take a delivery for taken when its first chunk is": Mutant(
-        "ingest.delivery_codec:Delivery.is_taken",
+        "ingest.delivery_codec:TopicDelivery.is_appended",
         Use("Return 1", "return _ is not None and _ >= _ << _ | _", "BinOp 1", "BinOp 2"),
         "test_delivery_crash",
         "test_a_crash_between_two_chunks_goes_on_behind_the_first",
     ),
     "miss that the last chunk was taken": Mutant(
-        "ingest.delivery_codec:Delivery.is_taken",
+        "ingest.delivery_codec:TopicDelivery.is_appended",
         Swap("Return 1", "return _ is not None and _ >= _ << _ | _", "Compare 2", ">"),
         "unit/ingest/test_delivery_codec",
         "test_a_delivery_is_taken_when_its_last_chunk_is_however_it_was_cut",
     ),
     "number the last chunk by its place": Mutant(
-        "ingest.delivery_codec:Delivery.chunk",
+        "ingest.delivery_codec:TopicDelivery.chunk",
         Force("If 1", "if _ == _ - 1:", False),
         "unit/ingest/test_delivery_job",
         "test_a_number_that_comes_again_in_other_chunks_is_recognised[3]",
@@ -41,13 +41,13 @@ DELIVERIES = {
         "test_producers_and_topics_do_not_meet",
     ),
     "let a later number pass one that waits": Mutant(
-        "ingest.delivery_job:Inbox.run_once",
+        "ingest.delivery_job:IngestJob.run_once",
         Force("If 1", "if _ in _:", False),
         "unit/ingest/test_delivery_job",
         "test_a_later_number_does_not_pass_one_that_waits",
     ),
     "append before all rows are checked": Mutant(
-        "ingest.delivery_job:Inbox._process",
+        "ingest.delivery_job:IngestJob._process",
         Remove("Expr 2", "_(_, _) (2 of 3)"),
         "unit/ingest/test_delivery_job",
         "test_what_cannot_be_appended_is_refused_whole_and_holds_up_nobody",
@@ -59,7 +59,7 @@ DELIVERIES = {
         "test_a_chunk_that_a_cap_never_allows_refuses_all_of_it",
     ),
     "remove a leftover that is delivered": Mutant(
-        "ingest.delivery_job:Inbox._remove_leftovers",
+        "ingest.delivery_job:IngestJob._remove_leftovers",
         Drop("Expr 1", "_([_ for _ in _ if _ not in _])", "Compare 1"),
         "unit/ingest/test_delivery_job",
         "test_leftovers_go_after_a_week_and_never_a_file_that_is_delivered",
@@ -90,7 +90,7 @@ DELIVERIES = {
             names=(
                 "pipelines.delivery_client:lake_of",
                 "platform.objectstore.protocol:Objects.delete",
-                "ingest.delivery_codec:Staged.key",
+                "ingest.delivery_codec:StagedFile.key",
             ),
         ),
         "unit/pipelines/test_delivery_client",
@@ -109,7 +109,7 @@ DELIVERIES = {
         "test_a_repeated_number_is_acknowledged_only_after_its_sync",
     ),
     "tell in a root of numbers that are not synced": Mutant(
-        "log.checkpoint.checkpoint_store:Roots.write",
+        "log.checkpoint.checkpoint_store:CheckpointStore.write",
         Remove("Expr 1", "_(_)"),
         "unit/log/state/test_producer_seq",
         "test_a_number_comes_with_its_rows_or_not_at_all_through_a_power_loss",
@@ -126,7 +126,7 @@ DELIVERIES = {
         "test_a_number_is_known_to_every_later_opening",
     ),
     "append a delivery at whatever head there is": Mutant(
-        "ingest.delivery_codec:Delivery.head_before",
+        "ingest.delivery_codec:TopicDelivery.head_before",
         Set("Return 1", "return None if _(_, _) else _ + _", "IfExp 1", None),
         "unit/ingest/test_delivery_job",
         "test_a_delivery_at_a_head_is_refused_when_the_topic_has_gone_on",

@@ -54,7 +54,7 @@ IDENTITY = {
         "test_when_system_is_the_stranger_it_is_the_one_that_is_named[_filled-False]",
     ),
     "take another store's checkpoint": Mutant(
-        "log.files.checkpoint_codec:check_place",
+        "log.files.checkpoint_codec:check_identity",
         Force("If 1", "if _ != _: (1 of 2)", False),
         _STRANGERS,
         "test_the_refusal_names_both_stores_and_what_to_do[/meta/-False]",
@@ -72,7 +72,7 @@ IDENTITY = {
         "test_the_refusal_names_both_stores_and_what_to_do[/wal/-False]",
     ),
     "call another store's manifest damaged": Mutant(
-        "lake.manifest.manifest_history:History._with_cause",
+        "lake.manifest.manifest_history:ManifestHistory._with_cause",
         Force("If 1", "if _ is None or _ == _:", True),
         "unit/log/topic/test_relocation",
         "test_a_lake_url_that_was_mixed_up_is_told_apart_from_damage",

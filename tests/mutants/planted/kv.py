@@ -93,7 +93,7 @@ KV = {
         "test_a_key_that_changed_after_it_was_read_is_a_conflict",
     ),
     "kv: a transaction does not read its own writes": Mutant(
-        "views.kv.pending_writes:Changes.now",
+        "views.kv.pending_writes:PendingWrites.now",
         Set("Assign 1", "_ = _(_)", "Call 1", None),
         TRANSACTIONS,
         "test_a_transaction_reads_its_own_writes_and_nobody_else_does",
@@ -105,7 +105,7 @@ KV = {
         "test_who_would_miss_that_a_key_is_gone_is_told",
     ),
     "kv: a watcher that fell behind goes on": Mutant(
-        "views.kv.watch:Watcher.look",
+        "views.kv.watch:Watcher.read_changes",
         Force("If 3", "if _ > _(_, _):", False),
         WATCH,
         "test_a_watcher_that_falls_behind_a_forgotten_key_is_told",

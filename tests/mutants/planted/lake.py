@@ -34,7 +34,7 @@ LAKE = {
         "test_a_relocation_that_was_cut_off_after_its_commit_goes_on_where_it_was",
     ),
     "believe an upload without reading it back": Mutant(
-        "lake.file_upload:Uploads.write",
+        "lake.file_upload:LakeUploader.write",
         Remove("Expr 4", "_(_, _)"),
         "unit/log/topic/test_relocation",
         "test_a_file_that_reads_back_as_other_bytes_is_not_listed",
@@ -52,19 +52,19 @@ LAKE = {
         "test_an_answer_that_is_too_short_or_too_long_is_damage",
     ),
     "take another's manifest for ours": Mutant(
-        "lake.manifest.manifest_commit:Ledger._write",
+        "lake.manifest.manifest_commit:ManifestCommitter._write",
         Force("If 1", "if _(_) != _:", False),
         "unit/lake/test_committers_race",
         "test_a_committer_who_is_beaten_every_time_loses_nothing",
     ),
     "sweep without a grace period": Mutant(
-        "lake.gc:sweep",
+        "lake.gc:collect_garbage",
         Use("Assign 3", "_ = [_ for _ in _ if _ <= _ - _(_ * _)]", "BinOp 1", "Name 6"),
         "unit/lake/test_gc",
         "test_a_file_that_left_stays_for_the_grace_period",
     ),
     "sweep what a retained manifest names": Mutant(
-        "lake.gc:sweep",
+        "lake.gc:collect_garbage",
         Drop("Assign 4", "_ = [_ for _ in _ if _ <= _]", "Compare 1"),
         "unit/lake/test_gc",
         "test_a_pinned_version_keeps_its_files",
@@ -94,7 +94,7 @@ LAKE = {
         "test_a_bad_lake_file_is_written_anew_from_the_segments[flipped]",
     ),
     "trust what a failed backup left": Mutant(
-        "backup.uploader:Copier._is_leftover",
+        "backup.uploader:BackupUploader._is_leftover",
         Set("Return 2", "return _(_(_, _)) == _", "Compare 1", True),
         "test_backup_crash",
         "test_what_a_failed_attempt_left_is_read_before_it_is_used",
@@ -124,7 +124,7 @@ LAKE = {
         "test_a_filter_finds_every_row_that_it_should",
     ),
     "give up a row for one field": Mutant(
-        "lake.files.typed_columns:Shape._by_field",
+        "lake.files.typed_columns:TypedColumns._by_field",
         Leave("Assign 1", "_ = _(_(_))", "{Return 1}", others=("return _()",)),
         "unit/lake/files/test_typed_columns",
         "test_every_row_is_what_a_plain_reading_gives",

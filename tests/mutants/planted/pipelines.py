@@ -7,13 +7,13 @@ from tests.mutants.operators import Drop, Force, Remove, Replace, Rewrite, Set, 
 
 PIPELINES = {
     "forget the released part of a merged file": Mutant(
-        "lake.cold_index:Cold.payload_below",
+        "lake.cold_index:ColdIndex.payload_below",
         Set("Return 1", "return _ + (_ if _ <= _ < _ else 0)", "IfExp 1", 0),
         "unit/log/topic/test_compacted_by_others",
         "test_what_straddles_counts_its_released_part_and_later_all_of_it[False]",
     ),
     "count a merged file anew": Mutant(
-        "lake.cold_index:succeeded",
+        "lake.cold_index:replace_manifest",
         Replace(
             "Assign 9",
             "_ = _(_, _, _)",
@@ -95,31 +95,31 @@ PIPELINES = {
         "test_a_view_is_the_same_as_what_its_log_is_folded_into_in_pieces[series]",
     ),
     "compare the names of keys": Mutant(
-        "pipelines.view_rebuild.range_checksums:marked",
+        "pipelines.view_rebuild.range_checksums:key_checksum",
         Set("Return 1", "return _(_, _(_))", "Call 2", b""),
         "unit/pipelines/view_rebuild/test_rebuild_view",
         "test_a_key_that_is_not_what_the_log_says_is_named",
     ),
     "go on with runs that are gone": Mutant(
-        "pipelines.view_rebuild.task_checkpoint:Kept._load",
+        "pipelines.view_rebuild.task_checkpoint:TaskCheckpoint._load",
         Use("If 3", "if _((_(_)._ >= _ for _, _ in _())):", "Call 1", "Name 7"),
         "unit/pipelines/test_rebuild_killed",
         "test_what_a_killed_rebuild_has_left_is_not_trusted[gone--run-]",
     ),
     "go on with a view of other options": Mutant(
-        "pipelines.view_rebuild.task_checkpoint:Kept._name",
+        "pipelines.view_rebuild.task_checkpoint:TaskCheckpoint._name",
         Use("Assign 3", "_ = (_, _(_)._, (_, _, _, _), _)", "Tuple 2", "Attribute 2"),
         "unit/pipelines/test_rebuild_killed",
         "test_another_view_other_options_and_a_topic_made_anew_take_nothing_over",
     ),
     "note no task that is done": Mutant(
-        "pipelines.view_rebuild.task_checkpoint:Kept._save",
+        "pipelines.view_rebuild.task_checkpoint:TaskCheckpoint._save",
         Remove("Expr 2", "_(_, _(_) + _)"),
         "unit/pipelines/test_rebuild_killed",
         "test_a_rebuild_that_was_killed_goes_on_where_it_was[kv-True]",
     ),
     "share notes with a run beside": Mutant(
-        "pipelines.view_rebuild.task_checkpoint:Kept.__init__",
+        "pipelines.view_rebuild.task_checkpoint:TaskCheckpoint.__init__",
         Force("If 1", "if _ is not None:", True),
         "unit/pipelines/test_rebuild_killed",
         "test_two_rebuilds_of_one_view_do_not_disturb_each_other",
@@ -137,13 +137,13 @@ PIPELINES = {
         "test_deletes_while_it_is_compared_are_no_difference",
     ),
     "accept windows that a point has come to": Mutant(
-        "views.metrics.external_rollups:accept",
+        "views.metrics.external_rollups:append_external_windows",
         Use("Return 2", "return None if _(_, _) else _", "IfExp 1", "Name 4"),
         "unit/pipelines/test_rollup",
         "test_a_point_that_comes_while_its_window_is_made_is_in_it",
     ),
     "accept windows that somebody else has made": Mutant(
-        "views.metrics.external_rollups:accept",
+        "views.metrics.external_rollups:append_external_windows",
         Drop("If 1", "if _ is None or _ != _ or _ != _:", "Compare 3"),
         "unit/pipelines/test_rollup",
         "test_windows_that_somebody_else_has_made_are_not_made_again",
@@ -155,13 +155,13 @@ PIPELINES = {
         "test_a_view_that_is_far_behind_is_folded_by_tasks_first",
     ),
     "merge before keys have let go": Mutant(
-        "ingest.view_handoff_job:Adopting._maintain",
+        "ingest.view_handoff_job:ViewHandoffJob._maintain",
         Set("For 1", "for _ in _(2):", "Constant 1", 0),
         "unit/pipelines/test_compact_keyed",
         "test_only_the_versions_that_the_history_allows_stay_in_the_lake[False]",
     ),
     "keep refused views for good": Mutant(
-        "ingest.delivery_job:Inbox._remove_leftovers",
+        "ingest.delivery_job:IngestJob._remove_leftovers",
         Remove("Expr 3", "_(_, _, _) (2 of 2)"),
         "unit/ingest/test_rejected",
         "test_what_was_refused_is_told_and_goes_after_a_week",
@@ -175,19 +175,19 @@ PIPELINES = {
         "test_rows_that_are_hidden_in_many_places_are_left_out",
     ),
     "leave the rows that are in no file out of Spark's": Mutant(
-        "spark.tables.event_rows:frame_of",
+        "spark.tables.event_rows:frame_of_scan",
         Set("Assign 2", "_ = [_ for _ in _ if _]", "ListComp 1", []),
         "spark/test_questions",
         "test_a_store_is_read_beside_its_writer_by_its_folder",
     ),
     "take the reservoir for all that there is": Mutant(
-        "spark.read.saved_view_source:LakeTopic.__init__",
+        "spark.read.saved_view_source:SavedViewTopic.__init__",
         Use("Assign 7", "_ = _ if _ == '' else _(_, _)", "IfExp 1", "Name 3"),
         "integration/test_spark_saved_views",
         "test_what_the_lake_has_behind_the_checkpoint_is_folded_in[moto]",
     ),
     "share the cache of views with readers": Mutant(
-        "views.view_registry:Shelf._reservoir_at",
+        "views.view_registry:ViewRegistry._reservoir_at",
         Drop("Assign 2", "_ = _(_) and (not _)", "UnaryOp 1"),
         "unit/views/test_view_registry",
         "test_a_reader_does_not_keep_a_writer_from_views_somewhere_else",

@@ -90,7 +90,7 @@ RESERVOIR = {
         "test_data_files_without_any_checkpoint_are_no_empty_reservoir",
     ),
     "copy pages of a file without checking them": Mutant(
-        "reservoir.compaction:move",
+        "reservoir.compaction:move_pages",
         All(
             Remove("Expr 1", "_(_, _, _=_, _=_, _=_)"), Remove("If 2", "if _(_, _, _) != _[_]['']:")
         ),
@@ -136,7 +136,7 @@ RESERVOIR = {
         "test_every_version_that_is_kept_can_be_recovered_at_every_moment[1-3]",
     ),
     "drop checkpoints that a kept version begins with": Mutant(
-        "reservoir.checkpoint_writer:Checkpointer.encode",
+        "reservoir.checkpoint_writer:CheckpointWriter.encode",
         Use("Assign 7", "_ = _([*_, _], _ - _)", "BinOp 1", "Name 5"),
         KEPT,
         "test_every_version_that_is_kept_can_be_recovered_at_every_moment[2-3]",
@@ -148,7 +148,7 @@ RESERVOIR = {
         "test_what_nobody_needs_is_deleted",
     ),
     "overwrite a version of another writer": Mutant(
-        "reservoir.checkpoint_writer:Checkpointer.create",
+        "reservoir.checkpoint_writer:CheckpointWriter.create",
         Replace(
             "Expr 1",
             "_(_(_), _)",
@@ -184,13 +184,13 @@ RESERVOIR = {
         "test_a_late_list_hides_nothing_from_a_writer[2]",
     ),
     "miss files that a late list does not show": Mutant(
-        "reservoir.takeover:gone",
+        "reservoir.takeover:missing_files",
         Drop("Assign 2", "_ = [_ for _ in _[:_] if _(_, _)]", "Call 1"),
         WRITERS,
         "test_a_late_list_hides_nothing_from_a_writer[4]",
     ),
     "give files of two writers the same names": Mutant(
-        "reservoir.pool:Pool.send",
+        "reservoir.pool:ReservoirPool.send",
         Set("Assign 2", "_ = _(_, _)", "Attribute 2", 1),
         WRITERS,
         "test_late_uploads_of_a_fenced_writer_do_no_harm",
@@ -202,7 +202,7 @@ RESERVOIR = {
         "test_who_dies_at_a_failed_call_leaves_what_was_acknowledged[before]",
     ),
     "forget a file that could not be stored": Mutant(
-        "reservoir.data_files.upload_queue:Uploads._send",
+        "reservoir.data_files.upload_queue:UploadQueue._send",
         Use("Expr 3", "_(_) (2 of 2)", "Call 1", "Expr 4: Call 1", others=("_() (2 of 2)",)),
         CALLS,
         f"{REPEATED}[before-once]",
@@ -220,7 +220,7 @@ RESERVOIR = {
         "test_a_checkpoint_that_fails_behind_its_pages_keeps_them_for_the_next",
     ),
     "show half of a commit": Mutant(
-        "reservoir.pool:Pool.commit",
+        "reservoir.pool:ReservoirPool.commit",
         Insert(
             "Expr 2",
             "_() (2 of 2)",
@@ -237,7 +237,7 @@ RESERVOIR = {
         "test_a_rolled_back_session_leaves_neither_pages_nor_files",
     ),
     "put an old page in place of a newer one": Mutant(
-        "reservoir.compaction:move",
+        "reservoir.compaction:move_pages",
         Force("If 1", "if _(_):", False),
         KEPT,
         "test_every_version_that_is_kept_can_be_recovered_at_every_moment[1-3]",
@@ -285,13 +285,13 @@ RESERVOIR = {
         "test_a_repaired_copy_is_good_for_the_next_process",
     ),
     "repair a copy of which all pages are bad one by one": Mutant(
-        "reservoir.cache.cache:Cache.is_repairable",
+        "reservoir.cache.cache:FileCache.is_repairable",
         Drop("Return 1", "return _ is not None and _ is _ and (_ < _)", "Compare 3"),
         "unit/reservoir/test_page_reader",
         "test_a_copy_of_which_more_is_wrong_heals_with_one_download",
     ),
     "keep all small files in memory": Mutant(
-        "reservoir.pool:Pool.stored",
+        "reservoir.pool:ReservoirPool.stored",
         Force("While 1", "while _ > _:", False),
         "unit/reservoir/test_merging",
         "test_what_is_kept_to_be_merged_is_bounded_and_only_saves_requests[900]",

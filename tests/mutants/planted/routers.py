@@ -20,7 +20,7 @@ ROUTERS = {
         "test_a_circle_is_refused_and_nothing_is_made",
     ),
     "served: a second loss at a source is not reported": Mutant(
-        "routers.forwarder:Lane._report",
+        "routers.forwarder:Forwarder._report",
         Replace(
             "If 1",
             "if _ > 0:",
@@ -118,7 +118,7 @@ ROUTERS = {
         "test_watchers_of_a_deferred_topic_get_one_hint_each_time",
     ),
     "served: refuse until the whole line is gone": Mutant(
-        "server.live.load_shedding:Governor.sample",
+        "server.live.load_shedding:LoadShedder.sample",
         Set("Assign 5", "_ = _ >= (_ // 2 if _ else _)", "BinOp 1", 1),
         GOVERNOR,
         "test_refusing_ends_when_half_of_the_line_is_gone",
@@ -130,7 +130,7 @@ ROUTERS = {
         "test_while_a_server_is_pressed_the_job_waits_and_then_forwards_all",
     ),
     "routers: a source that cannot be read keeps the store from opening": Mutant(
-        "routers.forwarder:Lane.locate",
+        "routers.forwarder:Forwarder.locate",
         Use(
             "ExceptHandler 2",
             "except (_, _) as _:",

@@ -24,7 +24,7 @@ WEB = "server/test_web_pages"
 
 SECURITY = {
     "security: decode a body of any number of objects": Mutant(
-        "server.app:App._receive_body",
+        "server.app:_App._receive_body",
         Force("If 3", "if _ in _:", False),
         BUDGET,
         "test_objects_in_a_body_are_counted_before_it_is_decoded[json-plain]",
@@ -77,7 +77,7 @@ SECURITY = {
         "test_only_the_right_secret_finds_a_token",
     ),
     "security: forget the expiry": Mutant(
-        "security.tokens:Token.why_not",
+        "security.tokens:Token.invalid_reason",
         Force("If 3", "if _ >= _:", False),
         REGISTRY,
         "test_rotating_leaves_both_valid_for_the_grace",
@@ -89,13 +89,13 @@ SECURITY = {
         "test_a_token_is_refused_before_its_time_and_after_it",
     ),
     "security: forget the beginning": Mutant(
-        "security.tokens:Token.why_not",
+        "security.tokens:Token.invalid_reason",
         Force("If 2", "if _ < _:", False),
         AUTH,
         "test_a_token_is_refused_before_its_time_and_after_it",
     ),
     "security: keep the secret": Mutant(
-        "security.token_store:Registry._new_token",
+        "security.token_store:TokenStore._new_token",
         Use(
             "Assign 4",
             "_ = _(_=_, _=_(_ or _), _=_(_), _=_(_), _=_(_), ... 83063cda",
@@ -106,19 +106,19 @@ SECURITY = {
         "test_the_secret_is_kept_nowhere",
     ),
     "security: leave a damaged token out": Mutant(
-        "security.token_store:Registry._read",
+        "security.token_store:TokenStore._read",
         Force("If 2", "if _ != _(_()):", False),
         REGISTRY,
         "test_whatever_is_wrong_with_one_record_nobody_is_found[_older_version]",
     ),
     "security: pass over lost records of tokens": Mutant(
-        "security.token_store:Registry._check_losses",
+        "security.token_store:TokenStore._check_losses",
         Force("If 1", "if _ is not None and _ > _:", False),
         "corruption/test_tokens",
         "test_no_flipped_byte_lets_a_revoked_token_in[repaired-saved]",
     ),
     "security: keep tokens in class disk": Mutant(
-        "security.token_store:Registry.__init__",
+        "security.token_store:TokenStore.__init__",
         Set("Assign 1", "_ = {} if _ else {'': ''}", "Constant 2", "disk"),
         REGISTRY,
         "test_a_revocation_is_durable_when_it_returns",
@@ -164,7 +164,7 @@ SECURITY = {
         "test_revoking_ends_a_stream[work]",
     ),
     "security: use a ticket twice": Mutant(
-        "security.tickets:Tickets.take",
+        "security.tickets:Tickets.redeem",
         Replace("Assign 1", "_ = _(_(_), None)", "Call 1", "{Attribute 2}.get({Call 2})"),
         TICKETS,
         "test_a_ticket_is_good_once",
@@ -201,25 +201,25 @@ SECURITY = {
         "test_nobody_gives_away_what_he_does_not_have[all]",
     ),
     "security: revoke a token of more scopes": Mutant(
-        "security.token_store:Registry.revoke",
+        "security.token_store:TokenStore.revoke",
         Remove("Expr 1", "_(_, _())"),
         "server/test_tokens_api",
         "test_a_token_changes_only_tokens_that_its_own_scopes_cover[tokens-all-revoke]",
     ),
     "security: do not ask what a route needs": Mutant(
-        "server.app:App._authorise",
+        "server.app:_App._authorise",
         Remove("Expr 1", "_(_, _, _)"),
         MATRIX,
         "test_a_token_of_another_prefix_is_refused[GET /v0/topics/{topic}]",
     ),
     "security: ask about the first need alone": Mutant(
-        "server.app:App._authorise",
+        "server.app:_App._authorise",
         Replace("For 1", "for _ in _:", "Attribute 1", "{it}[:1]"),
         MATRIX,
         "test_each_need_is_needed[POST /v0/kv/{topic}/commit]",
     ),
     "security: read the body of a request without a token": Mutant(
-        "server.app:App._authenticate",
+        "server.app:_App._authenticate",
         Replace(
             "Assign 4",
             "_ = _ if _ else _",
@@ -231,19 +231,19 @@ SECURITY = {
         "test_a_body_is_refused_by_its_head[POST /v0/sql-none]",
     ),
     "security: read the body of an append without a token": Mutant(
-        "server.connection.fast_append:Hot.plain",
+        "server.connection.fast_append:FastAppend.plain_append",
         Replace(
             "Assign 6",
             "_ = _(_, _)",
             "Call 1",
             "{it} or {name 1}",
-            names=("security.principal:NOBODY",),
+            names=("security.principal:ANONYMOUS",),
         ),
         ADMISSION,
         "test_the_hot_path_refuses_by_the_head_too[none-24]",
     ),
     "security: discard a refused body of any size": Mutant(
-        "server.app:App._respond",
+        "server.app:_App._respond",
         Force("If 1", "if _(_):", False),
         ADMISSION,
         "test_a_body_is_refused_by_its_head[POST /v0/sql-none]",
@@ -267,13 +267,13 @@ SECURITY = {
         "test_unfinished_bodies_count_and_the_next_one_is_refused[application]",
     ),
     "security: count no unfinished append": Mutant(
-        "server.connection.fast_append:Hot.hold",
+        "server.connection.fast_append:FastAppend.hold",
         Remove("Expr 1", "_(_(_(_, _)))"),
         BUDGET,
         "test_unfinished_bodies_count_and_the_next_one_is_refused[hot]",
     ),
     "security: unpack without counting": Mutant(
-        "server.app:App._receive_body",
+        "server.app:_App._receive_body",
         All(Remove("Expr 3", "_(_(_) + _(_, _, _))"), Remove("Expr 4", "_(_(_))")),
         BUDGET,
         "test_unpacked_bytes_count",
@@ -291,25 +291,25 @@ SECURITY = {
         "test_more_than_256_requests_do_not_wait_on_one_connection",
     ),
     "security: no look at Host": Mutant(
-        "server.auth.host_origin:Gate.check",
+        "server.auth.host_origin:HostPolicy.check",
         Remove("Expr 1", "_(_) (1 of 2)"),
         WEB,
         "test_a_name_that_was_bent_to_this_machine_is_refused_everywhere[/v0/topics-evil.example]",
     ),
     "security: no look at Origin": Mutant(
-        "server.auth.host_origin:Gate.check",
+        "server.auth.host_origin:HostPolicy.check",
         Remove("Expr 2", "_(_ or '', _)"),
         WEB,
         "test_a_page_of_elsewhere_is_refused_also_with_json[http://evil.example]",
     ),
     "security: no look at the Origin of a WebSocket": Mutant(
-        "server.app:App._websocket",
+        "server.app:_App._websocket",
         Remove("Expr 1", "_(_(''), _(''))"),
         WEB,
         "test_a_websocket_of_a_page_of_elsewhere_is_refused",
     ),
     "security: remember a page under any name": Mutant(
-        "server.auth.host_origin:Gate.check",
+        "server.auth.host_origin:HostPolicy.check",
         Set("Assign 1", "_ = (_, _)", "Name 2", None),
         GATES,
         "test_names_are_remembered_one_by_one",
@@ -321,7 +321,7 @@ SECURITY = {
         "test_addresses_of_ipv6_count_by_their_first_half",
     ),
     "security: count addresses without bound": Mutant(
-        "server.limits.rate_limits:Bucket.pour",
+        "server.limits.rate_limits:RateBucket.add",
         Force("While 1", "while _(_) > _:", False),
         QUOTAS,
         "test_whoever_comes_from_many_addresses_does_not_fill_the_memory",
@@ -339,13 +339,13 @@ SECURITY = {
         "test_a_record_that_is_no_entry_is_found",
     ),
     "security: escape nothing in the audit log": Mutant(
-        "security.audit:plain",
+        "security.audit:escape_text",
         Force("If 1", "if _() and _():", True),
         AUDIT,
         "test_what_comes_from_outside_cannot_be_mistaken_for_anything_else",
     ),
     "security: secrets in the audit log": Mutant(
-        "security.audit:plain",
+        "security.audit:escape_text",
         Use("Assign 1", "_ = _(_)[:_]", "Call 1", "Name 3"),
         AUDIT,
         "test_text_is_cut_short_and_has_no_secrets",
@@ -357,7 +357,7 @@ SECURITY = {
         "test_strangers_cannot_fill_the_log",
     ),
     "security: changes of topics leave no trace": Mutant(
-        "server.http.audit:note",
+        "server.http.audit:audit_request",
         Force("If 1", "if _ < 400 and _(_):", False),
         "server/test_tokens_api",
         "test_changes_of_topics_are_in_the_audit_log_with_who_and_where",

@@ -39,7 +39,7 @@ SERVER = {
         "test_a_query_that_is_left_or_stopped_ends_its_process",
     ),
     "served: every answer ends its process": Mutant(
-        "server.http.arrow_streams:Streamed.abandon",
+        "server.http.arrow_streams:ChunkedResponse.cancel",
         Drop("If 1", "if _ is not None and (not _):", "UnaryOp 1"),
         "server/test_running_queries",
         "test_a_process_serves_the_next_query_after_an_answer_and_after_an_error",
@@ -51,7 +51,7 @@ SERVER = {
         "test_an_error_is_the_same_as_in_this_process",
     ),
     "served: queries of a token are not counted": Mutant(
-        "server.limits.query_registry:QueryRegistry.begin",
+        "server.limits.query_registry:QueryRegistry.start",
         Replace("If 1", "if _(_(_, ())) >= _:", "Compare 1", "{Call 1} > 10 * {Attribute 3}"),
         "server/test_running_queries",
         "test_a_token_runs_a_few_queries_at_once_and_nobody_else_waits_for_them",
@@ -111,25 +111,25 @@ SERVER = {
         "test_how_long_syncs_took_is_told_in_microseconds",
     ),
     "served: bytes of a hot append are free": Mutant(
-        "server.connection.fast_append:Hot.take",
+        "server.connection.fast_append:FastAppend.append",
         Drop("Expr 1", "_(_, _, _(_))", "Call 2"),
         HOT,
         "test_bytes_count_whichever_way_they_come[hot]",
     ),
     "served: bytes behind a known head are free": Mutant(
-        "server.limits.rate_limits:Quotas.has_room",
+        "server.limits.rate_limits:RateLimits.has_room",
         Drop("If 1", "if _ is not None or _ is not None:", "Compare 2"),
         "server/test_quotas",
         "test_where_bytes_or_requests_are_counted_nothing_passes_by",
     ),
     "served: bytes of an answer are free": Mutant(
-        "server.app:App._respond",
+        "server.app:_App._respond",
         Remove("Expr 4", "_(_, _(_), _(_))"),
         HOT,
         "test_what_is_read_counts_in_bytes_too",
     ),
     "served: bytes of a publish are free": Mutant(
-        "server.routes.websocket:_Connection.take",
+        "server.routes.websocket:_Connection.handle",
         Drop("If 1", "if not _ or _ >= _ or _ or (_() > _):", "Attribute 4"),
         "server/live/test_ws",
         "test_what_is_published_counts_in_bytes",
@@ -231,7 +231,7 @@ SERVER = {
         "[application/vnd.apache.arrow.stream]",
     ),
     "served: no look at the head in the address": Mutant(
-        "server.handlers.append_request:asked_of_json",
+        "server.handlers.append_request:request_of_json",
         Use(
             "Return 1",
             "return _(_, None, _ if _ is None else _, _(_(_, ... 06b5a42a",
@@ -248,19 +248,19 @@ SERVER = {
         "test_after_a_restart_a_member_joins_again_and_its_late_ack_counts_for_nothing",
     ),
     "served: every opening of a group is the first": Mutant(
-        "views.groups.offset_store:Keeper.take_over",
+        "views.groups.offset_store:OffsetStore.take_over",
         Set("Assign 4", "_ = 1 if _ is None else _ + 1", "BinOp 1", 1),
         RESTARTS,
         "test_a_second_opening_takes_over_and_the_first_is_told",
     ),
     "served: options of a group are not kept": Mutant(
-        "views.groups.options:KeptOptions.opened",
+        "views.groups.options:OptionsStore.resolve",
         Remove("Expr 1", "_(_)"),
         OPENING,
         "test_options_that_differ_are_refused_and_told",
     ),
     "served: altered options are told and not kept": Mutant(
-        "views.groups.group_registry:Groups.alter",
+        "views.groups.group_registry:GroupRegistry.alter",
         Remove("Expr 1", "_(_)"),
         GROUPS,
         "test_altered_options_are_told_and_members_join_again",
@@ -272,13 +272,13 @@ SERVER = {
         "test_an_extended_delivery_is_kept_for_a_whole_lease_from_then[90.0]",
     ),
     "served: a queue counts the letters of all": Mutant(
-        "views.queue.dead_letter_count:OwnLetters._read_new",
+        "views.queue.dead_letter_count:DeadLetterCount._read_new",
         Drop("Assign 2", "_ = [_ for _ in _ if _ == _]", "Compare 1"),
         "unit/views/queue/test_dead_letters",
         "test_each_queue_counts_its_own_letters_of_a_topic_that_they_share",
     ),
     "served: a client leaves its session behind": Mutant(
-        "client.blocking.follow:RemoteFollowing._delete_session",
+        "client.blocking.follow:RemoteFollower._delete_session",
         Remove("Expr 1", "_(_('', _))"),
         FOLLOWING,
         "test_who_stops_following_leaves_no_session_behind",

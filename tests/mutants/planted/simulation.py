@@ -35,7 +35,7 @@ SIMULATION = {
     ),
     "simulated: let a lease run out at once": _noticed(
         0,
-        "views.queue.state.leases:Leases.look",
+        "views.queue.state.leases:Leases.expire",
         Set("While 1", "while _ and _[0][0] <= _:", "Compare 1", True),
     ),
     "simulated: go on one record late": _noticed(

@@ -48,7 +48,7 @@ TABLES = {
         "test_deletes_hold_after_a_clean_restart",
     ),
     "tables: a merge keeps what was deleted and not saved": Mutant(
-        "views.table.maintenance:Upkeep._save_hidden",
+        "views.table.maintenance:TableMaintenance._save_hidden",
         Remove("Expr 2", "_(_)"),
         TABLE,
         "test_deletes_that_come_again_are_asked_in_the_schema_of_their_time[merge]",
@@ -60,7 +60,7 @@ TABLES = {
         "test_misfits_are_counted_once_whatever_is_saved",
     ),
     "tables: a file that lacks a seq counts as whole": Mutant(
-        "views.table.files.file_set:Segments.all_are_rows",
+        "views.table.files.file_set:TableFiles.all_are_rows",
         Set("If 1", "if _ > _ or _ <= _ - _:", "Compare 2", False),
         TABLE,
         "test_misfits_are_counted_once_whatever_is_saved",
@@ -72,25 +72,25 @@ TABLES = {
         "test_a_rebuild_uses_no_file_of_before",
     ),
     "tables: a file is written before its rows are durable": Mutant(
-        "views.table.maintenance:Upkeep._write_passive",
+        "views.table.maintenance:TableMaintenance._write_passive",
         Remove("Expr 1", "_[0]._()"),
         TABLE,
         "test_a_file_holds_no_row_that_the_log_may_lose",
     ),
     "tables: a writer waits for all files of a turn": Mutant(
-        "views.table.maintenance:Upkeep.relieve",
+        "views.table.maintenance:TableMaintenance.limit_passives",
         Replace(
             "Expr 1",
             "_()",
             "Call 1",
             "({Name 1}.{name 1}.acquire(), {Name 1}.{name 1}.release(), {it})",
-            names=("views.table.maintenance:Upkeep._run_lock",),
+            names=("views.table.maintenance:TableMaintenance._run_lock",),
         ),
         "unit/views/table/test_maintenance",
         "test_a_writer_waits_for_one_file_and_not_for_the_next",
     ),
     "tables: records of deleted rows stay on the log": Mutant(
-        "views.table.maintenance:Upkeep._trim_records",
+        "views.table.maintenance:TableMaintenance._trim_records",
         Force("If 1", "if _ and _(0, _):", False),
         TABLE,
         "test_deleted_rows_leave_log_and_files",
@@ -125,19 +125,19 @@ TABLES = {
         "test_an_enum_as_numbers_selects_the_rows_that_its_text_selects",
     ),
     "tables: a question is bound to one look and asks another": Mutant(
-        "query.snapshots:Sight.snapshot",
+        "query.snapshots:QuerySnapshots.snapshot",
         Force("If 1", "if _ not in _:", True),
         "unit/query/test_snapshots",
         "test_a_version_that_comes_while_a_question_is_bound_is_not_in_its_answer",
     ),
     "tables: tables of a question are seen one after the other": Mutant(
-        "query.snapshots:bound_to_sight",
+        "query.snapshots:bind_to_snapshots",
         Set("If 1", "if _(_) < 2 or _(_):", "Compare 1", True),
         "unit/query/test_snapshots",
         "test_a_sequence_sees_no_second_event_without_the_first_one_of_before",
     ),
     "tables: a version that comes before the moment is not bound": Mutant(
-        "query.snapshots:bound_to_sight",
+        "query.snapshots:bind_to_snapshots",
         Replace("If 1", "if _(_) < 2 or _(_):", "Call 2", "({it}, True)[1]"),
         "unit/query/test_snapshots",
         "test_a_version_that_comes_before_the_moment_is_bound_anew",
@@ -149,19 +149,19 @@ TABLES = {
         "test_a_missing_newest_manifest_is_named[as_yesterday-False]",
     ),
     "tables: a manifest of another history is taken for ours": Mutant(
-        "lake.manifest.manifest_commit:Ledger.load_after",
+        "lake.manifest.manifest_commit:ManifestCommitter.load_after",
         Replace("If 1", "if _ and _ not in (None, _):", "Compare 1", "{Name 2} is None"),
         STALE,
         "test_a_manifest_of_another_history_is_named",
     ),
     "tables: fold the log again when the lake is older": Mutant(
-        "views.view_registry:Shelf._load",
+        "views.view_registry:ViewRegistry._load",
         Replace("ExceptHandler 1", "except _ as _:", "Name 1", "ZeroDivisionError"),
         STALE,
         "test_a_table_is_whole_when_the_newest_manifest_is_back[as_yesterday]",
     ),
     "tables: use the files of a table whose manifests are missing": Mutant(
-        "views.table.files.file_set:Segments.was_used",
+        "views.table.files.file_set:TableFiles.was_used",
         Swap("Return 1", "return _() or _(_, _, _)", "BoolOp 1", "and"),
         STALE,
         "test_a_rebuild_folds_the_table_from_the_log_instead[without_any]",
@@ -173,7 +173,7 @@ TABLES = {
         "test_another_lake_of_the_same_store_is_refused",
     ),
     "tables: a checkpoint forgets the lake": Mutant(
-        "log.checkpoint.checkpoint_store:Roots.write",
+        "log.checkpoint.checkpoint_store:CheckpointStore.write",
         Set(
             "Assign 6",
             "_ = _(_=_([_, *_]) + 1, _=_, _=_, _=_, _=_, _=_(... 58fbc310",
@@ -184,7 +184,7 @@ TABLES = {
         "test_a_lake_that_was_copied_as_a_whole_is_the_same_lake",
     ),
     "tables: files are read in any lake": Mutant(
-        "views.table.files.file_set:Segments.load",
+        "views.table.files.file_set:TableFiles.load",
         Remove("Expr 1", "_()"),
         LAKES,
         "test_another_lake_of_the_same_store_is_refused",

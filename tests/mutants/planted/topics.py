@@ -49,31 +49,31 @@ TOPICS = {
         "test_an_append_during_a_close_is_refused_or_kept",
     ),
     "log a delete before the records that it deletes": Mutant(
-        "log.topic.delete:Deleting._carry_out",
+        "log.topic.delete:RecordDeleter._carry_out",
         Remove("Expr 2", "_(_, _, _)"),
         "test_deletes_survive",
         "test_a_delete_by_seq_of_records_in_memory_survives",
     ),
     "return from a delete before it is durable": Mutant(
-        "log.topic.delete:Deleting._wait_durable",
+        "log.topic.delete:RecordDeleter._wait_durable",
         Force("If 1", "if _ == '':", False),
         "test_deletes_survive",
         "test_a_delete_in_an_fsync_topic_is_durable_when_it_returns",
     ),
     "spend a tag up to the head, whatever the bound": Mutant(
-        "log.state.tag_index:TagIndex.spend",
+        "log.state.tag_index:TagIndex.drop",
         Force("If 1", "if _ < _:", True),
         "property/test_tag_deletes_model",
         "test_deletes_through_the_index_are_those_of_a_scan",
     ),
     "write a root with payloads by averages": Mutant(
-        "log.checkpoint.checkpoint_store:Roots._capture",
+        "log.checkpoint.checkpoint_store:CheckpointStore._capture",
         Replace(
             "Expr 1",
             "_(_, _)",
             "Call 1",
             "{Attribute 1}.{name 1}()",
-            names=("log.wal.spin_lock:Baton.acquire",),
+            names=("log.wal.spin_lock:SpinLock.acquire",),
         ),
         "unit/log/state/test_deleted_payload",
         "test_bytes_are_exact_after_segments_are_written_again[True-kill]",
@@ -91,7 +91,7 @@ TOPICS = {
         "test_an_index_that_no_delete_uses_is_dropped",
     ),
     "make an index under the lock of other topics": Mutant(
-        "log.topic.delete:Deleting._delete_tagged",
+        "log.topic.delete:RecordDeleter._delete_tagged",
         Rewrite(
             "Expr 1",
             "_(_, _, _)",
@@ -108,13 +108,13 @@ TOPICS = {
         "test_deletes_through_the_index_are_those_of_a_scan",
     ),
     "remove log files that the older root needs": Mutant(
-        "log.checkpoint.checkpoint_store:Roots.clean",
+        "log.checkpoint.checkpoint_store:CheckpointStore.clean",
         Use("Assign 3", "_ = _(_)", "Attribute 2", "If 4: Attribute 2", others=("if _ >= _ + _:",)),
         "test_checkpoint_crash",
         "test_a_damaged_newest_root_costs_nothing",
     ),
     "remove a shard that the older root needs": Mutant(
-        "log.checkpoint.checkpoint_store:Roots.clean",
+        "log.checkpoint.checkpoint_store:CheckpointStore.clean",
         Set("Assign 8", "_ = _(_, _(_)) >= _", "Compare 1", True),
         "test_checkpoint_crash",
         "test_a_damaged_newest_root_costs_nothing_after_shards_were_given_up",
@@ -132,7 +132,7 @@ TOPICS = {
         "test_damaged_segments_that_the_lake_has_are_dropped_without_loss[missing-no lake]",
     ),
     "let a dead backup hold files": Mutant(
-        "log.files.pins:Pins.held",
+        "log.files.pins:Pins.is_held",
         Leave("Expr 1", "_(_, _)", "return True"),
         "test_backup_crash",
         "test_a_crash_of_the_store_at_any_step_of_a_backup_loses_nothing[kill]",

@@ -18,7 +18,7 @@ SWAPPED = "unit/views/table/files/test_swapped_indexes"
 
 ZONES = {
     "zones: not is what is left over": Mutant(
-        "views.table.index.zone_filter:Asking.may",
+        "views.table.index.zone_filter:ZoneFilter.may",
         All(
             Use("Return 1", "return _(_, _=not _)", "UnaryOp 1", "Name 3"),
             Replace("Return 1", "return _(_, _=not _)", "Call 1", "~{it}"),
@@ -33,7 +33,7 @@ ZONES = {
         "test_not_of_and_is_or_inside_of_and_as_well",
     ),
     "zones: the opposite of a comparison forgets missing values": Mutant(
-        "views.table.index.predicate:wish_of",
+        "views.table.index.predicate:field_test_of",
         Set("Return 5", "return _(_(_, _(_, _), _, _), _)", "Name 9", False),
         FENCE,
         "test_not_keeps_the_zones_that_may_have_a_row_for_which_it_is_false",
@@ -45,7 +45,7 @@ ZONES = {
         "test_not_keeps_the_zones_that_may_have_a_row_for_which_it_is_false",
     ),
     "zones: a closed bound is open": Mutant(
-        "views.table.index.min_max:Fence._overlaps",
+        "views.table.index.min_max:MinMaxIndex._overlaps",
         Swap("AugAssign 1", "_ &= _ > _ if _ and _ else _ >= _", "Compare 2", ">"),
         FENCE,
         "test_a_comparison_keeps_the_zones_whose_bounds_allow_it",
@@ -63,13 +63,13 @@ ZONES = {
         "test_a_missing_value_is_on_no_side_of_two_bounds",
     ),
     "zones: the last hour of a range is left out": Mutant(
-        "views.table.index.calendar:Calendar._zones_within",
+        "views.table.index.calendar:CalendarIndex._zones_within",
         Use("Assign 2", "_ = _ if _ is None else _(_) + 1", "BinOp 1", "Call 1"),
         KINDS,
         "test_a_moment_on_the_hour_is_in_the_hour_that_it_begins",
     ),
     "zones: a bin does not reach its greatest value": Mutant(
-        "views.table.index.imprint:Imprint._bins_within",
+        "views.table.index.imprint:ImprintIndex._bins_within",
         Set("Assign 3", "_ = _(_(_, _, '' if _ else '')) (1 of 2)", "IfExp 1", "right"),
         KINDS,
         "test_an_imprint_is_right_at_the_edges_of_its_bins[i64]",
@@ -99,7 +99,7 @@ ZONES = {
         "test_every_key_is_found_whatever_the_seed_meets",
     ),
     "zones: a zone's filter is asked for its neighbour": Mutant(
-        "views.table.index.membership:Membership.__init__",
+        "views.table.index.membership:ZoneMembershipIndex.__init__",
         All(
             Set("Assign 5", "_ = _(_, _(''), _='') - 1", "Constant 2", "left"),
             Use("Assign 5", "_ = _(_, _(''), _='') - 1", "BinOp 1", "Call 1"),
@@ -108,13 +108,13 @@ ZONES = {
         "test_large_filters_are_cut_into_shards",
     ),
     "zones: one other text is not enough": Mutant(
-        "views.table.index.bitmap:Bitmap.may",
+        "views.table.index.bitmap:BitmapIndex.may",
         Set("Return 2", "return _ > 0", "Constant 1", 1),
         KINDS,
         "test_a_bitmap_knows_the_zones_of_each_variant",
     ),
     "zones: contexts that begin a zone are left out": Mutant(
-        "views.table.index.context_ranges:Context.may",
+        "views.table.index.context_ranges:ContextIndex.may",
         Use(
             "Assign 3",
             "_[_:_(_, _)] = True",
@@ -155,13 +155,13 @@ ZONES = {
         "test_damage_names_the_index_and_its_place",
     ),
     "zones: use the indexes of another file": Mutant(
-        "views.table.files.index_file:read_side",
+        "views.table.files.index_file:read_indexes",
         Force("If 2", "if _ != _(_, _):", False),
         SWAPPED,
         "test_swapped_indexes_are_reported_and_hide_no_row[False]",
     ),
     "zones: use nameless indexes of other seqs": Mutant(
-        "views.table.files.index_file:read_side",
+        "views.table.files.index_file:read_indexes",
         Force("If 3", "if not _(_, _) or not _(_, _):", False),
         SWAPPED,
         "test_swapped_indexes_are_reported_and_hide_no_row[True]",

@@ -14,13 +14,13 @@ from strandline.platform.clock import SystemClock
 from strandline.security.principal import LOCAL
 from strandline.server.live.hub import Hub
 from strandline.server.live.streams import Stream
-from strandline.server.live.subscriber import Channel, Feed
-from strandline.server.live.subscriptions import wish_of
+from strandline.server.live.subscriber import Channel, Subscriber
+from strandline.server.live.subscriptions import subscription_of
 from strandline.server.settings import LiveSettings, ServerSettings
-from strandline.server.thread_pool import Bridge
+from strandline.server.thread_pool import ThreadPools
 from strandline.store import Store
 
-WISH = wish_of(live.WatchRequest(topics={}), "event")
+WISH = subscription_of(live.WatchRequest(topics={}), "event")
 
 
 class Collected:
@@ -64,9 +64,9 @@ def test_feeds_at_one_cursor_are_written_the_very_same_bytes(store):
         channel = Channel(topic, WISH)
         outlets = [Collected() for _ in range(3)]
         for outlet in outlets:
-            channel.join(Feed(stream_to(outlet), channel, 0, None))
+            channel.join(Subscriber(stream_to(outlet), channel, 0, None))
         topic.append(b"1")
-        channel.turn()
+        channel.push()
         return [outlet.written[0] for outlet in outlets]
 
     first, *others = on_loop(work)
@@ -81,20 +81,21 @@ def test_cohorts_that_meet_become_one_and_may_be_left_again(store):
         channel = Channel(topic, WISH)
         outlets = [Collected(), Collected()]
         feeds = [
-            Feed(stream_to(outlet), channel, cursor, None) for cursor, outlet in enumerate(outlets)
+            Subscriber(stream_to(outlet), channel, cursor, None)
+            for cursor, outlet in enumerate(outlets)
         ]
         for feed in feeds:
             channel.join(feed)
-        channel.turn()
+        channel.push()
         cohorts = len(channel.cohorts)
         topic.append(b"3")
-        channel.turn()
+        channel.push()
         cursors = [feed.cursor for feed in feeds]
         for feed in feeds:
             feed.leave()
         outlets[1].written.clear()
         topic.append(b"4")
-        channel.turn()
+        channel.push()
         return cohorts, cursors, outlets[1].text
 
     assert on_loop(work) == (1, [3, 3], b"")
@@ -103,22 +104,22 @@ def test_cohorts_that_meet_become_one_and_may_be_left_again(store):
 def test_a_feed_whose_stream_is_full_stays_where_it_was(store):
     topic = store.topic("full")
 
-    def work() -> tuple[list[Feed], list[int], bytes]:
+    def work() -> tuple[list[Subscriber], list[int], bytes]:
         channel = Channel(topic, WISH)
         outlets = [Collected(), Collected()]
-        feeds = [Feed(stream_to(outlet), channel, 0, None) for outlet in outlets]
+        feeds = [Subscriber(stream_to(outlet), channel, 0, None) for outlet in outlets]
         for feed in feeds:
             channel.join(feed)
         outlets[0].stuck = 11
         topic.append(b"1")
-        turned = channel.turn()
-        behind = [feeds.index(feed) for feed in turned.behind]
+        turned = channel.push()
+        behind = [feeds.index(feed) for feed in turned.lagging]
         return behind, [feed.cursor for feed in feeds], outlets[0].text
 
     assert on_loop(work) == ([0], [0, 1], b"")
 
 
-class Meddling(Bridge):
+class Meddling(ThreadPools):
     """Lets something happen between a page that was read and what is done with it."""
 
     def __init__(self, meddle: Callable[[], object]) -> None:

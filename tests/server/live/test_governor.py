@@ -17,22 +17,22 @@ from strandline.server.live.load_shedding import (
     LATENCY_S_FULL,
     READY_FULL,
     WINDOW_S_RANGE,
-    Governor,
-    Load,
+    LoadSample,
+    LoadShedder,
 )
 
-FULL = Load(ready=READY_FULL, latency_s=LATENCY_S_FULL, busy=1.0, ingest=INGEST_FULL)
+FULL = LoadSample(ready=READY_FULL, latency_s=LATENCY_S_FULL, busy=1.0, ingest=INGEST_FULL)
 
 
-def pressed(load: Load, samples: int = 50) -> Governor:
-    governor = Governor()
+def pressed(load: LoadSample, samples: int = 50) -> LoadShedder:
+    governor = LoadShedder()
     for _ in range(samples):
         governor.sample(load)
     return governor
 
 
 def test_without_load_nothing_waits():
-    governor = pressed(Load())
+    governor = pressed(LoadSample())
 
     governor.admit()
 
@@ -43,7 +43,7 @@ def test_without_load_nothing_waits():
 
 
 def test_a_little_pressure_coalesces_and_no_more():
-    governor = pressed(Load(latency_s=0.3 * LATENCY_S_FULL))
+    governor = pressed(LoadSample(latency_s=0.3 * LATENCY_S_FULL))
 
     governor.admit()
 
@@ -52,7 +52,7 @@ def test_a_little_pressure_coalesces_and_no_more():
 
 
 def test_more_pressure_widens_the_group_commit():
-    governor = pressed(Load(latency_s=0.5 * LATENCY_S_FULL))
+    governor = pressed(LoadSample(latency_s=0.5 * LATENCY_S_FULL))
 
     governor.admit()
 
@@ -69,11 +69,11 @@ def test_one_moment_of_full_load_defers_nobody():
 
 
 def test_deferring_begins_above_point_eight_and_ends_below_point_six():
-    governor = pressed(Load(latency_s=0.85 * LATENCY_S_FULL))
+    governor = pressed(LoadSample(latency_s=0.85 * LATENCY_S_FULL))
     seen = [governor.is_deferring]
     for share in (0.7, 0.5):
         for _ in range(50):
-            governor.sample(Load(latency_s=share * LATENCY_S_FULL))
+            governor.sample(LoadSample(latency_s=share * LATENCY_S_FULL))
         seen.append(governor.is_deferring)
 
     assert seen == [True, True, False]
@@ -85,7 +85,7 @@ def test_at_the_limit_appends_are_told_when_to_come_again():
     with pytest.raises(Refused) as caught:
         governor.admit()
 
-    problem = caught.value.problem
+    problem = caught.value.wire_error
     assert (problem.status, problem.code) == (429, "throttled")
     assert problem.retry_after_s
     assert problem.detail["retry_after_ms"] > 0
@@ -93,10 +93,10 @@ def test_at_the_limit_appends_are_told_when_to_come_again():
 
 def test_refusing_ends_when_half_of_the_line_is_gone():
     governor = pressed(FULL)
-    seen = [governor.is_refusing]
+    seen = [governor.is_rejecting]
     for ingest in (INGEST_FULL - 1, INGEST_FULL // 2, INGEST_FULL // 2 - 1, INGEST_FULL - 1):
         governor.sample(FULL._replace(ingest=ingest))
-        seen.append(governor.is_refusing)
+        seen.append(governor.is_rejecting)
 
     assert seen == [True, True, True, False, False]
 
@@ -106,8 +106,8 @@ def test_refusing_goes_on_above_point_nine_and_ends_below():
     seen = []
     for share in (0.93, 0.85):
         for _ in range(50):
-            governor.sample(Load(ingest=int(share * INGEST_FULL)))
-        seen.append(governor.is_refusing)
+            governor.sample(LoadSample(ingest=int(share * INGEST_FULL)))
+        seen.append(governor.is_rejecting)
 
     assert seen == [True, False]
 
@@ -127,8 +127,8 @@ def test_full_pressure_alone_refuses_nobody_while_appends_are_synced_in_time():
 
 
 def test_a_late_loop_alone_defers_and_refuses_nobody():
-    late = pressed(Load(lag_s=LAG_S_RANGE[1]))
-    in_time = pressed(Load(lag_s=LAG_S_RANGE[0]))
+    late = pressed(LoadSample(lag_s=LAG_S_RANGE[1]))
+    in_time = pressed(LoadSample(lag_s=LAG_S_RANGE[0]))
 
     late.admit()
 
@@ -137,23 +137,23 @@ def test_a_late_loop_alone_defers_and_refuses_nobody():
 
 
 def test_busy_threads_alone_defer_nobody():
-    governor = pressed(Load(busy=1.0))
+    governor = pressed(LoadSample(busy=1.0))
 
     governor.admit()
 
     assert not governor.is_deferring
 
 
-@given(st.lists(st.builds(Load, st.integers(0, 10_000), st.floats(0, 1), st.floats(0, 1),
+@given(st.lists(st.builds(LoadSample, st.integers(0, 10_000), st.floats(0, 1), st.floats(0, 1),
                           st.integers(0, 100_000), st.floats(0, 10)), max_size=50))  # fmt: skip
 def test_whatever_was_seen_pressure_is_a_share_and_falls_to_nothing_when_it_is_quiet(loads):
-    governor = Governor()
+    governor = LoadShedder()
     for load in loads:
         governor.sample(load)
         assert 0.0 <= governor.pressure <= 1.0
 
     for _ in range(100):
-        governor.sample(Load())
+        governor.sample(LoadSample())
 
     assert governor.pressure == 0.0
     governor.admit()

@@ -14,14 +14,14 @@ import pytest
 
 from strandline.platform.clock import SystemClock
 from strandline.server.live.hub import Hub
-from strandline.server.live.load_shedding import INGEST_FULL, LATENCY_S_FULL, READY_FULL, Load
+from strandline.server.live.load_shedding import INGEST_FULL, LATENCY_S_FULL, READY_FULL, LoadSample
 from strandline.server.settings import ServerSettings
 from strandline.store import Store
 from tests.server.live.test_feeds import WISH, Collected, stream_to
 from tests.server.live.watching import Reader, post, seqs, watch
 from tests.server.running import running
 
-FULL = Load(ready=READY_FULL, latency_s=LATENCY_S_FULL, busy=1.0, ingest=INGEST_FULL)
+FULL = LoadSample(ready=READY_FULL, latency_s=LATENCY_S_FULL, busy=1.0, ingest=INGEST_FULL)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_throttling_changes_no_answer_of_diff_and_no_record_of_a_watcher(tmp_pat
         body = {"from_seq": 3, "limit": 5}
         _, calm = post(server, "/v0/topics/pressed/diff", body)
         session = watch(server, {"pressed": {}})
-        governor = server.parts.hub.governor
+        governor = server.parts.hub.load_shedder
 
         def press() -> None:
             for _ in range(50):
@@ -143,12 +143,12 @@ def test_pressure_widens_the_sync_and_holds_routers_until_it_is_over(tmp_path: P
 
         def look() -> None:
             windows = {committer.window_s for committer in store.committers}
-            seen.append((windows == {hub.governor.window_s}, hub.governor.window_s > 0))
+            seen.append((windows == {hub.load_shedder.window_s}, hub.load_shedder.window_s > 0))
             seen.append(store.routers.deferred)
 
         def press() -> None:
             for _ in range(50):
-                hub.governor.sample(FULL)
+                hub.load_shedder.sample(FULL)
             hub._load.sample()
             look()
 
@@ -175,13 +175,13 @@ def test_under_pressure_turns_wait_for_more_and_the_lowest_band_waits_for_calm(s
         assert hub._coalesced_s == 0
         hub._serve()
         for _ in range(50):
-            hub.governor.sample(FULL)
+            hub.load_shedder.sample(FULL)
         hub._schedule(topic)
-        assert hub._coalesced_s == hub.governor.coalesce_s > 0
+        assert hub._coalesced_s == hub.load_shedder.coalesce_s > 0
         hub._serve()
         for is_deferring in (True, False):
-            hub.governor.is_deferring = is_deferring
-            hub._scheduler.mark(topic.identity, -500, hub._clock.monotonic())
+            hub.load_shedder.is_deferring = is_deferring
+            hub._scheduler.add(topic.identity, -500, hub._clock.monotonic())
             hub._serve()
             left.append(len(hub._scheduler))
         await hub.drain()
@@ -202,8 +202,8 @@ def test_watchers_of_a_deferred_topic_get_one_hint_each_time(store):
         await feed.task
         outlet.written.clear()
         for is_deferring in (True, True, False, True):
-            hub.governor.is_deferring = is_deferring
-            hub._scheduler.mark(topic.identity, -500, hub._clock.monotonic())
+            hub.load_shedder.is_deferring = is_deferring
+            hub._scheduler.add(topic.identity, -500, hub._clock.monotonic())
             hub._serve()
         await hub.drain()
         return outlet.written

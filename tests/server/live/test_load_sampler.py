@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from strandline.server.live.load_sampler import WATCH_S, LoadSampler
-from strandline.server.live.load_shedding import LAG_S_RANGE, SAMPLE_S, Governor
-from strandline.server.thread_pool import Bridge
+from strandline.server.live.load_shedding import LAG_S_RANGE, SAMPLE_S, LoadShedder
+from strandline.server.thread_pool import ThreadPools
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from tests.server.running import DEADLINE_S, running
@@ -51,7 +51,7 @@ def store(data_dir: str) -> Iterator[Store]:
 
 def _pressures(store: Store, *lates_s: float) -> list[float]:
     """The pressure after some seconds with each of these lags, on a server without requests."""
-    clock, governor, bridge = SimClock(), Governor(), Bridge()
+    clock, governor, bridge = SimClock(), LoadShedder(), ThreadPools()
     timers = Timers(clock)
     sampler = LoadSampler(governor, store, bridge, clock, lambda: 0)
     sampler.start(timers)  # type: ignore[arg-type]  # all that it uses of a loop
@@ -75,9 +75,9 @@ def test_a_loop_that_runs_late_is_pressure_and_one_in_time_is_none(store):
 
 
 def test_a_quiet_server_takes_no_samples(store):
-    clock, bridge = SimClock(), Bridge()
+    clock, bridge = SimClock(), ThreadPools()
     timers = Timers(clock)
-    sampler = LoadSampler(Governor(), store, bridge, clock, lambda: 0)
+    sampler = LoadSampler(LoadShedder(), store, bridge, clock, lambda: 0)
     sampler.start(timers)  # type: ignore[arg-type]  # all that it uses of a loop
 
     delays = []
@@ -93,7 +93,7 @@ def test_a_quiet_server_takes_no_samples(store):
 
 def test_a_blocked_loop_defers_and_recovers(tmp_path: Path):
     with running(tmp_path) as server:
-        governor = server.parts.hub.governor
+        governor = server.parts.hub.load_shedder
         deadline = time.monotonic() + DEADLINE_S
         while not governor.is_deferring:
             assert time.monotonic() < deadline
@@ -105,10 +105,10 @@ def test_a_blocked_loop_defers_and_recovers(tmp_path: Path):
 
 def test_a_sampler_that_is_stopped_leaves_no_timer(store):
     async def run() -> int:
-        bridge = Bridge()
+        bridge = ThreadPools()
         clock = SimClock()
         timers = Timers(clock)
-        sampler = LoadSampler(Governor(), store, bridge, clock, lambda: 1)
+        sampler = LoadSampler(LoadShedder(), store, bridge, clock, lambda: 1)
         sampler.start(timers)  # type: ignore[arg-type]  # all that it uses of a loop
         sampler.sample_later()
         sampler.stop()

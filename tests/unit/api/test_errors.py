@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline import errors
-from strandline.api.errors import error_of, problem_of, read_problem
+from strandline.api.errors import exception_of, read_wire_error, wire_error_of
 from strandline.errors import RouterCycle, RouterFanIn, StrandlineError, UnknownRouter
 
 KINDS = [
@@ -16,8 +16,8 @@ KINDS = [
 
 
 def _over_the_wire(error: StrandlineError) -> StrandlineError:
-    problem = problem_of(error)
-    return error_of(read_problem(problem.status, problem.body()))
+    problem = wire_error_of(error)
+    return exception_of(read_wire_error(problem.status, problem.body()))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -42,7 +42,7 @@ def test_a_circle_and_a_second_source_say_what_they_are():
     circle = RouterCycle(["a", "b", "a"])
     fan_in = RouterFanIn("dest", "router", "source")
 
-    told = [problem_of(each) for each in (circle, fan_in, UnknownRouter("r"))]
+    told = [wire_error_of(each) for each in (circle, fan_in, UnknownRouter("r"))]
 
     assert _over_the_wire(circle).cycle == ["a", "b", "a"]
     assert [(each.status, each.code) for each in told] == [

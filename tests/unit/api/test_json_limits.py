@@ -15,7 +15,7 @@ from strandline.api import json_limits
 from strandline.api.errors import Refused
 from strandline.api.json_limits import NUMBER_SIZE_MAX, check_json
 from strandline.errors import Invalid
-from strandline.server.http.request_body import check_objects, unpacked
+from strandline.server.http.request_body import check_objects, decompress
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.text(alphabet='[]{}"\\a1', max_size=12),
@@ -66,7 +66,7 @@ def test_a_bomb_is_not_unpacked_further_than_it_may_be():
     tracemalloc.start()
 
     with pytest.raises(Refused, match="exceeds 1000000"):
-        unpacked(bomb, "gzip", 1_000_000)
+        decompress(bomb, "gzip", 1_000_000)
 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -101,7 +101,7 @@ def test_a_body_has_so_many_objects_and_lists_at_most(piece):
     with pytest.raises(Refused, match="json_objects_max") as refused:
         check_objects(piece * 10, 10 * size - 1)
 
-    assert refused.value.problem.status == 413
+    assert refused.value.wire_error.status == 413
 
 
 def _depth(value: object) -> int:

@@ -12,13 +12,13 @@ from msgspec import Raw
 from strandline.api.records import (
     MetaLimits,
     ReadRecord,
-    Shown,
+    RecordFields,
     WriteRecord,
-    as_value,
+    as_json,
+    encode_record,
     from_base64,
     meta_of,
     to_base64,
-    told,
 )
 from strandline.errors import Invalid, TooLarge
 from strandline.records import Record
@@ -26,7 +26,7 @@ from strandline.records import Record
 
 @pytest.mark.parametrize("data", [b"1", b'"a"', b'{"a" : 1}', b"null", b"[]", '"é"'.encode()])
 def test_json_text_is_a_value(data):
-    found = as_value(data)
+    found = as_json(data)
 
     assert found is not None
     assert bytes(found) == data
@@ -55,14 +55,14 @@ def test_json_text_is_a_value(data):
     ids=lambda data: repr(data[:10]),
 )
 def test_other_bytes_are_none(data):
-    assert as_value(data) is None
+    assert as_json(data) is None
 
 
 @given(st.binary(max_size=12))
 def test_every_record_can_be_told_and_heard_again(data):
     record = Record(seq=1, ts=1_000_123, data=data, key=data, meta=data)
 
-    heard = json.loads(told(record, Shown(micros=True)))
+    heard = json.loads(encode_record(record, RecordFields(micros=True)))
 
     for name, twin in (("data", "data_base64"), ("meta", "meta_base64")):
         assert (name in heard) != (twin in heard)
@@ -78,8 +78,8 @@ def test_every_record_can_be_told_and_heard_again(data):
 def test_only_what_is_asked_for_is_told():
     record = Record(seq=7, ts=5000, data=b"1", tag="t", node="n", meta=b"{}")
 
-    bare = json.loads(told(record, Shown(tags=False, meta=False, data=False)))
-    full = json.loads(told(record, Shown(tags=True, meta=True, data=True)))
+    bare = json.loads(encode_record(record, RecordFields(tags=False, meta=False, data=False)))
+    full = json.loads(encode_record(record, RecordFields(tags=True, meta=True, data=True)))
 
     assert bare == {"$seq": 7, "$ts": 5, "$node": "n"}
     assert full == {"$seq": 7, "$ts": 5, "$node": "n", "$tag": "t", "data": 1, "meta": {}}
@@ -90,7 +90,9 @@ def test_the_document_names_fields_as_they_are_told():
 
 
 def test_text_is_told_as_json_text():
-    heard = told(Record(seq=1, ts=0, data=b"1", tag='a"\n\\', node="é"), Shown(tags=True))
+    heard = encode_record(
+        Record(seq=1, ts=0, data=b"1", tag='a"\n\\', node="é"), RecordFields(tags=True)
+    )
 
     assert json.loads(heard)["$tag"] == 'a"\n\\'
     assert json.loads(heard)["$node"] == "é"

@@ -7,18 +7,18 @@ import pytest
 
 from strandline.backup import descriptor as codec
 from strandline.backup.descriptor import (
-    Descriptor,
-    LakeTopic,
-    Object,
-    Piece,
+    BackupDescriptor,
+    BackupObject,
+    LakeTopicManifest,
+    LogPiece,
     ShardReach,
     TopicReach,
 )
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 
 PATH = "backups/00000000000000000003.json"
-OBJECT = Object("roots/x.bin", 10, "ab" * 16)
-SAMPLE = Descriptor(
+OBJECT = BackupObject("roots/x.bin", 10, "ab" * 16)
+SAMPLE = BackupDescriptor(
     number=3,
     attempt="00" * 16,
     store_id="11" * 16,
@@ -33,8 +33,8 @@ SAMPLE = Descriptor(
     shards=[ShardReach(shard=0, replay_lsn=8, exact_lsn=16, end_lsn=24, last_header="00" * 72)],
     topics=[TopicReach(1, "naïve", 7), TopicReach(2, "gone", 3, True)],
     segments=[OBJECT],
-    log=[Piece(shard=0, first_lsn=8, end_lsn=24, term=1, ts_first=1, ts_last=2, object=OBJECT)],
-    manifests=[LakeTopic(topic_id=1, number=2, object=OBJECT)],
+    log=[LogPiece(shard=0, first_lsn=8, end_lsn=24, term=1, ts_first=1, ts_last=2, object=OBJECT)],
+    manifests=[LakeTopicManifest(topic_id=1, number=2, object=OBJECT)],
     lake=[OBJECT],
 )
 
@@ -67,7 +67,7 @@ def test_the_descriptor_of_another_backup_is_refused():
 def test_a_newer_format_is_told_from_damage():
     newer = codec.encode(msgspec.structs.replace(SAMPLE, format=2))
 
-    with pytest.raises(NewerFormat):
+    with pytest.raises(UnsupportedFormat):
         codec.decode(newer, 3, PATH)
-    with pytest.raises(NewerFormat):
+    with pytest.raises(UnsupportedFormat):
         codec.decode(b'{"format":2,"unknown":true}', 3, PATH)

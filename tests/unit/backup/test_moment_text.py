@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from strandline.backup.restore_point import Moment, parse
+from strandline.backup.restore_point import RestorePoint, parse
 from strandline.errors import Invalid
 
 AT_US = 1_774_706_700_000_000
@@ -15,20 +15,20 @@ AT_US = 1_774_706_700_000_000
 @pytest.mark.parametrize(
     ("text", "moment"),
     [
-        ("2026-03-28T14:05:00Z", Moment(at_us=AT_US)),
-        ("2026-03-28T14:05:00", Moment(at_us=AT_US)),
-        ("2026-03-28 16:05+02:00", Moment(at_us=AT_US)),
-        (str(AT_US), Moment(at_us=AT_US)),
-        (AT_US, Moment(at_us=AT_US)),
-        (datetime(2026, 3, 28, 14, 5, tzinfo=UTC), Moment(at_us=AT_US)),
+        ("2026-03-28T14:05:00Z", RestorePoint(at_us=AT_US)),
+        ("2026-03-28T14:05:00", RestorePoint(at_us=AT_US)),
+        ("2026-03-28 16:05+02:00", RestorePoint(at_us=AT_US)),
+        (str(AT_US), RestorePoint(at_us=AT_US)),
+        (AT_US, RestorePoint(at_us=AT_US)),
+        (datetime(2026, 3, 28, 14, 5, tzinfo=UTC), RestorePoint(at_us=AT_US)),
         (
             datetime(2026, 3, 28, 16, 5, tzinfo=timezone(timedelta(hours=2))),
-            Moment(at_us=AT_US),
+            RestorePoint(at_us=AT_US),
         ),
-        ("0:81920", Moment(lsns={0: 81920})),
-        ("0:81920,3:40960", Moment(lsns={0: 81920, 3: 40960})),
-        ("orders=1200", Moment(topic="orders", seq=1200)),
-        ("a=b=7", Moment(topic="a=b", seq=7)),
+        ("0:81920", RestorePoint(lsns={0: 81920})),
+        ("0:81920,3:40960", RestorePoint(lsns={0: 81920, 3: 40960})),
+        ("orders=1200", RestorePoint(topic="orders", seq=1200)),
+        ("a=b=7", RestorePoint(topic="a=b", seq=7)),
     ],
 )
 def test_a_moment_is_read_as_it_is_written(text, moment):

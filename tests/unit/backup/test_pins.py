@@ -26,7 +26,7 @@ def test_files_that_a_backup_needs_stay_while_it_is_taken():
             world.store.checkpoint()
 
     world.place.on_call = go_on
-    world.backups.take(PATH)
+    world.backups.create(PATH)
     world.place.on_call = None
 
     assert world.restored("/restored") == expected
@@ -51,7 +51,7 @@ def test_lake_files_that_a_backup_needs_stay_while_it_is_taken():
                 world.store.relocate()
 
     world.place.on_call = delete_most
-    world.backups.take(PATH, lake=world.lake)
+    world.backups.create(PATH, lake=world.lake)
     world.place.on_call = None
 
     assert topic.statistics().earliest_seq > 1
@@ -95,7 +95,7 @@ def test_who_may_not_pin_begins_again_when_files_have_gone():
 
     world.place.on_call = go_on
     world.disk.on_call = forbid
-    world.backups.take(PATH)
+    world.backups.create(PATH)
     world.disk.on_call = world.place.on_call = None
 
     assert rounds == 2
@@ -115,7 +115,7 @@ def test_checkpoints_that_overtake_every_try_are_told():
     world.place.on_call = overtake
 
     with pytest.raises(Unavailable, match="faster than this one"):
-        world.backups.take(PATH)
+        world.backups.create(PATH)
 
     assert world.backups.list() == []
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from strandline.backup.backups import Backups
-from strandline.backup.catalog import read
+from strandline.backup.catalog import read_backup
 from strandline.errors import Corrupt, Invalid, StrandlineError
 from strandline.testing.sim_disk import SimDisk
-from strandline.testing.sim_objects import Stored
+from strandline.testing.sim_objects import StoredObject
 from tests.unit.backup.world import BackupWorld
 
 
@@ -38,7 +38,7 @@ def _with(world: BackupWorld, key: str, data: bytes | None) -> BackupWorld:
     if data is None:
         del objects[key]
     else:
-        objects[key] = Stored(data, objects[key].number, objects[key].modified_us)
+        objects[key] = StoredObject(data, objects[key].number, objects[key].modified_us)
     twin.place.restore(objects)
     return twin
 
@@ -83,7 +83,7 @@ def test_every_flipped_byte_is_found_and_never_restored(world):
     needed = {
         number: {
             f"backups/{number:020d}.json",
-            *(each.key for each in read(world.place, number).objects()),
+            *(each.key for each in read_backup(world.place, number).objects()),
         }
         for number in (1, 2, 3)
     }

@@ -101,7 +101,7 @@ def test_damage_to_a_restored_log_is_noticed():
     world = BackupWorld(shards=2)
     for name in ("t", "u", "v"):
         world.store.topic(name, durability="fsync").append([b"record"] * 50)
-    world.backups.take("/data")
+    world.backups.create("/data")
     world.backups.restore(TARGET)
 
     for shard in ("shard-00", "shard-01"):
@@ -226,7 +226,7 @@ def test_a_restore_that_did_not_finish_is_no_store():
     world = _filled()
     world.place.fail("get_ranges", how="before", key_contains="manifests/", once=False)
 
-    with pytest.raises(strandline.Unreachable):
+    with pytest.raises(strandline.ObjectStoreUnreachable):
         world.backups.restore(TARGET)
 
     for readonly in (True, False):

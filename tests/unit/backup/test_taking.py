@@ -8,7 +8,7 @@ import pytest
 
 import strandline
 from strandline.backup.backups import Backups
-from strandline.backup.create import reach_of
+from strandline.backup.create import synced_reach
 from strandline.config.settings import Settings, WalSettings
 from strandline.errors import Corrupt, Invalid
 from strandline.testing.crash_choices import Oldest
@@ -51,10 +51,10 @@ def test_the_log_of_an_older_backup_is_referred_to_and_not_copied_again():
     world = BackupWorld()
     topic = world.store.topic("t", durability="fsync")
     topic.append([b"x" * 100] * 50)
-    first = world.backups.take(PATH)
+    first = world.backups.create(PATH)
     topic.append(b"y")
 
-    second = world.backups.take(PATH)
+    second = world.backups.create(PATH)
 
     assert first.copied_bytes > 5_000
     assert second.copied_bytes < 200
@@ -83,7 +83,7 @@ def test_a_backup_under_appends_is_a_state_that_the_store_was_in(shards, tmp_pat
         try:
             for _ in range(3):
                 store.backup(place)
-                Backups(place).take(path)
+                Backups(place).create(path)
         finally:
             stop.set()
             writer.join()
@@ -122,14 +122,14 @@ def test_the_ends_of_all_shards_are_taken_while_none_can_move():
 
     class Watching(SimClock):
         def now_us(self) -> int:
-            held.append([bool(shard.writer.baton.claims) for shard in shards])
+            held.append([bool(shard.writer.lock.claims) for shard in shards])
             return super().now_us()
 
     shards = world.store._shards
-    reach_of(shards, Watching())
+    synced_reach(shards, Watching())
 
     assert held == [[True, True, True]]
-    assert not any(shard.writer.baton.claims for shard in shards)
+    assert not any(shard.writer.lock.claims for shard in shards)
 
 
 def test_what_was_committed_after_a_walk_began_is_left_out_where_it_may_rest_on_other_shards():
@@ -152,7 +152,7 @@ def test_what_was_committed_after_a_walk_began_is_left_out_where_it_may_rest_on_
             topics[2].append(b"effect")
 
     world.disk.on_call = go_on
-    world.backups.take(PATH)
+    world.backups.create(PATH)
     world.disk.on_call = None
 
     found = world.restored("/restored")
@@ -169,7 +169,7 @@ def test_topics_keep_their_order_when_they_change_shards_between_openings():
         world.store = world.open()
         for name in names:
             world.store.topic(name, durability="fsync").append(b"with %d" % shards)
-        world.backups.take(PATH)
+        world.backups.create(PATH)
 
     found = world.restored("/restored")
 
@@ -196,7 +196,7 @@ def test_a_closed_store_is_backed_up_without_being_opened():
     world.store.close()
     before = {name: world.disk.list_dir(f"{PATH}/{name}") for name in ("meta", "wal/shard-00")}
 
-    world.backups.take(PATH)
+    world.backups.create(PATH)
 
     assert world.restored("/restored") == expected
     assert before == {name: world.disk.list_dir(f"{PATH}/{name}") for name in before}
@@ -206,7 +206,7 @@ def test_a_store_that_never_had_a_checkpoint_is_backed_up():
     world = BackupWorld()
     world.store.topic("t").append(b"one")
 
-    world.backups.take(PATH)
+    world.backups.create(PATH)
 
     assert world.restored("/restored") == look(world.store)
 
@@ -216,7 +216,7 @@ def test_what_is_in_a_backup_taken_beside_the_writer_survives_a_power_loss_of_th
     topic = world.store.topic("t", durability="disk")
     topic.append([b"x"] * 10)
 
-    world.backups.take(PATH)
+    world.backups.create(PATH)
 
     lost = world.disk.crash(Oldest())
     with world.open(disk=lost) as store:
@@ -261,7 +261,7 @@ def test_the_wrong_lake_is_refused():
     world.store.relocate()
 
     with pytest.raises(Invalid, match="is not the lake of this store"):
-        world.backups.take(PATH)  # which takes the lake to be in the store's folder
+        world.backups.create(PATH)  # which takes the lake to be in the store's folder
 
 
 def test_damage_in_a_segment_is_told_and_not_copied():

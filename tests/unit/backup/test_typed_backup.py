@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.backup.backups import Backups
-from strandline.lake.manifest.manifest_history import History
+from strandline.lake.manifest.manifest_history import ManifestHistory
 from strandline.log.repair.verify import verify_store
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
@@ -45,7 +45,7 @@ def test_a_restored_store_has_schema_records_and_typed_files():
     with world.open(TARGET, disk=disk, lake=lake) as store:
         assert look(store) == world.seen[-1].topics
         assert store.topic("t").config.schema_version == 2
-        manifest = History(lake, bytes.fromhex(store.id), 1).newest().manifest
+        manifest = ManifestHistory(lake, bytes.fromhex(store.id), 1).newest().manifest
     assert manifest.schema.fields == SECOND
     assert [file.schema_version for file in manifest.files] == [1, 1, 1, 2, 2]
     first, *_, last = [pq.read_table(pa.BufferReader(lake.get(key))) for key in _data(lake)]
@@ -70,7 +70,7 @@ def test_a_store_that_was_restored_to_before_a_change_counts_on():
         topic.append([b'{"n": 7}'] * 20)
         store.checkpoint()
         store.relocate()
-        manifest = History(lake, bytes.fromhex(store.id), 1).newest().manifest
+        manifest = ManifestHistory(lake, bytes.fromhex(store.id), 1).newest().manifest
     assert manifest.schema.fields == {"n": "u64"}
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from strandline.config.memory_budget import Budget, Share
+from strandline.config.memory_budget import Budget, MemoryShare
 from strandline.errors import Invalid, MemoryPressure, TooLarge, Unavailable
 
 TOTAL = 32_000
@@ -19,13 +19,13 @@ FAR_AWAY_S = 10.0
 class Cache:
     """Something that can be evicted: bytes in a share, up to so many at once."""
 
-    def __init__(self, share: Share, size: int, *, at_once: int = TOTAL) -> None:
+    def __init__(self, share: MemoryShare, size: int, *, at_once: int = TOTAL) -> None:
         self.share = share
         self.size = size
         self.at_once = at_once
         self.asked: list[int] = []
         share.charge(size)
-        share.evicts(self.evict)
+        share.add_evictor(self.evict)
 
     def evict(self, wanted: int) -> int:
         self.asked.append(wanted)
@@ -192,7 +192,7 @@ def test_refusals_are_counted():
 def test_the_ladder_believes_what_was_released_not_what_an_evictor_says():
     share = Budget(TOTAL).share("kv")
     share.charge(KV + RESERVE)
-    share.evicts(lambda wanted: wanted)
+    share.add_evictor(lambda wanted: wanted)
 
     with pytest.raises(MemoryPressure):
         share.admit(1)
@@ -202,7 +202,7 @@ def test_a_forgotten_evictor_is_not_asked():
     share = Budget(TOTAL).share("kv")
     cache = Cache(share, KV)
 
-    share.forget(cache.evict)
+    share.remove_evictor(cache.evict)
     share.admit(1)
 
     assert cache.asked == []
@@ -235,7 +235,7 @@ def test_room_is_made_of_all_in_turn_and_no_more_than_is_wanted():
     caches = [Cache(share, share.limit // 2) for _ in range(2)]
 
     for _ in caches:
-        assert share.make_room(100)
+        assert share.try_evict(100)
         share.charge(100)
 
     assert [each.size for each in caches] == [share.limit // 2 - 100] * 2
@@ -245,7 +245,7 @@ def test_room_is_not_made_of_the_reserve():
     share = Budget(TOTAL).share("cache")
     share.charge(share.limit)
 
-    assert not share.make_room(1)
+    assert not share.try_evict(1)
 
 
 def test_two_threads_that_charge_at_once_are_both_counted():
@@ -285,7 +285,7 @@ def test_an_evictor_that_cannot_have_its_lock_is_passed_over():
             done.wait(FAR_AWAY_S)
 
     for lock in locks:
-        share.evicts(lambda _, lock=lock: evict(lock))
+        share.add_evictor(lambda _, lock=lock: evict(lock))
     writers = [threading.Thread(target=write, args=(lock,), daemon=True) for lock in locks]
     for writer in writers:
         writer.start()
@@ -307,7 +307,7 @@ def test_others_are_counted_while_an_evictor_runs():
         went_on.append(not other.is_alive())
         return 0
 
-    share.evicts(evict)
+    share.add_evictor(evict)
     share.admit(100)
 
     assert went_on == [True]

@@ -12,7 +12,7 @@ import strandline
 from strandline.config.settings import Settings, SpaceSettings, WalSettings
 from strandline.ingest import delivery_codec as letters
 from strandline.ingest import staged_files
-from strandline.ingest.delivery_codec import PENDING, REFUSED, Delivery, Staged
+from strandline.ingest.delivery_codec import PENDING, REFUSED, StagedFile, TopicDelivery
 from strandline.platform.objectstore.local import FolderObjects
 from strandline.platform.objectstore.protocol import Objects
 from strandline.store import Store
@@ -75,15 +75,15 @@ class Post:
 
     def stage(
         self, *batches: pa.RecordBatch, producer: str = "p", number: int = 1, part: int = 0
-    ) -> Staged:
+    ) -> StagedFile:
         attempt = self.disk.random_id().hex()
         key = letters.staged_key(producer, number, attempt, part)
         with contextlib.closing(self.lake) as lake:
             (staged,) = staged_files.stage(lake, lambda _: key, batches)
         return staged
 
-    def letter(self, *files: Staged, topic: str = "t", **changes: object) -> Delivery:
-        made = Delivery(
+    def letter(self, *files: StagedFile, topic: str = "t", **changes: object) -> TopicDelivery:
+        made = TopicDelivery(
             store_id=self.store.id,
             topic=topic,
             producer="p",
@@ -94,7 +94,7 @@ class Post:
         )
         return msgspec.structs.replace(made, **changes)
 
-    def send(self, letter: Delivery, *, name: str = "") -> str:
+    def send(self, letter: TopicDelivery, *, name: str = "") -> str:
         """Deliver; the name of the delivery."""
         key = f"{PENDING}/{name or letter.name()}"
         with contextlib.closing(self.folder) as folder:
@@ -108,7 +108,7 @@ class Post:
         return self.send(self.letter(staged, number=number, **changes))
 
     def take(self) -> int:
-        return self.store.take_deliveries()
+        return self.store.ingest_pending()
 
     def data(self, topic: str = "t") -> list[bytes]:
         if topic not in self.store.topics():
@@ -124,9 +124,9 @@ class Post:
     def staged(self) -> list[str]:
         return names_in(self.lake, "incoming")
 
-    def refusal(self, name: str) -> letters.Refusal:
+    def refusal(self, name: str) -> letters.Rejection:
         key = f"{REFUSED}/{name}"
-        return letters.decode_refusal(self.folder.get(key), key)
+        return letters.decode_rejection(self.folder.get(key), key)
 
 
 def names_in(objects: Objects, folder: str) -> list[str]:

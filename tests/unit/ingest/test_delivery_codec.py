@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from strandline.errors import Corrupt, Invalid, NewerFormat, TooLarge, TopicFull
+from strandline.errors import Corrupt, Invalid, TooLarge, TopicFull, UnsupportedFormat
 from strandline.ingest import delivery_codec as letters
-from strandline.ingest.delivery_codec import CHUNK_BITS, NUMBER_MAX, Delivery, Staged
-from strandline.records import Numbered
+from strandline.ingest.delivery_codec import CHUNK_BITS, NUMBER_MAX, StagedFile, TopicDelivery
+from strandline.records import BatchNumber
 
 
-def file(chunks: int = 1, key: str = "incoming/a.arrow") -> Staged:
-    return Staged(key=key, rows=3 * chunks, chunks=chunks, size=100, checksum="ab" * 16)
+def file(chunks: int = 1, key: str = "incoming/a.arrow") -> StagedFile:
+    return StagedFile(key=key, rows=3 * chunks, chunks=chunks, size=100, checksum="ab" * 16)
 
 
-def letter(*files: Staged, **changes: object) -> Delivery:
-    made = Delivery(
+def letter(*files: StagedFile, **changes: object) -> TopicDelivery:
+    made = TopicDelivery(
         store_id="00" * 16,
         topic="orders",
         producer="spark-query/ü",
@@ -67,7 +67,7 @@ def test_a_newer_delivery_is_told_whether_it_has_new_fields_or_not():
     unknown = b'{"format":3,"post":"express"}'
 
     for newer in (known, unknown):
-        with pytest.raises(NewerFormat, match="upgrade"):
+        with pytest.raises(UnsupportedFormat, match="upgrade"):
             letters.decode(newer, "path")
 
 
@@ -93,7 +93,7 @@ def test_chunks_are_numbered_in_order_across_files_and_deliveries():
     assert numbers == sorted(set(numbers))
     assert numbers[0] == 5 << CHUNK_BITS
     assert numbers[-1] < following.chunk(0).number
-    assert made.chunk(1) == Numbered("spark-query/ü", 5 << CHUNK_BITS | 1)
+    assert made.chunk(1) == BatchNumber("spark-query/ü", 5 << CHUNK_BITS | 1)
 
 
 def test_a_delivery_is_taken_when_its_last_chunk_is_however_it_was_cut():
@@ -101,8 +101,8 @@ def test_a_delivery_is_taken_when_its_last_chunk_is_however_it_was_cut():
     cuts = [letter(*[file(1)] * count, number=5) for count in range(1, 6)]
     last = made.chunk(2).number
 
-    assert all(cut.is_taken(last) for cut in cuts)
-    assert all(cut.is_taken(letter(number=6).chunk(0).number) for cut in cuts)
+    assert all(cut.is_appended(last) for cut in cuts)
+    assert all(cut.is_appended(letter(number=6).chunk(0).number) for cut in cuts)
 
 
 def test_a_delivery_is_not_taken_before_its_last_chunk_is():
@@ -111,7 +111,7 @@ def test_a_delivery_is_not_taken_before_its_last_chunk_is():
 
     newest = [None, before, made.chunk(0).number, made.chunk(1).number]
 
-    assert [made.is_taken(number) for number in newest] == [False] * 4
+    assert [made.is_appended(number) for number in newest] == [False] * 4
 
 
 def test_the_last_number_of_which_all_is_there_is_known():
@@ -119,7 +119,7 @@ def test_the_last_number_of_which_all_is_there_is_known():
 
     newest = [made.chunk(place).number for place in range(3)]
 
-    assert [letters.last_whole(number) for number in newest] == [4, 4, 5]
+    assert [letters.last_complete(number) for number in newest] == [4, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_what_no_topic_could_take_is_refused(changes, error):
 def test_a_refusal_tells_why():
     error = TopicFull("topic 't' is full")
 
-    found = letters.decode_refusal(letters.refusal("name", "t", error, 5), "path")
+    found = letters.decode_rejection(letters.encode_rejection("name", "t", error, 5), "path")
 
     assert found.error == "topic_full"
     assert (found.delivery, found.topic, found.reason, found.at_us) == ("name", "t", str(error), 5)
     with pytest.raises(Corrupt):
-        letters.decode_refusal(b"{", "path")
+        letters.decode_rejection(b"{", "path")

@@ -8,11 +8,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from strandline.errors import DiskFull, NewerFormat, TooLarge, TopicFull, Unreachable
+from strandline.errors import (
+    DiskFull,
+    ObjectStoreUnreachable,
+    TooLarge,
+    TopicFull,
+    UnsupportedFormat,
+)
 from strandline.ingest import delivery_codec as letters
 from strandline.ingest import staged_files
 from strandline.ingest.delivery_codec import PENDING, REFUSED
-from strandline.ingest.delivery_job import LEFTOVER_S, Inbox
+from strandline.ingest.delivery_job import LEFTOVER_S, IngestJob
 from strandline.platform.objectstore.local import FolderObjects
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import SimObjects
@@ -172,7 +178,7 @@ def _too_long_a_name(post: Post) -> str:
         (_other_store, "invalid", "deliver it there"),
         (_other_name, "invalid", "contains the name"),
         (_damaged, "corrupt", "cannot be read"),
-        (_missing_file, "corrupt", "gone"),
+        (_missing_file, "corrupt", "missing"),
         (_miscounted, "corrupt", "1 rows in 1 chunks, not 2 in 1"),
         (_too_large_at_the_end, "too_large", "record_bytes_max"),
         (_other_columns, "invalid", "colour"),
@@ -194,7 +200,7 @@ def test_what_cannot_be_appended_is_refused_whole_and_holds_up_nobody(deliver, c
     assert reason in post.refusal(name).reason
     health = post.store.health()
     assert health.status == "yellow"
-    assert any("refused" in told and reason in told for told in health.reasons)
+    assert any("rejected" in told and reason in told for told in health.reasons)
 
 
 def test_a_refusal_is_told_by_every_later_opening():
@@ -273,7 +279,7 @@ def test_a_full_disk_and_a_silent_object_store_keep_the_delivery():
     name = post.deliver(rows(b"a"))
 
     objects.fail("get")
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         post.take()
     assert post.pending() == [name]
 
@@ -287,7 +293,7 @@ def test_a_delivery_of_a_newer_version_stays_and_holds_up_nobody():
     newer = post.send(post.letter(post.stage(rows(b"x")), format=letters.FORMAT + 1))
     post.deliver(rows(b"good"), producer="q")
 
-    with pytest.raises(NewerFormat):
+    with pytest.raises(UnsupportedFormat):
         post.take()
 
     assert post.data() == [b"good"]
@@ -305,7 +311,7 @@ def test_a_delivery_is_not_forgotten_before_its_rows_are_synced():
             raise DiskFull("no room: free space")
         post.store.sync()
 
-    inbox = Inbox(
+    inbox = IngestJob(
         post.folder,
         post.lake,
         post.clock,
@@ -349,7 +355,7 @@ def test_leftovers_go_after_a_week_and_never_a_file_that_is_delivered():
         file.key.rpartition("/")[2] for file in (waiting, recent)
     )
     assert post.refused() == []
-    assert "refused" not in " ".join(post.store.health().reasons)
+    assert "rejected" not in " ".join(post.store.health().reasons)
     post.store.topic("t").delete(before=2)
     post.take()
     assert post.data() == [b"delivered"]
@@ -361,7 +367,7 @@ def test_leftovers_stay_while_a_delivery_cannot_be_read():
     post.stage(rows(b"nobody's"), producer="q")
     post.clock.advance(2 * LEFTOVER_S)
 
-    with pytest.raises(NewerFormat):
+    with pytest.raises(UnsupportedFormat):
         post.take()
 
     assert len(post.staged()) == 2
@@ -376,7 +382,7 @@ def test_a_large_delivery_is_appended_in_the_order_of_its_rows(monkeypatch):
     post.take()
 
     assert post.data() == [b"row %d" % place for place in range(100)]
-    assert topic.taken("p") == post.letter(number=3).chunk(0).number - 1
+    assert topic.last_number("p") == post.letter(number=3).chunk(0).number - 1
 
 
 def test_a_closed_store_holds_nothing_in_the_inbox():

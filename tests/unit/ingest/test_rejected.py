@@ -7,14 +7,14 @@ from pathlib import Path
 from strandline.ingest import rejected
 from strandline.ingest import view_handoff_codec as handovers
 from strandline.ingest.delivery_job import LEFTOVER_S
-from strandline.ingest.view_handoff_codec import Handover
+from strandline.ingest.view_handoff_codec import ViewHandoff
 from strandline.platform.objectstore.cloud import open_objects
 from tests.unit.store.world import PATH, World
 
 
 def hand_over(world: World, name: str) -> None:
     """A request of a pipeline that nobody waits for any more."""
-    made = Handover(
+    made = ViewHandoff(
         store_id=world.store.id, kind="kv", name=name, attempt=f"attempt-{name}", made_us=1
     )
     folder = open_objects(f"{PATH}/incoming", disk=world.disk)
@@ -31,10 +31,10 @@ def test_what_was_refused_is_told_and_goes_after_a_week():
     hand_over(world, "profiles")
     hand_over(world, "nobody")
 
-    taken = world.store.take_deliveries()
+    taken = world.store.ingest_pending()
     first = told(world)
     world.clock.advance(2 * LEFTOVER_S)
-    world.store.take_deliveries()
+    world.store.ingest_pending()
 
     assert taken == 1
     assert "the handoff for view 'nobody' was rejected" in first
@@ -48,9 +48,9 @@ def test_only_what_has_been_there_for_long_is_swept(tmp_path: Path):
     folder.put("views-refused/a.json", b"{}")
     (info,) = folder.list(handovers.REFUSED)
 
-    rejected.sweep(folder, handovers.REFUSED, info.modified_us)
+    rejected.delete_old(folder, handovers.REFUSED, info.modified_us)
     kept = [each.key for each in folder.list(handovers.REFUSED)]
-    rejected.sweep(folder, handovers.REFUSED, info.modified_us + 1)
+    rejected.delete_old(folder, handovers.REFUSED, info.modified_us + 1)
 
     assert kept == ["views-refused/a.json"]
     assert list(folder.list(handovers.REFUSED)) == []

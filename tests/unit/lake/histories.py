@@ -11,8 +11,8 @@ from strandline.lake import object_keys
 from strandline.lake.manifest import manifest_codec
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_codec import Place, Version
-from strandline.lake.manifest.manifest_commit import Change, Ledger
+from strandline.lake.manifest.manifest_codec import ManifestKey, ManifestVersion
+from strandline.lake.manifest.manifest_commit import ManifestChange, ManifestCommitter
 from strandline.platform.clock import Clock
 from strandline.platform.objectstore.protocol import Objects
 from strandline.testing.sim_clock import SimClock
@@ -59,28 +59,28 @@ def ledger_of(
     clock: Clock | None = None,
     random_id: Callable[[], bytes] | None = None,
     topic_id: int = TOPIC_ID,
-) -> Ledger:
-    return Ledger(objects, STORE_ID, topic_id, clock or SimClock(), random_id or ids())
+) -> ManifestCommitter:
+    return ManifestCommitter(objects, STORE_ID, topic_id, clock or SimClock(), random_id or ids())
 
 
-def new_lake(objects: Objects, *, clock: Clock | None = None) -> Ledger:
+def new_lake(objects: Objects, *, clock: Clock | None = None) -> ManifestCommitter:
     """A ledger of a topic that has its first manifest."""
     ledger = ledger_of(objects, clock=clock)
     ledger.create("orders", epoch=1)
     return ledger
 
 
-def add(ledger: Ledger, *files: LakeFile, term: int | None = None) -> Manifest:
+def add(ledger: ManifestCommitter, *files: LakeFile, term: int | None = None) -> Manifest:
     """Upload and commit, as a relocation does."""
     upload(ledger.objects, *files)
     return ledger.commit(adding(*files), term=term)
 
 
-def adding(*files: LakeFile) -> Change:
+def adding(*files: LakeFile) -> ManifestChange:
     return lambda manifest: manifest.with_added(files)
 
 
-def raising(floor: int, at_us: int) -> Change:
+def raising(floor: int, at_us: int) -> ManifestChange:
     return lambda manifest: manifest.with_floor(floor, at_us=at_us)
 
 
@@ -97,14 +97,14 @@ def data_in(objects: SimObjects) -> set[str]:
 def readable_versions(objects: SimObjects) -> list[Manifest]:
     """Every version that somebody could read now: its full manifest and all deltas are there."""
     stored = objects.snapshot()
-    found: list[Version] = []
+    found: list[ManifestVersion] = []
     for number in numbers_in(objects):
         data, place = stored[object_keys.manifest_key(TOPIC_ID, number)].data, _place(number)
         base = manifest_codec.header_of(data, place).base
         if base == number:
-            found.append(manifest_codec.follow(None, data, place))
+            found.append(manifest_codec.apply_object(None, data, place))
         elif found and found[-1].manifest.number == number - 1:
-            found.append(manifest_codec.follow(found[-1], data, place))
+            found.append(manifest_codec.apply_object(found[-1], data, place))
     return [version.manifest for version in found]
 
 
@@ -119,5 +119,5 @@ def dangling(objects: SimObjects) -> list[str]:
     ]
 
 
-def _place(number: int) -> Place:
-    return Place(STORE_ID, TOPIC_ID, number)
+def _place(number: int) -> ManifestKey:
+    return ManifestKey(STORE_ID, TOPIC_ID, number)

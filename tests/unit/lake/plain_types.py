@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from strandline.schema import Kind
+from strandline.schema import FieldType
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BAD_BYTE = "\ue000\ue001\ue002"  # which no generator comes upon
@@ -21,7 +21,7 @@ _MOMENT = re.compile(
 _DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 
 
-def plain_rows(rows: list[bytes], kinds: dict[str, Kind]) -> dict[str, list[Any]]:
+def plain_rows(rows: list[bytes], kinds: dict[str, FieldType]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {name: [] for name in kinds}
     for data in rows:
         fields = _object(data)
@@ -57,7 +57,7 @@ def _whole(digits: str) -> Any:
     return int(digits) if len(digits) < 4300 else 10**400
 
 
-def _typed(value: Any, kind: Kind) -> Any:
+def _typed(value: Any, kind: FieldType) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     is_whole = is_number and isinstance(value, int)
     if kind.name in ("string", "enum"):

@@ -10,8 +10,8 @@ from pyroaring import BitMap64
 from strandline.lake import object_keys
 from strandline.lake.manifest import manifest_codec
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_codec import Place
-from strandline.lake.manifest.manifest_commit import Ledger
+from strandline.lake.manifest.manifest_codec import ManifestKey
+from strandline.lake.manifest.manifest_commit import ManifestCommitter
 from strandline.platform.clock import SystemClock
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.lake.histories import (
@@ -34,7 +34,7 @@ def _check(objects: SimObjects, files: int, deleted: int) -> None:
     headers = [
         manifest_codec.header_of(
             objects.get(object_keys.manifest_key(TOPIC_ID, number)),
-            Place(STORE_ID, TOPIC_ID, number),
+            ManifestKey(STORE_ID, TOPIC_ID, number),
         )
         for number in numbers
     ]
@@ -63,7 +63,7 @@ def test_committers_racing_a_thousand_times_lose_nothing(committers):
 
     def commit_all(mine: int) -> None:
         ids = _ids_of(mine)
-        ledger = Ledger(objects, STORE_ID, TOPIC_ID, SystemClock(), ids)
+        ledger = ManifestCommitter(objects, STORE_ID, TOPIC_ID, SystemClock(), ids)
         try:
             barrier.wait()
             for seq in range(mine + 1, COMMITS + 1, committers):
@@ -105,7 +105,7 @@ def test_a_committer_who_is_beaten_every_time_loses_nothing():
 
 def test_threads_of_one_ledger_share_it():
     objects = SimObjects()
-    ledger = Ledger(objects, STORE_ID, TOPIC_ID, SystemClock(), _ids_of(0))
+    ledger = ManifestCommitter(objects, STORE_ID, TOPIC_ID, SystemClock(), _ids_of(0))
     ledger.create("orders", epoch=1)
     upload(objects, *(lake_file(seq, seq) for seq in range(1, 101)))
 

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.errors import Conflict, Corrupt, Fenced
 from strandline.lake import object_keys
-from strandline.lake.gc import Swept, sweep
+from strandline.lake.gc import GcResult, collect_garbage
 from strandline.lake.manifest import fencing
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import SimObjects
@@ -50,8 +50,8 @@ class World:
 
     def sweep(
         self, *, keep_hours: float = 10, grace_hours: float = 10, orphans: bool = False
-    ) -> Swept:
-        return sweep(
+    ) -> GcResult:
+        return collect_garbage(
             self.ledger,
             now_us=self.clock.now_us(),
             keep_s=keep_hours * HOUR,
@@ -70,7 +70,7 @@ def test_young_lakes_are_left_alone():
 
     swept = world.sweep()
 
-    assert swept == Swept(manifests=0, files=0, condemned=0)
+    assert swept == GcResult(manifests=0, files=0, condemned=0)
     assert len(data_in(world.objects)) == 9
 
 
@@ -169,7 +169,7 @@ def test_a_sweep_is_repeated_without_harm():
 
     swept = world.sweep()
 
-    assert swept == Swept(manifests=0, files=0, condemned=0)
+    assert swept == GcResult(manifests=0, files=0, condemned=0)
     assert world.objects.snapshot() == before
 
 
@@ -201,7 +201,7 @@ def test_nothing_is_deleted_when_a_manifest_cannot_be_read():
         twin.restore(before := twin.snapshot() | {key: stored})
 
         with pytest.raises(Corrupt):
-            sweep(
+            collect_garbage(
                 ledger_of(twin),
                 now_us=world.clock.now_us(),
                 keep_s=10 * HOUR,
@@ -269,7 +269,7 @@ def test_an_older_term_sweeps_nothing():
     before = world.objects.snapshot()
 
     with pytest.raises(Fenced):
-        sweep(world.ledger, now_us=world.clock.now_us(), keep_s=0, grace_s=0, term=old)
+        collect_garbage(world.ledger, now_us=world.clock.now_us(), keep_s=0, grace_s=0, term=old)
 
     assert world.objects.snapshot() == before
 

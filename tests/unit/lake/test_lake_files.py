@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.lake.files import file_writer as writing
 from strandline.lake.files.file_reader import LakeFileReader
 from strandline.lake.files.file_writer import ZONE_SPAN, LakeFileWriter
@@ -269,5 +269,5 @@ def test_a_newer_format_asks_for_an_upgrade(monkeypatch):
         patched.setattr(writing, "FORMAT_VERSION", 2)
         file = write(plain_rows([1]))
 
-    with pytest.raises(NewerFormat, match=LABEL):
+    with pytest.raises(UnsupportedFormat, match=LABEL):
         _ = file.reader().zones

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 from xxhash import xxh3_64
 
-from strandline.errors import Conflict, Corrupt, Invalid, NewerFormat, StrandlineError
+from strandline.errors import Conflict, Corrupt, Invalid, StrandlineError, UnsupportedFormat
 from strandline.lake.manifest import manifest_codec
-from strandline.lake.manifest.manifest import Manifest, Removed
-from strandline.lake.manifest.manifest_codec import DELTAS_MAX, Place, Version
+from strandline.lake.manifest.manifest import Manifest, RemovedFile
+from strandline.lake.manifest.manifest_codec import DELTAS_MAX, ManifestKey, ManifestVersion
 from strandline.schema import Schema
 from tests.unit.lake.histories import STORE_ID, TOPIC_ID, lake_file
 
@@ -23,27 +23,29 @@ FULL = msgspec.structs.replace(
     floor=3,
     files=(lake_file(1, 10), lake_file(11, 20)),
     deleted=BitMap64([4, 7, 2**40]),
-    removed=(Removed("a.parquet", 1, 5),),
+    removed=(RemovedFile("a.parquet", 1, 5),),
     schemas=(Schema(2, {"price": "f64"}),),
 )
 
 
-def place(number: int, *, store_id: bytes = STORE_ID, topic_id: int = TOPIC_ID) -> Place:
-    return Place(store_id, topic_id, number)
+def place(number: int, *, store_id: bytes = STORE_ID, topic_id: int = TOPIC_ID) -> ManifestKey:
+    return ManifestKey(store_id, topic_id, number)
 
 
-def encoded(manifest: Manifest, before: Version | None = None) -> tuple[bytes, Version]:
+def encoded(
+    manifest: Manifest, before: ManifestVersion | None = None
+) -> tuple[bytes, ManifestVersion]:
     return manifest_codec.encode(manifest, before, store_id=STORE_ID, attempt="ab" * 16)
 
 
-def following(version: Version, **changes: object) -> tuple[bytes, Version]:
+def following(version: ManifestVersion, **changes: object) -> tuple[bytes, ManifestVersion]:
     manifest = version.manifest
     return encoded(
         msgspec.structs.replace(manifest, number=manifest.number + 1, **changes), version
     )
 
 
-def samples() -> dict[str, tuple[bytes, Version | None, int]]:
+def samples() -> dict[str, tuple[bytes, ManifestVersion | None, int]]:
     """A full object and a delta, each with the version before it."""
     full, version = encoded(FULL)
     delta, _ = following(version, floor=12, files=FULL.files[1:], deleted=BitMap64([13]))
@@ -101,12 +103,12 @@ def test_every_version_of_a_history_is_read_as_it_was_written(changes):
 
     read = [None]
     for number, (data, _) in enumerate(written, 1):
-        read.append(manifest_codec.follow(read[-1], data, place(number)))
+        read.append(manifest_codec.apply_object(read[-1], data, place(number)))
 
     assert read[1:] == [version for _, version in written]
     for data, version in written:
         if version.base == version.manifest.number:
-            assert manifest_codec.follow(None, data, place(version.base)) == version
+            assert manifest_codec.apply_object(None, data, place(version.base)) == version
 
 
 def test_a_full_manifest_is_due_after_so_many_deltas():
@@ -140,7 +142,7 @@ def test_any_changed_byte_is_noticed(kind):
             damaged = bytearray(data)
             damaged[offset] ^= flip
             try:
-                manifest_codec.follow(before, bytes(damaged), place(number))
+                manifest_codec.apply_object(before, bytes(damaged), place(number))
             except Corrupt:
                 continue
             silent.append(offset)
@@ -154,7 +156,7 @@ def test_any_cut_and_anything_appended_is_noticed(kind):
 
     for damaged in [*(data[:size] for size in range(len(data))), data + b"\n", data + b" "]:
         with pytest.raises(Corrupt):
-            manifest_codec.follow(before, damaged, place(number))
+            manifest_codec.apply_object(before, damaged, place(number))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_a_manifest_in_the_place_of_another_is_noticed(other):
     data, _ = encoded(FULL)
 
     with pytest.raises(Corrupt):
-        manifest_codec.follow(None, data, other)
+        manifest_codec.apply_object(None, data, other)
 
 
 def test_deltas_of_two_histories_are_not_mixed():
@@ -172,11 +174,11 @@ def test_deltas_of_two_histories_are_not_mixed():
     _, other = encoded(msgspec.structs.replace(FULL, epoch=9))
     delta, _ = following(one, floor=5)
 
-    assert manifest_codec.follow(one, delta, place(2)).manifest.floor == 5
+    assert manifest_codec.apply_object(one, delta, place(2)).manifest.floor == 5
     with pytest.raises(Corrupt, match="does not follow"):
-        manifest_codec.follow(other, delta, place(2))
+        manifest_codec.apply_object(other, delta, place(2))
     with pytest.raises(Corrupt):
-        manifest_codec.follow(None, delta, place(2))
+        manifest_codec.apply_object(None, delta, place(2))
 
 
 def sealed(header: str, body: str, number: int = 1) -> bytes:
@@ -198,8 +200,8 @@ BODY = encoded(FULL)[0].partition(b"\n")[2].decode().strip()
 def test_a_newer_format_asks_for_an_upgrade():
     data = sealed(header(format=2, kind="tree"), "something new")
 
-    with pytest.raises(NewerFormat, match="format 2"):
-        manifest_codec.follow(None, data, place(1))
+    with pytest.raises(UnsupportedFormat, match="format 2"):
+        manifest_codec.apply_object(None, data, place(1))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ def test_a_newer_format_asks_for_an_upgrade():
 )
 def test_a_manifest_that_makes_no_sense_is_corrupt_not_a_surprise(line, body):
     with pytest.raises(Corrupt):
-        manifest_codec.follow(None, sealed(line, body), place(1))
+        manifest_codec.apply_object(None, sealed(line, body), place(1))
 
 
 @settings(max_examples=200, deadline=None)
@@ -229,4 +231,4 @@ def test_a_manifest_that_makes_no_sense_is_corrupt_not_a_surprise(line, body):
 def test_garbage_is_taken_calmly(line, body):
     for data in (line, line + b"\n" + body, line + b'0123456789abcdef"}\n' + body + b"\n"):
         with pytest.raises(StrandlineError):
-            manifest_codec.follow(None, data, place(1))
+            manifest_codec.apply_object(None, data, place(1))

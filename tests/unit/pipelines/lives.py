@@ -32,7 +32,7 @@ def live(store: Store, kind: str, seed: int = 1) -> None:
 
 def host(store: Store, kind: str):
     store.views.open(kind, kind, {})
-    return store.views.shelf.host(kind, store.existing_topic(kind))
+    return store.views.registry.host(kind, store.existing_topic(kind))
 
 
 def _kv(store: Store, rng: random.Random) -> None:

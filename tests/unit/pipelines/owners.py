@@ -12,7 +12,7 @@ from pathlib import Path
 import strandline
 from strandline.ingest import delivery_codec as letters
 from strandline.ingest import staged_files
-from strandline.ingest.delivery_codec import Staged
+from strandline.ingest.delivery_codec import StagedFile
 from strandline.pipelines.delivery_client import lake_of
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.cloud import open_objects
@@ -54,7 +54,7 @@ def made_store(path: str, *topics: str, **options: object) -> None:
             store.create_topic(topic, **options)
 
 
-def stage(path: str, *data: bytes, number: int = 1, part: int = 0, lake: str = "") -> Staged:
+def stage(path: str, *data: bytes, number: int = 1, part: int = 0, lake: str = "") -> StagedFile:
     """One file of rows, as a task leaves it."""
     key = letters.staged_key("p", number, OsDisk().random_id().hex(), part)
     with contextlib.closing(open_objects(lake_of(path, lake))) as objects:

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 
 import strandline
-from strandline.api.pipelines import Run
+from strandline.api.pipelines import PipelineRun
 from strandline.assembly import RUNS_TOPIC
-from strandline.config.pipeline_config import Declared
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.config.settings import PipelineSettings
 from strandline.pipelines.schedule.history import runs_in
-from strandline.pipelines.schedule.registry import Arguments, Done, Pipeline, Work
-from strandline.pipelines.schedule.run_state import Ledger
-from strandline.pipelines.schedule.runner import Here
-from strandline.pipelines.schedule.scheduler import Schedule
+from strandline.pipelines.schedule.registry import Arguments, Pipeline, RunContext, RunResult
+from strandline.pipelines.schedule.run_state import PipelineStateStore
+from strandline.pipelines.schedule.runner import InlineRunner
+from strandline.pipelines.schedule.scheduler import PipelineScheduler
 from strandline.platform.disk import OsDisk
 from strandline.testing.sim_clock import SimClock
 
@@ -45,14 +45,14 @@ class Pipelines:
             "hold": Pipeline("holds", Said, self._hold),
         }
 
-    def _say(self, given: Said, work: Work) -> Done:
+    def _say(self, given: Said, work: RunContext) -> RunResult:
         self.said.append((given.text, work.due))
-        return Done(rows=3)
+        return RunResult(rows=3)
 
-    def _fail(self, given: Said, work: Work) -> Done:
+    def _fail(self, given: Said, work: RunContext) -> RunResult:
         raise ValueError("nothing works")
 
-    def _hold(self, given: Said, work: Work) -> Done:
+    def _hold(self, given: Said, work: RunContext) -> RunResult:
         self.held.release()
         while not self.go.wait(0.01):
             work.progress("hold", 0, 1)
@@ -66,27 +66,27 @@ class World:
         self.path = path
         self.clock = SimClock(wall_us=MIDNIGHT_US)
         self.pipelines = Pipelines(self.clock)
-        self.ledger = Ledger(path, OsDisk())
+        self.ledger = PipelineStateStore(path, OsDisk())
         with strandline.open(path):
             pass
 
-    def schedule(self, *declared: Declared, **settings: Any) -> Schedule:
-        return Schedule(
+    def schedule(self, *declared: DeclaredPipeline, **settings: Any) -> PipelineScheduler:
+        return PipelineScheduler(
             self.path,
             PipelineSettings(declared=declared, **settings),
             clock=self.clock,
-            runner=Here(self.path, "", self.clock, self.pipelines.known),
+            runner=InlineRunner(self.path, "", self.clock, self.pipelines.known),
             known=self.pipelines.known,
         )
 
-    def history(self, name: str | None = None) -> list[Run]:
+    def history(self, name: str | None = None) -> list[PipelineRun]:
         """What the topic has, the oldest first."""
         with strandline.open(self.path, readonly=True) as store:
             if RUNS_TOPIC not in store.topics(RUNS_TOPIC):
                 return []
             return [line.run for line in runs_in(store.topic(RUNS_TOPIC), name=name)][::-1]
 
-    def begin_and_die(self, declared: Declared) -> None:
+    def begin_and_die(self, declared: DeclaredPipeline) -> None:
         """Leave the files as a scheduler does that is killed in the middle of a run."""
         state = self.ledger.load(declared.name)
         assert state is not None

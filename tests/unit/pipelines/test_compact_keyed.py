@@ -54,7 +54,7 @@ def test_only_the_versions_that_the_history_allows_stay_in_the_lake(data_dir, is
         done = compact_keyed(data_dir, ["k"], settings=ALL)
 
     left = rows(data_dir)
-    assert done.let_go == KEYS * (VERSIONS - 2)
+    assert done.released_records == KEYS * (VERSIONS - 2)
     assert len(left) < KEYS * 4
     with strandline.open(data_dir) as store:
         assert store.views.digest("kv", "k") == expected
@@ -107,7 +107,7 @@ def test_a_topic_with_another_view_keeps_every_record(data_dir):
 
     done = compact_keyed(data_dir, settings=ALL)
 
-    assert done.let_go == 0
+    assert done.released_records == 0
     assert rows(data_dir) == before
 
 
@@ -143,7 +143,7 @@ def test_a_topic_that_is_not_in_the_lake_yet_lets_go_however_it_is_named(data_di
 
     done = compact_keyed(data_dir, names, settings=ALL, lake=url)
 
-    assert done.let_go == VERSIONS - 2
+    assert done.released_records == VERSIONS - 2
     assert (done.topics == 1) is ("another topic" in lake and names not in (["k"], ["k*"]))
 
 
@@ -176,4 +176,4 @@ def test_a_topic_that_was_deleted_and_made_again_lets_go_though_the_lake_knew_th
         for version in range(VERSIONS):
             kv.put("key", b"%d" % version)
 
-    assert compact_keyed(data_dir, ["k"], settings=ALL).let_go == VERSIONS - 2
+    assert compact_keyed(data_dir, ["k"], settings=ALL).released_records == VERSIONS - 2

@@ -21,7 +21,7 @@ from strandline.errors import (
     UnknownTopic,
 )
 from strandline.ingest import delivery_codec as letters
-from strandline.ingest.delivery_codec import PENDING, Delivery, Staged
+from strandline.ingest.delivery_codec import PENDING, StagedFile, TopicDelivery
 from strandline.pipelines import delivery_client as module
 from strandline.pipelines.delivery_client import deliver, discard, lake_of
 from strandline.platform.objectstore.cloud import open_objects
@@ -37,7 +37,7 @@ from tests.unit.pipelines.owners import (
 DEADLINE_S = 60.0
 
 
-def send(path: str, *files: Staged, number: int = 1, attempt: str = "a" * 32, **more: object):
+def send(path: str, *files: StagedFile, number: int = 1, attempt: str = "a" * 32, **more: object):
     told = {"topic": "t", "producer": "p", "patience_s": DEADLINE_S, **more}
     deliver(path, told.pop("topic"), files, number=number, attempt=attempt, **told)
 
@@ -135,7 +135,7 @@ def test_out_of_patience_the_delivery_is_safe_and_appended_later(data_dir):
         send(data_dir, file, patience_s=0.1)
     discard(data_dir, "t", [file], producer="p", number=1)
     with strandline.open(data_dir) as store:
-        store.take_deliveries()
+        store.ingest_pending()
 
     assert contents(data_dir) == [b"a"]
     assert nothing_is_left(data_dir)
@@ -162,7 +162,7 @@ def test_one_number_for_two_topics_is_two_deliveries(data_dir):
                 send(data_dir, stage(data_dir, topic.encode()), topic=topic, patience_s=0.1)
 
     with strandline.open(data_dir, settings=Settings()) as store:
-        store.take_deliveries()
+        store.ingest_pending()
 
     assert (contents(data_dir, "t"), contents(data_dir, "u")) == ([b"t"], [b"u"])
 
@@ -178,7 +178,7 @@ def test_discard_removes_what_was_never_delivered_and_nothing_else(data_dir):
     assert staged_in(data_dir) == [delivered.key.rpartition("/")[2]]
     discard(data_dir, "t", [late], producer="p", number=2)
     with strandline.open(data_dir) as store:
-        store.take_deliveries()
+        store.ingest_pending()
     assert contents(data_dir) == [b"a"]
 
 
@@ -250,7 +250,7 @@ def test_a_number_or_producer_that_is_none_is_refused_before_it_is_delivered(dat
 
 def test_a_folder_that_is_no_store_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "nowhere"
-    file = Staged(key="incoming/x.arrow", rows=1, chunks=1, size=1, checksum="")
+    file = StagedFile(key="incoming/x.arrow", rows=1, chunks=1, size=1, checksum="")
 
     with pytest.raises(NotAStore):
         send(str(path), file)
@@ -260,7 +260,7 @@ def test_a_folder_that_is_no_store_is_refused_and_left_alone(tmp_path):
 
 def test_a_delivery_of_another_that_cannot_be_taken_does_not_fail_this_one(data_dir):
     made_store(data_dir)
-    newer = Delivery(
+    newer = TopicDelivery(
         format=letters.FORMAT + 1,
         store_id="",
         topic="t",
@@ -289,7 +289,7 @@ def test_a_full_topic_is_waited_for(data_dir, monkeypatch):
         send(data_dir, stage(data_dir, b"b", number=2), number=2, patience_s=0.1)
     with strandline.open(data_dir) as store:
         store.topic("t").delete(before=2)
-        store.take_deliveries()
+        store.ingest_pending()
 
     assert contents(data_dir) == [b"b"]
 

@@ -9,11 +9,11 @@ import pytest
 from strandline.errors import Invalid
 from strandline.pipelines.schedule.cron import (
     MISSED_MAX,
-    At,
-    Every,
-    due_point,
+    CalendarTimes,
+    IntervalTimes,
+    due_time,
     duration_s,
-    missed_points,
+    missed_count,
     served_after_jump,
 )
 
@@ -26,7 +26,7 @@ def told(moment_us: int) -> str:
     return f"{datetime.fromtimestamp(moment_us / 1e6, UTC):%Y-%m-%dT%H:%M}"
 
 
-def following(points: At, after: str, count: int) -> list[str]:
+def following(points: CalendarTimes, after: str, count: int) -> list[str]:
     found, moment = [], us(after)
     for _ in range(count):
         moment = points.next(moment)
@@ -35,7 +35,7 @@ def following(points: At, after: str, count: int) -> list[str]:
 
 
 def test_every_is_due_at_its_multiples():
-    points = Every("6h")
+    points = IntervalTimes("6h")
 
     assert told(points.next(us("2026-11-17T03:10"))) == "2026-11-17T06:00"
     assert told(points.next(us("2026-11-17T06:00"))) == "2026-11-17T12:00"
@@ -62,12 +62,12 @@ def test_every_is_due_at_its_multiples():
     ],
 )
 def test_at_is_due_as_cron_says(at, expected):
-    assert following(At(at), "2026-11-17T12:00", len(expected)) == expected
+    assert following(CalendarTimes(at), "2026-11-17T12:00", len(expected)) == expected
 
 
 @pytest.mark.parametrize("at", ["30 3 * * *", "0 9 * * mon", "*/7 * * * *", "0 0 29 2 *"])
 def test_the_last_point_is_the_one_that_the_next_one_followed(at):
-    points = At(at, "Europe/Zurich")
+    points = CalendarTimes(at, "Europe/Zurich")
 
     moment = us("2026-03-28T12:00")
     for _ in range(40):
@@ -78,7 +78,7 @@ def test_the_last_point_is_the_one_that_the_next_one_followed(at):
 
 
 def test_at_is_meant_in_its_time_zone_in_summer_and_winter():
-    points = At("0 3 * * *", "Europe/Zurich")
+    points = CalendarTimes("0 3 * * *", "Europe/Zurich")
 
     assert following(points, "2026-10-24T00:00", 3) == [
         "2026-10-24T01:00",
@@ -88,13 +88,13 @@ def test_at_is_meant_in_its_time_zone_in_summer_and_winter():
 
 
 def test_a_time_that_the_clocks_leave_out_comes_at_the_end_of_the_gap():
-    points = At("30 2 * * *", "Europe/Zurich")
+    points = CalendarTimes("30 2 * * *", "Europe/Zurich")
 
     assert following(points, "2026-03-28T12:00", 2) == ["2026-03-29T01:00", "2026-03-30T00:30"]
 
 
 def test_every_hour_is_due_also_in_the_hour_that_comes_twice():
-    points = At("0 * * * *", "Europe/Zurich")
+    points = CalendarTimes("0 * * * *", "Europe/Zurich")
 
     assert following(points, "2026-10-24T23:30", 3) == [
         "2026-10-25T00:00",
@@ -105,44 +105,44 @@ def test_every_hour_is_due_also_in_the_hour_that_comes_twice():
 
 
 def test_a_time_that_has_come_stays_the_last_one_while_the_clocks_show_it_again():
-    points = At("30 2 * * *", "Europe/Zurich")
+    points = CalendarTimes("30 2 * * *", "Europe/Zurich")
 
     assert told(points.last(us("2026-10-25T01:15"))) == "2026-10-25T00:30"  # 02:15 the second time
     assert told(points.next(us("2026-10-25T01:15"))) == "2026-10-26T01:30"
 
 
 def test_a_time_that_comes_twice_counts_once():
-    points = At("30 2 * * *", "Europe/Zurich")
+    points = CalendarTimes("30 2 * * *", "Europe/Zurich")
 
     assert following(points, "2026-10-24T12:00", 2) == ["2026-10-25T00:30", "2026-10-26T01:30"]
 
 
 def test_missed_points_are_due_as_one():
-    points = Every("1h")
+    points = IntervalTimes("1h")
     served, now = us("2026-11-17T03:00"), us("2026-11-17T08:20")
 
-    due = due_point(points, served, now)
+    due = due_time(points, served, now)
 
     assert told(due) == "2026-11-17T08:00"
-    assert missed_points(points, served, due) == 4
-    assert due_point(points, due, now) is None
-    assert missed_points(Every("1s"), 0, us("2026-11-17T08:00")) == MISSED_MAX
+    assert missed_count(points, served, due) == 4
+    assert due_time(points, due, now) is None
+    assert missed_count(IntervalTimes("1s"), 0, us("2026-11-17T08:00")) == MISSED_MAX
 
 
 def test_a_clock_that_is_set_back_a_little_does_not_serve_a_point_twice():
-    points = Every("1h")
+    points = IntervalTimes("1h")
     served = us("2026-11-17T03:00")
 
     now = served - 5_000_000
     assert served_after_jump(points, served, now) == served
-    assert due_point(points, served_after_jump(points, served, now), served + 1) is None
+    assert due_time(points, served_after_jump(points, served, now), served + 1) is None
 
 
 def test_a_clock_that_was_far_ahead_is_not_waited_for():
-    points = Every("1h")
+    points = IntervalTimes("1h")
     served, now = us("2036-11-17T03:00"), us("2026-11-17T03:10")
 
-    assert due_point(points, served_after_jump(points, served, now), now) is None
+    assert due_time(points, served_after_jump(points, served, now), now) is None
     assert served_after_jump(points, served, now) == now
 
 
@@ -156,14 +156,14 @@ def test_a_clock_that_was_far_ahead_is_not_waited_for():
 )
 def test_a_time_that_makes_no_sense_is_refused(at):
     with pytest.raises(Invalid, match="at "):
-        At(at)
+        CalendarTimes(at)
 
 
 def test_the_error_of_a_bad_time_names_the_field_and_what_it_may_be():
     with pytest.raises(Invalid, match=r"'5 25 \* \* \*': bad hour: minute 0-59, hour 0-23"):
-        At("5 25 * * *")
+        CalendarTimes("5 25 * * *")
     with pytest.raises(Invalid, match="does not have five fields: minute 0-59"):
-        At("@daily")
+        CalendarTimes("@daily")
 
 
 @pytest.mark.parametrize("text", ["", "0s", "6", "6 hours", "-1h", "1.5h", "h"])
@@ -174,4 +174,4 @@ def test_a_duration_that_makes_no_sense_is_refused(text):
 
 def test_a_time_zone_that_nobody_knows_is_refused():
     with pytest.raises(Invalid, match="Mars/Olympus"):
-        At("0 0 * * *", "Mars/Olympus")
+        CalendarTimes("0 0 * * *", "Mars/Olympus")

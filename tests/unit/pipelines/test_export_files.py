@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import strandline
 from strandline.errors import Invalid
 from strandline.pipelines import Fields, export, import_files
-from strandline.testing.model import Values
+from strandline.testing.model import RecordValues
 from strandline.testing.strategies import batches
 from tests.unit.pipelines.transfers import records
 
@@ -22,7 +22,7 @@ READ = {"parquet": "read_parquet", "csv": "read_csv", "jsonl": "read_json"}
 BACK = Fields(data="data", key="key", tag="tag", node="node", meta="meta")
 
 
-def make(data_dir: str, values: list[Values]) -> None:
+def make(data_dir: str, values: list[RecordValues]) -> None:
     with strandline.open(data_dir) as store:
         topic = store.topic("t")
         store.topic("back")
@@ -30,8 +30,8 @@ def make(data_dir: str, values: list[Values]) -> None:
             topic.append(each.data, key=each.key, tag=each.tag, node=each.node, meta=each.meta)
 
 
-def of(*datas: bytes, tag: str | None = None) -> list[Values]:
-    return [Values(data=data, key=None, tag=tag, node=None, meta=None) for data in datas]
+def of(*datas: bytes, tag: str | None = None) -> list[RecordValues]:
+    return [RecordValues(data=data, key=None, tag=tag, node=None, meta=None) for data in datas]
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -43,7 +43,7 @@ def of(*datas: bytes, tag: str | None = None) -> list[Values]:
 )
 def test_what_is_exported_and_imported_again_is_equal(
     tmp_path_factory: pytest.TempPathFactory,
-    values: list[Values],
+    values: list[RecordValues],
     kind: str,
     file_rows: int,
     part_bytes: int,

@@ -44,7 +44,7 @@ def shows_what_it_should(store: Store, **queries: str) -> bool:
 
 
 def behind(store: Store) -> list[int]:
-    return [each.behind for each in store.questions.remembered.list()]
+    return [each.behind for each in store.queries.remembered.list()]
 
 
 def nothing_is_left(path: str) -> bool:
@@ -118,7 +118,7 @@ def test_show_and_deliveries_take_turns_and_leave_no_frames_behind(data_dir):
 
 
 def _manifest(store: Store) -> Any:
-    return store.questions.remembered.begin("figures").base.manifest
+    return store.queries.remembered.begin_refresh("figures").base.manifest
 
 
 def test_everything_is_computed_again_on_request(data_dir):
@@ -246,7 +246,7 @@ def test_an_owner_that_takes_nothing_is_told_and_the_commit_is_safe(data_dir):
         assert [each.error for each in summary.failed] == [Unavailable.code]
         assert "open the store for writing" in summary.failed[0].reason
     with strandline.open(data_dir) as store:
-        store.take_deliveries()
+        store.ingest_pending()
 
         assert behind(store) == [0]
         assert shows_what_it_should(store, figures=FIGURES)
@@ -266,7 +266,7 @@ def test_frames_that_were_lost_are_computed_again(data_dir):
     made(data_dir, figures=FIGURES)
     with strandline.open(data_dir) as store:
         for run in _manifest(store).runs:
-            store.topic("remembered:figures").let_go(BitMap64(range(run.first, run.last + 1)))
+            store.topic("remembered:figures").trim(BitMap64(range(run.first, run.last + 1)))
         for _ in range(8):  # until runs are to be merged
             pay(store, 1)
             assert not materialize(store).failed

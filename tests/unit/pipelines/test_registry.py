@@ -10,13 +10,13 @@ import pytest
 import strandline
 from strandline.log.progress import silent
 from strandline.pipelines.engine import Embedded
-from strandline.pipelines.schedule.registry import PIPELINES, Done, Work, arguments_of
+from strandline.pipelines.schedule.registry import PIPELINES, RunContext, RunResult, arguments_of
 from tests.unit.pipelines.owners import owner
 
 
-def run(name: str, store: str, **arguments: object) -> Done:
+def run(name: str, store: str, **arguments: object) -> RunResult:
     pipeline = PIPELINES[name]
-    work = Work(store, "", "", "20261117T033000Z", Embedded(), silent)
+    work = RunContext(store, "", "", "20261117T033000Z", Embedded(), silent)
     return pipeline.run(arguments_of(pipeline, arguments), work)
 
 
@@ -27,7 +27,7 @@ def test_a_store_that_has_no_lake_yet_has_nothing_to_compact_and_its_own_files_t
         store.topic("orders").append(b"tea")
         store.checkpoint()
 
-    assert run("compact", data_dir) == run("scrub", data_dir) == Done()
+    assert run("compact", data_dir) == run("scrub", data_dir) == RunResult()
     root = sorted(Path(data_dir, "meta").iterdir())[-1]
     root.write_bytes(b"damaged")
     assert "problems, the first in" in run("scrub", data_dir).failure
@@ -39,7 +39,7 @@ def test_when_it_was_due_stands_in_the_place_of_an_export(data_dir: str, tmp_pat
 
     done = run("export", data_dir, topic="orders", to=f"{tmp_path}/copies/{{due}}")
 
-    assert done == Done(rows=1)
+    assert done == RunResult(rows=1)
     assert (tmp_path / "copies" / "20261117T033000Z" / "_SUCCESS").exists()
 
 

@@ -34,14 +34,14 @@ def make(path: str, name: str = "metrics") -> None:
         metrics.downsample("load", into="load_20s", window="20s", aggregates=["avg", "max", "sum"])
         metrics.downsample("load_20s", into="load_2m", window="2m", aggregates=["max"], by=[])
         metrics.downsample("other", into="other_1m", window="1m")
-        store.views.shelf.save()
+        store.views.registry.save()
 
 
 def made(path: str, name: str = "metrics") -> dict[str, object]:
     """What the rules have made, and how far they are."""
     with strandline.open(path, readonly=True) as store:
         store.metrics(name)
-        with store.views.shelf.host("metrics", store.existing_topic(name)).reading() as fold:
+        with store.views.registry.host("metrics", store.existing_topic(name)).reading() as fold:
             found: dict[str, object] = {
                 seen.name.decode(errors="replace"): seen.content for seen in fold.seen()
             }
@@ -124,7 +124,7 @@ def test_a_point_that_comes_while_its_window_is_made_is_in_it(data_dir):
         # No job takes what is handed over here: it stays until the store is closed.
         with pytest.raises(strandline.errors.Unavailable):
             rollup(data_dir, engine=Meanwhile(late), patience_s=0.0)
-        store.take_deliveries()
+        store.ingest_pending()
         standing = host(store, "metrics").fold.standings.find("downsample", "load_20s")
         assert standing.until == 200 * S, "made up to the windows of which one had changed"
 
@@ -147,7 +147,7 @@ def test_windows_that_somebody_else_has_made_are_not_made_again(data_dir):
             rollup(data_dir, engine=Meanwhile(metrics.maintain), patience_s=0.0)
         count = store.topic("metrics").head_seq
 
-        store.take_deliveries()
+        store.ingest_pending()
 
         assert store.topic("metrics").head_seq == count
 

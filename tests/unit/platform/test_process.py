@@ -171,8 +171,8 @@ def test_things_that_are_gone_are_not_told():
             told.append(os.getpid())
 
     kept, dropped = Thing(), Thing()
-    process.tell_when_forked(kept)
-    process.tell_when_forked(dropped)
+    process.register_forkable(kept)
+    process.register_forkable(dropped)
     del dropped
 
     answer = _in_child(lambda: str(len(told)))

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from strandline.errors import Closed, Unavailable
-from strandline.platform.thread_pool import ThreadPool, start
+from strandline.platform.thread_pool import ThreadPool, start_thread
 
 DEADLINE_S = 30
 
@@ -31,9 +31,9 @@ def test_a_thread_that_cannot_be_started_raises_the_cause_and_can_be_started_lat
     thread = threading.Thread(target=done.set)
 
     with pytest.raises(Unavailable, match="ulimit -u"):
-        start(thread)
+        start_thread(thread)
     refusing.undo()
-    start(thread)
+    start_thread(thread)
 
     assert done.wait(DEADLINE_S)
 

@@ -7,19 +7,19 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.query.execute.arrow_snapshot import ArrowSnapshot, columns_of
-from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.execute.duckdb_engine import DuckDbEngine
 from strandline.query.execute.executor import run
 from strandline.query.execute.result import Result
 from strandline.query.language.binding import bind
-from strandline.query.language.bound_ast import Bound
+from strandline.query.language.bound_ast import BoundQuery
 from strandline.query.language.parser import parse
-from strandline.query.language.periods import PLAIN, Calendar
+from strandline.query.language.periods import DEFAULT_CALENDAR, Calendar
 from strandline.schema import Schema, checked_fields
 
 BEGIN_US = 1_767_225_600_000_000
 """2026-01-01 00:00 UTC, a Thursday."""
 HOUR_US = 3_600_000_000
-ENGINE = Engine(threads=2)
+ENGINE = DuckDbEngine(threads=2)
 
 
 def table(name: str, fields: dict[str, Any], rows: list[dict[str, Any]]) -> ArrowSnapshot:
@@ -40,12 +40,14 @@ def table(name: str, fields: dict[str, Any], rows: list[dict[str, Any]]) -> Arro
 class Tables:
     """Tables that can be asked. Owned by one test."""
 
-    def __init__(self, *tables: Any, calendar: Calendar = PLAIN, engine: Engine = ENGINE) -> None:
+    def __init__(
+        self, *tables: Any, calendar: Calendar = DEFAULT_CALENDAR, engine: DuckDbEngine = ENGINE
+    ) -> None:
         self.snapshots = {table.name: table for table in tables}
         self._calendar = calendar
         self._engine = engine
 
-    def bound(self, command: str) -> Bound:
+    def bound(self, command: str) -> BoundQuery:
         schemas = {name: table.schema for name, table in self.snapshots.items()}
         return bind(
             parse(command), schemas.get, command, events=list(schemas), calendar=self._calendar

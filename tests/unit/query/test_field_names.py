@@ -17,7 +17,7 @@ import strandline
 from strandline.lake.external_reader import dataset
 from strandline.lake.files.record_columns import SCHEMA
 from strandline.query.language.ast import Define, Query
-from strandline.query.language.errors import Mistake
+from strandline.query.language.errors import QueryError
 from strandline.query.language.parser import parse
 from strandline.store import Store
 from tests.unit.lake.small_lake import BATCH, open_small
@@ -172,7 +172,9 @@ def test_a_link_is_the_same_column_in_every_event(tmp_path: Path):
         store.run("DEFINE a FIELDS {context: string}")
         store.run("DEFINE b FIELDS {n: u64}")
 
-        with pytest.raises(Mistake, match="a field of some events and a system column of others"):
+        with pytest.raises(
+            QueryError, match="a field of some events and a system column of others"
+        ):
             store.run("QUERY a FOLLOWED BY b LINKED BY context")
         assert len(store.run("QUERY a FOLLOWED BY b")) == 0
         assert len(store.run("QUERY a FOLLOWED BY b LINKED BY __context WHERE __context = x")) == 0

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.config.settings import LimitSettings
 from strandline.errors import Conflict, Forbidden, Invalid, NotFound
-from strandline.query.language.errors import Mistake
+from strandline.query.language.errors import QueryError
 from strandline.testing.crash_choices import Oldest
 from tests.unit.store.world import World
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_meant_is_refused_with_its_name_and_stores_nothing(run, c
 
 
 def test_a_mistake_shows_its_place(run):
-    with pytest.raises(Mistake) as caught:
+    with pytest.raises(QueryError) as caught:
         run("QUERY pay\nWHERE amout = 1")
 
     lines = str(caught.value).splitlines()
@@ -216,7 +216,7 @@ def test_a_plot_is_a_chart_with_its_data(run):
 def test_users_may_do_what_was_granted(world, run):
     run('DEFINE secret FIELDS {x: "int"}')
     run("CREATE USER bob")
-    ask = world.store.questions.run
+    ask = world.store.queries.run
 
     with pytest.raises(Forbidden):
         ask("QUERY pay", user="bob")
@@ -287,4 +287,4 @@ def test_a_revoked_key_stays_so_through_a_power_loss(world, run):
     world.store = world.open()
 
     with pytest.raises(Forbidden):
-        world.store.questions.users.authenticate("ann", key)
+        world.store.queries.users.authenticate("ann", key)

@@ -7,7 +7,7 @@ from typing import Any
 
 from strandline.query.language.binding import bind
 from strandline.query.language.parser import parse
-from strandline.query.snapshots import bound_to_sight
+from strandline.query.snapshots import bind_to_snapshots
 from tests.unit.store.world import World
 
 
@@ -37,7 +37,7 @@ class Interrupted:
 
 
 def _ask(store: Any, text: str) -> tuple[Any, Any]:
-    return bound_to_sight(store, lambda schemas: bind(parse(text), schemas, text))
+    return bind_to_snapshots(store, lambda schemas: bind(parse(text), schemas, text))
 
 
 def test_a_version_that_comes_while_a_question_is_bound_is_not_in_its_answer():

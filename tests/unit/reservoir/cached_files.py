@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from strandline.platform.disk import Disk
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir import object_keys
-from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.cache import FileCache
 from strandline.reservoir.data_files import data_file_codec
 from strandline.reservoir.data_files.data_file_table import FileRef
-from strandline.reservoir.data_files.page_table import Place
+from strandline.reservoir.data_files.page_table import PageLocation
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 
@@ -26,11 +26,15 @@ class StoredFile:
     ref: FileRef
     data: bytes
 
-    def page(self, number: int) -> tuple[int, Place, FileRef]:
+    def page(self, number: int) -> tuple[int, PageLocation, FileRef]:
         """What a page reader asks for."""
         page_id = self.ref.file_id % 1000 * 1000 + number
         checksum = data_file_codec.page_checksum(self.content(number), page_id, self.ref.file_id)
-        return page_id, Place(self.ref.file_id, number * PAGE_SIZE, PAGE_SIZE, checksum), self.ref
+        return (
+            page_id,
+            PageLocation(self.ref.file_id, number * PAGE_SIZE, PAGE_SIZE, checksum),
+            self.ref,
+        )
 
     def content(self, number: int) -> bytes:
         return self.data[number * PAGE_SIZE :][:PAGE_SIZE]
@@ -84,9 +88,9 @@ class World:
         self.bytes_max = int(files_max * 10 * PAGE_SIZE)
         self.cache = self.opened()
 
-    def opened(self) -> Cache:
+    def opened(self) -> FileCache:
         """A cache on the folder, as the next process has it."""
-        return Cache(
+        return FileCache(
             FOLDER,
             self.disk,
             self.objects,
@@ -94,7 +98,7 @@ class World:
             downloads_max=self.downloads_max,
         )
 
-    def reopened(self, *files: StoredFile) -> Cache:
+    def reopened(self, *files: StoredFile) -> FileCache:
         self.cache.close()
         self.cache = self.opened()
         self.cache.adopt(file.ref for file in files)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.errors import Closed, Locked, NotFound, Unavailable, Unreachable
+from strandline.errors import Closed, Locked, NotFound, ObjectStoreUnreachable, Unavailable
 from strandline.platform.disk import OsDisk
-from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.cache import FileCache
 from strandline.reservoir.cache.downloads import RangeFile
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
@@ -191,7 +191,7 @@ def test_a_folder_that_cannot_be_made_is_told_at_once():
     disk.fail("make_dirs", errno=errno.EACCES)
 
     with pytest.raises(Unavailable, match="or open without a cache"):
-        Cache(FOLDER, disk, SimObjects(), bytes_max=1000)
+        FileCache(FOLDER, disk, SimObjects(), bytes_max=1000)
 
 
 def test_a_file_larger_than_the_cache_is_read_where_it_is():
@@ -341,7 +341,7 @@ def test_errors_of_the_object_store_pass_through_and_leave_nothing():
     file, gone = world.stored(1), made(2)
     world.objects.fail("get_ranges", how="before")
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         world.cache.open(file.ref)
     with pytest.raises(NotFound):
         world.cache.open(gone.ref)
@@ -398,7 +398,7 @@ def test_a_power_loss_leaves_a_folder_that_opens_and_reads_right():
         world.cache.open(file.ref)
 
     for disk in world.disk.crash_states(limit=64, rng=random.Random(1)):
-        cache = Cache(FOLDER, disk, world.objects, bytes_max=4000)
+        cache = FileCache(FOLDER, disk, world.objects, bytes_max=4000)
         cache.adopt(file.ref for file in files)
         for file in files:
             found = cache.open(file.ref)
@@ -434,7 +434,7 @@ def test_on_a_real_disk_the_same(data_dir: str):
     objects = SimObjects()
     files = [stored(objects, n) for n in (1, 2, 3)]
     for _ in range(2):
-        cache = Cache(data_dir, OsDisk(), objects, bytes_max=2000)
+        cache = FileCache(data_dir, OsDisk(), objects, bytes_max=2000)
         cache.adopt(file.ref for file in files)
         held = cache.open(files[1].ref)
         for file in files:
@@ -444,5 +444,5 @@ def test_on_a_real_disk_the_same(data_dir: str):
         assert held.pread(1000, 0) == files[1].data
         assert cache.statistics().bytes <= 2000
         with pytest.raises(Locked):
-            Cache(data_dir, OsDisk(), objects, bytes_max=2000)
+            FileCache(data_dir, OsDisk(), objects, bytes_max=2000)
         cache.close()

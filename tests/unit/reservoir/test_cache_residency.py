@@ -13,7 +13,7 @@ import pytest
 
 from strandline.platform.direct_file import DIRECT_BLOCK, OsDirectFile
 from strandline.platform.disk import OsDisk
-from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.cache import FileCache
 from strandline.reservoir.compaction import fetch
 from strandline.reservoir.page_reader import PageReader
 from strandline.testing.sim_objects import SimObjects
@@ -69,7 +69,7 @@ def use(folder: Path, *, direct: bool) -> list[StoredFile]:
     """Write a file into a cache, download another, read pages of both, whole files too."""
     objects = SimObjects()
     files = [made(1, PAGES), stored(objects, 2, PAGES)]
-    cache = Cache(str(folder), OsDisk(), objects, bytes_max=BYTES_MAX, direct=direct)
+    cache = FileCache(str(folder), OsDisk(), objects, bytes_max=BYTES_MAX, direct=direct)
     cache.add(files[0].ref, [files[0].data])
     reader = PageReader(objects, cache)
     rng = random.Random(1)
@@ -108,7 +108,7 @@ def test_a_cache_is_kept_when_the_setting_changes(folder: Path):
     file = stored(objects, 1)
 
     for direct in (True, False, True):
-        cache = Cache(str(folder), OsDisk(), objects, bytes_max=BYTES_MAX, direct=direct)
+        cache = FileCache(str(folder), OsDisk(), objects, bytes_max=BYTES_MAX, direct=direct)
         cache.adopt([file.ref])
         assert cache.open(file.ref).pread(file.ref.size, 0) == file.data
         assert cache.statistics().bytes == file.ref.size

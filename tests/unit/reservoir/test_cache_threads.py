@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from strandline.errors import Closed, Unreachable
+from strandline.errors import Closed, ObjectStoreUnreachable
 from strandline.platform.disk import OsDisk
-from strandline.reservoir.cache.cache import Cache
-from strandline.reservoir.cache.single_flight import Flights
+from strandline.reservoir.cache.cache import FileCache
+from strandline.reservoir.cache.single_flight import SingleFlight
 from strandline.reservoir.page_reader import PageReader
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.reservoir.cached_files import DEADLINE_S, PAGE_SIZE, World, damage, stored
@@ -68,7 +68,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to that")
 
 
-def wait_for_misses(cache: Cache, count: int) -> None:
+def wait_for_misses(cache: FileCache, count: int) -> None:
     """Until so many have found nothing: then they wait, or are about to."""
     wait_until(lambda: cache.statistics().misses >= count)
 
@@ -117,17 +117,17 @@ def test_readers_that_miss_at_the_same_moment_never_download_twice():
 
 
 def test_a_failure_is_the_answer_for_all_who_wait_and_the_next_tries_again():
-    flights: Flights[bytes] = Flights()
+    flights: SingleFlight[bytes] = SingleFlight()
 
     def fail() -> bytes:
         wait_until(lambda: flights.waiting() == 3)
-        raise Unreachable("no answer")
+        raise ObjectStoreUnreachable("no answer")
 
     with threads(4) as start:
         joined = [start(flights.join, 1, fail) for _ in range(4)]
         errors = [each.exception(DEADLINE_S) for each in joined]
 
-    assert [type(error) for error in errors] == [Unreachable] * 4
+    assert [type(error) for error in errors] == [ObjectStoreUnreachable] * 4
     assert flights.join(1, lambda: b"fetched") == b"fetched"
 
 
@@ -241,7 +241,7 @@ def test_closing_waits_for_the_download_under_way_and_leaves_no_part():
 
 
 def test_a_leader_that_is_broken_off_leaves_the_lead_to_another():
-    flights: Flights[bytes] = Flights()
+    flights: SingleFlight[bytes] = SingleFlight()
     leading, follows = threading.Event(), threading.Event()
 
     def broken_off() -> bytes:
@@ -266,7 +266,7 @@ def test_a_leader_that_is_broken_off_leaves_the_lead_to_another():
 def test_readers_are_right_while_files_come_and_go(data_dir: str):
     objects = SimObjects()
     files = [stored(objects, n) for n in range(1, 9)]
-    cache = Cache(data_dir, OsDisk(), objects, bytes_max=3000)
+    cache = FileCache(data_dir, OsDisk(), objects, bytes_max=3000)
     reader = PageReader(objects, cache)
     over = threading.Event()
 

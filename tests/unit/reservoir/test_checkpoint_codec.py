@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.reservoir import checkpoint_codec as checkpoints
-from strandline.reservoir.checkpoint_codec import Checkpoint, Footer
+from strandline.reservoir.checkpoint_codec import Checkpoint, CheckpointFooter
 from strandline.reservoir.data_files.data_file_codec import PAGE_ID_MAX, crc64
 from strandline.reservoir.data_files.data_file_table import FILE_ROW, GARBAGE_ROW
 from strandline.reservoir.data_files.page_table import ROW
@@ -101,7 +101,7 @@ def test_the_header_tells_every_number():
 
     header = checkpoints.decode_header(encoded, "object")
 
-    assert header == checkpoints.Header(
+    assert header == checkpoints.CheckpointHeader(
         flags=checkpoints.FLAG_ZSTD,
         reservoir_id=b"r" * 16,
         version=1,
@@ -159,11 +159,11 @@ def test_a_newer_format_is_not_read():
     encoded[4:6] = (checkpoints.FORMAT_VERSION + 1).to_bytes(2, "little")
     encoded[128:136] = crc64(bytes(encoded[:128])).to_bytes(8, "little")
 
-    with pytest.raises(NewerFormat, match="upgrade"):
+    with pytest.raises(UnsupportedFormat, match="upgrade"):
         checkpoints.decode(bytes(encoded), "object")
 
 
-FOOTER = Footer(b"r" * 16, 12, 100, 300, (1 << 64) - 1)
+FOOTER = CheckpointFooter(b"r" * 16, 12, 100, 300, (1 << 64) - 1)
 SIZE = 400 + checkpoints.FOOTER_SIZE
 
 
@@ -195,5 +195,5 @@ def test_a_footer_of_a_newer_format_is_not_read():
     encoded[4:6] = (checkpoints.FORMAT_VERSION + 1).to_bytes(2, "little")
     encoded[56:64] = crc64(bytes(encoded[:56])).to_bytes(8, "little")
 
-    with pytest.raises(NewerFormat, match="upgrade"):
+    with pytest.raises(UnsupportedFormat, match="upgrade"):
         checkpoints.decode_footer(bytes(encoded), "object", SIZE)

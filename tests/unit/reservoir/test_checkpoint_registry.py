@@ -7,22 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.reservoir import checkpoint_registry
-from strandline.reservoir.checkpoint_registry import FLAG_BUNDLE, FLAG_SNAPSHOT, Row
+from strandline.reservoir.checkpoint_registry import FLAG_BUNDLE, FLAG_SNAPSHOT, RegistryRow
 
 U64 = st.integers(0, (1 << 64) - 1)
-ROWS = st.lists(st.builds(Row, U64, U64, U64, U64, U64), max_size=50)
+ROWS = st.lists(st.builds(RegistryRow, U64, U64, U64, U64, U64), max_size=50)
 
 
-def rows(kinds: str, first: int = 1) -> list[Row]:
+def rows(kinds: str, first: int = 1) -> list[RegistryRow]:
     """Versions one behind the other: S is a snapshot, i is not."""
     return [
-        Row(first + at, FLAG_SNAPSHOT * (kind == "S"), 0, 0, 0) for at, kind in enumerate(kinds)
+        RegistryRow(first + at, FLAG_SNAPSHOT * (kind == "S"), 0, 0, 0)
+        for at, kind in enumerate(kinds)
     ]
 
 
-def versions(found: list[Row]) -> list[int]:
+def versions(found: list[RegistryRow]) -> list[int]:
     return [row.version for row in found]
 
 
@@ -33,7 +34,7 @@ def test_a_registry_is_read_back_as_it_was_written(some):
 
 @pytest.mark.parametrize("flags", range(4))
 def test_flags_tell_the_kind(flags):
-    row = Row(1, flags, 0, 0, 0)
+    row = RegistryRow(1, flags, 0, 0, 0)
 
     assert row.is_snapshot == bool(flags & FLAG_SNAPSHOT)
     assert row.is_bundle == bool(flags & FLAG_BUNDLE)
@@ -51,7 +52,7 @@ def test_a_newer_format_is_not_read():
     encoded = bytearray(checkpoint_registry.encode(rows("Si")))
     encoded[4:6] = (checkpoint_registry.FORMAT_VERSION + 1).to_bytes(2, "little")
 
-    with pytest.raises(NewerFormat, match="upgrade"):
+    with pytest.raises(UnsupportedFormat, match="upgrade"):
         checkpoint_registry.decode(bytes(encoded), "object")
 
 
@@ -74,14 +75,14 @@ def test_a_version_is_put_together_from_the_newest_snapshot_on(kinds, chain):
     ],
 )
 def test_rows_are_kept_from_the_snapshot_that_the_oldest_version_begins_with(oldest, kept):
-    assert versions(checkpoint_registry.kept(rows("SiiSiiSii"), oldest)) == kept
+    assert versions(checkpoint_registry.retained_rows(rows("SiiSiiSii"), oldest)) == kept
 
 
 @given(st.text("Si", max_size=30), st.integers(-3, 35))
 def test_every_version_from_the_oldest_on_can_be_put_together_from_what_is_kept(kinds, oldest):
     every = rows("S" + kinds)
 
-    kept = checkpoint_registry.kept(every, oldest)
+    kept = checkpoint_registry.retained_rows(every, oldest)
 
     for at, row in enumerate(every):
         if row.version >= oldest:

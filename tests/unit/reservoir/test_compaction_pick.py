@@ -22,7 +22,7 @@ def entry(live: int, *, file_id: int = 1, size: int = FULL, added_at: int = 1) -
 def picked(*live: int, waiting: int = 0, share: float = SHARE) -> list[int]:
     """Live bytes of the files that are chosen."""
     entries = [entry(size) for size in live]
-    chosen = compaction.pick(entries, file_bytes=FULL, share=share, waiting_bytes=waiting)
+    chosen = compaction.choose_files(entries, file_bytes=FULL, share=share, waiting_bytes=waiting)
     return [each.live_bytes for each in chosen]
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.reservoir import object_keys
 from strandline.reservoir.data_files import data_file_codec
-from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.data_files.data_file_builder import DataFile
 from tests.unit.reservoir.cached_files import flipped
 
 RESERVOIR = bytes(range(16))
@@ -23,8 +23,8 @@ FILE_IDS = st.integers(1, (1 << 64) - 1)
 PAGES = st.dictionaries(PAGE_IDS, st.binary(max_size=50), max_size=20)
 
 
-def made(pages: dict[int, bytes], file_id: int = FILE, flags: int = 0) -> Blob:
-    return Blob(pages, reservoir_id=RESERVOIR, file_id=file_id, version=9, flags=flags)
+def made(pages: dict[int, bytes], file_id: int = FILE, flags: int = 0) -> DataFile:
+    return DataFile(pages, reservoir_id=RESERVOIR, file_id=file_id, version=9, flags=flags)
 
 
 @given(
@@ -38,7 +38,7 @@ def test_a_file_is_what_was_put_into_it(pages, flags, file_id):
     header, ids, offsets = data_file_codec.decode_index(blob.content(), "file")
 
     expected = flags | data_file_codec.FLAG_BUNDLE * (file_id != FILE)
-    assert header == data_file_codec.Header(
+    assert header == data_file_codec.DataFileHeader(
         expected, RESERVOIR, file_id, len(pages), len(blob.content())
     )
     assert ids.tolist() == list(pages)
@@ -128,7 +128,7 @@ def test_a_newer_format_is_not_read():
     header[4:6] = (data_file_codec.FORMAT_VERSION + 1).to_bytes(2, "little")
     header[56:64] = data_file_codec.crc64(bytes(header[:56])).to_bytes(8, "little")
 
-    with pytest.raises(NewerFormat, match="upgrade"):
+    with pytest.raises(UnsupportedFormat, match="upgrade"):
         data_file_codec.decode_header(bytes(header), "file")
 
 

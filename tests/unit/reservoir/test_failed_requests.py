@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.errors import Denied, Invalid, Unreachable
+from strandline.errors import Invalid, ObjectStoreDenied, ObjectStoreUnreachable
 from strandline.reservoir import object_keys
 from strandline.reservoir.checkpoint_codec import META_BYTES_MAX
 from tests.unit.reservoir.small_reservoir import FULL, World, commit, pages_of
@@ -31,7 +31,7 @@ def test_a_checkpoint_that_failed_is_made_up_for_by_the_next(world, folder, data
     reservoir = world.open()
     world.objects.fail("create", how=how, once=False, key_contains=folder)
     commit(reservoir, {1: data})
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         reservoir.checkpoint(b"first")
     world.objects.heal()
     commit(reservoir, {2: b"later"})
@@ -49,7 +49,7 @@ def test_commits_and_reads_go_on_while_nothing_can_be_stored(world):
 
     commit(reservoir, {1: FULL, 2: b"two"})
     for _ in range(3):
-        with pytest.raises(Unreachable):
+        with pytest.raises(ObjectStoreUnreachable):
             reservoir.checkpoint()
         commit(reservoir, {2: b"two again", 3: b"three"})
 
@@ -63,7 +63,7 @@ def test_a_checkpoint_that_waits_for_its_object_is_created_again_with_the_same_b
     bodies = {}
     commit(reservoir, {1: b"one"})
     world.objects.fail("create", how=how, key_contains=object_keys.CHECKPOINTS)
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         reservoir.checkpoint(b"first")
     bodies.update(world.objects.snapshot())
     commit(reservoir, {1: b"one again"})
@@ -81,7 +81,7 @@ def test_a_version_is_told_only_when_its_object_is_there(world):
     commit(reservoir, {1: b"one"})
     world.objects.fail("create", key_contains=object_keys.CHECKPOINTS)
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         reservoir.checkpoint(b"first")
 
     assert (reservoir.version, reservoir.meta) == (1, b"")
@@ -93,7 +93,7 @@ def test_pages_for_a_bundle_wait_while_the_file_of_another_session_cannot_be_sto
     world.objects.fail("create", once=False, key_contains=object_keys.DATA)
     other = reservoir.session()
     other.write(9, FULL)
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         reservoir.checkpoint()
     world.objects.heal()
     commit(reservoir, {2: b"two"})
@@ -132,7 +132,7 @@ def test_a_delete_that_fails_costs_no_page_and_is_made_up_for(world):
     for _ in range(6):
         try:
             reservoir.checkpoint()
-        except Unreachable:
+        except ObjectStoreUnreachable:
             pass
     assert fault.fired
     assert world.data_keys()
@@ -152,7 +152,7 @@ def test_an_opening_that_got_no_answer_is_repeated(world):
     for operation in ("list", "get_ranges", "create"):
         for how in LOST:
             world.objects.fail(operation, how=how)
-            with pytest.raises(Unreachable):
+            with pytest.raises(ObjectStoreUnreachable):
                 world.open()
 
     assert pages_of(world.open()) == {1: b"one"}
@@ -164,7 +164,7 @@ def test_a_store_that_refuses_is_no_damage(world):
     reservoir.checkpoint()
     world.objects.denied = True
 
-    with pytest.raises(Denied):
+    with pytest.raises(ObjectStoreDenied):
         world.open()
 
     world.objects.heal()
@@ -180,7 +180,7 @@ def test_a_commit_that_could_not_send_shows_nothing_and_can_be_repeated():
     session = reservoir.session()
     session.write(7, FULL)
     session.write(1, b"one again")
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         session.commit()
     assert pages_of(reservoir) == {1: b"o" * 600, 2: b"t" * 600}
 

@@ -27,7 +27,7 @@ def table(*file_ids: int) -> FileTable:
 def kill(files: FileTable, *dead: tuple[int, int]) -> None:
     """Pages of (file, size) are dead."""
     ids = np.array([file_id for file_id, _ in dead], dtype="<u8")
-    files.kill(ids, np.array([size for _, size in dead], dtype="<u4"))
+    files.count_dead(ids, np.array([size for _, size in dead], dtype="<u4"))
 
 
 def test_dead_pages_are_counted_for_their_files():
@@ -62,7 +62,7 @@ def test_a_file_is_dead_with_its_last_page():
 def test_a_buried_file_is_garbage_since_that_version():
     files = table(1, 2)
 
-    files.bury([1], 9)
+    files.move_to_garbage([1], 9)
 
     assert set(files.live) == {2}
     assert files.garbage == {1: 9}
@@ -72,11 +72,11 @@ def test_a_buried_file_is_garbage_since_that_version():
 
 def test_a_checkpoint_gets_what_changed_since_the_last_and_a_snapshot_everything():
     files = table(3, 1, 2, 4)
-    files.bury([4], 6)
+    files.move_to_garbage([4], 6)
     files.checkpointed()
 
     kill(files, (2, 7))
-    files.bury([1], 7)
+    files.move_to_garbage([1], 7)
 
     assert files.rows(changed_only=True)["file_id"].tolist() == [2]
     assert files.garbage_rows(changed_only=True).tolist() == [(1, 7)]
@@ -86,7 +86,7 @@ def test_a_checkpoint_gets_what_changed_since_the_last_and_a_snapshot_everything
 
 def test_nothing_has_changed_right_after_a_checkpoint():
     files = table(1, 2)
-    files.bury([2], 6)
+    files.move_to_garbage([2], 6)
 
     files.checkpointed()
 
@@ -96,7 +96,7 @@ def test_nothing_has_changed_right_after_a_checkpoint():
 
 def test_a_deleted_object_is_forgotten():
     files = table(1, 2)
-    files.bury([1, 2], 6)
+    files.move_to_garbage([1, 2], 6)
 
     files.forget([1, 77])
 
@@ -111,7 +111,7 @@ def test_increments_on_top_of_a_snapshot_give_the_same_table():
     files.checkpointed()
     files.add(entry(4, pages=1))
     kill(files, (1, 10), (2, 20), (2, 20), (2, 20))
-    files.bury([2], 8)
+    files.move_to_garbage([2], 8)
 
     copy.apply(files.rows(changed_only=True), files.garbage_rows(changed_only=True))
 

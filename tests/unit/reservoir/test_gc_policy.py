@@ -6,26 +6,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from strandline.reservoir import gc_policy, object_keys, reservoir_state
-from strandline.reservoir.checkpoint_registry import FLAG_BUNDLE, FLAG_SNAPSHOT, Row
+from strandline.reservoir.checkpoint_registry import FLAG_BUNDLE, FLAG_SNAPSHOT, RegistryRow
 from strandline.reservoir.data_files.data_file_table import FileEntry, FileRef
-from strandline.reservoir.reservoir_state import State
+from strandline.reservoir.reservoir_state import ReservoirState
 
 DATA = object_keys.data_file_id(3, 0)
 OTHER = object_keys.data_file_id(3, 1)
 
 
-def at(version: int, *, snapshots: Iterable[int] = (1,), first: int = 1, term: int = 9) -> State:
+def at(
+    version: int, *, snapshots: Iterable[int] = (1,), first: int = 1, term: int = 9
+) -> ReservoirState:
     """A state of this version, with a registry from ``first`` on."""
-    made = reservoir_state.empty(b"r" * 16)
+    made = reservoir_state.empty_state(b"r" * 16)
     made.version, made.term = version, term
     made.rows = [
-        Row(n, FLAG_SNAPSHOT * (n in snapshots) | FLAG_BUNDLE, 0, 0, 0)
+        RegistryRow(n, FLAG_SNAPSHOT * (n in snapshots) | FLAG_BUNDLE, 0, 0, 0)
         for n in range(first, version + 1)
     ]
     return made
 
 
-def add(made: State, file_id: int, *, dead: int = 0, added_at: int = 1) -> None:
+def add(made: ReservoirState, file_id: int, *, dead: int = 0, added_at: int = 1) -> None:
     ref = FileRef(file_id, 100, 0)
     made.files.add(FileEntry(ref=ref, pages=2, dead_pages=dead, added_at=added_at))
 
@@ -88,7 +90,7 @@ def test_a_checkpoint_that_left_the_registry_is_deleted_unless_it_holds_pages():
     made = at(10, first=6, snapshots=(6,))
     add(made, object_keys.bundle_id(2))
     made.files.garbage[object_keys.bundle_id(3)] = 9
-    dropped = [Row(version, 0, 0, 0, 0) for version in (1, 2, 3, 4)]
+    dropped = [RegistryRow(version, 0, 0, 0, 0) for version in (1, 2, 3, 4)]
 
     assert gc_policy.old_checkpoints(made, dropped) == [1, 4]
 
@@ -97,7 +99,7 @@ def test_a_checkpoint_from_before_the_damage_stays():
     made = at(10, first=6, snapshots=(6,))
     made.kept_term = 2
 
-    assert gc_policy.old_checkpoints(made, [Row(n, 0, 0, 0, 0) for n in (1, 2, 3)]) == [3]
+    assert gc_policy.old_checkpoints(made, [RegistryRow(n, 0, 0, 0, 0) for n in (1, 2, 3)]) == [3]
 
 
 def test_objects_that_the_tables_do_not_know_are_left_over():
@@ -107,7 +109,7 @@ def test_objects_that_the_tables_do_not_know_are_left_over():
     add(made, object_keys.bundle_id(2))
     unknown = object_keys.data_file_id(3, 2)
 
-    found = gc_policy.left_overs(made, [1, 2, 5, 6, 9, 10, 11], [DATA, OTHER, unknown])
+    found = gc_policy.leftover_objects(made, [1, 2, 5, 6, 9, 10, 11], [DATA, OTHER, unknown])
 
     assert found == ([1, 5], [unknown])
 
@@ -116,7 +118,7 @@ def test_what_a_writer_of_this_or_a_later_term_stores_is_not_left_over():
     made = at(10, term=10)
     ours, theirs = object_keys.data_file_id(10, 0), object_keys.data_file_id(11, 0)
 
-    assert gc_policy.left_overs(made, [11, 12], [ours, theirs]) == ([], [])
+    assert gc_policy.leftover_objects(made, [11, 12], [ours, theirs]) == ([], [])
 
 
 def test_nothing_from_before_the_damage_is_left_over():
@@ -124,4 +126,4 @@ def test_nothing_from_before_the_damage_is_left_over():
     made.kept_term = 4
     files = [object_keys.data_file_id(4, 0), object_keys.data_file_id(5, 0)]
 
-    assert gc_policy.left_overs(made, [3, 4, 5], files) == ([5], files[1:])
+    assert gc_policy.leftover_objects(made, [3, 4, 5], files) == ([5], files[1:])

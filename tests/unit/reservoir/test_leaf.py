@@ -15,20 +15,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.reservoir.btree import branch, leaf
 from strandline.reservoir.btree import root as map_root
 from strandline.reservoir.btree.branch import Branch
 from strandline.reservoir.btree.leaf import Leaf
 from strandline.reservoir.btree.overflow import (
     PIECE_BYTES,
-    Large,
-    Piece,
+    LargeValue,
+    ValuePiece,
     decode_piece,
     encode_piece,
     piece_count,
 )
-from strandline.reservoir.btree.root import Root
+from strandline.reservoir.btree.root import TreeRoot
 
 WHERE = "page 5 of the map in space 0"
 pack = msgspec.msgpack.encode
@@ -36,7 +36,13 @@ pack = msgspec.msgpack.encode
 
 def a_leaf() -> Leaf:
     keys = [b"", b"a", b"key", b"key2", b"z" * 300]
-    values = [b"value", Large(2 * PIECE_BYTES + 1, (7, 9, 8)), b"", b"v" * 300, Large(5, (3,))]
+    values = [
+        b"value",
+        LargeValue(2 * PIECE_BYTES + 1, (7, 9, 8)),
+        b"",
+        b"v" * 300,
+        LargeValue(5, (3,)),
+    ]
     return Leaf(5, keys, values, leaf.size_of(keys, values))
 
 
@@ -45,8 +51,8 @@ def a_branch() -> Branch:
     return Branch(5, 2, keys, [9, 4_000_000_000, 2, 70_000], branch.size_of(keys))
 
 
-def a_root() -> Root:
-    made = Root()
+def a_root() -> TreeRoot:
+    made = TreeRoot()
     made.height, made.top, made.number_next = 3, 70, 100
     made.forgotten = 48
     made.entries, made.leaves, made.branches, made.pieces = 1000, 40, 5, 2
@@ -54,7 +60,7 @@ def a_root() -> Root:
     return made
 
 
-def fields(node: Leaf | Branch | Root) -> dict[str, object]:
+def fields(node: Leaf | Branch | TreeRoot) -> dict[str, object]:
     return {name: getattr(node, name) for name in node.__slots__ if name not in ("dirty", "used")}
 
 
@@ -94,7 +100,7 @@ PAGES: dict[str, tuple[bytes, Callable[[bytes], None]]] = {
         st.binary(max_size=20),
         st.binary(max_size=400)
         | st.lists(st.integers(2, 2**32 - 1), min_size=1, max_size=16, unique=True).map(
-            lambda pieces: Large(PIECE_BYTES * len(pieces), tuple(pieces))
+            lambda pieces: LargeValue(PIECE_BYTES * len(pieces), tuple(pieces))
         ),
     )
 )
@@ -128,7 +134,7 @@ def test_a_root_comes_back():
 
 
 def test_a_piece_comes_back():
-    page = encode_piece(Piece(5, b"bytes"))
+    page = encode_piece(ValuePiece(5, b"bytes"))
 
     assert bytes(decode_piece(page, 5, WHERE)) == b"bytes"
     for wrong in (page[:-1], page + b"x", b"L" + page[1:], b""):
@@ -145,7 +151,7 @@ def test_any_value_of_any_byte_is_corrupt_or_a_page(kind: str):
         for byte in range(256):
             try:
                 decode(page[:offset] + bytes((byte,)) + page[offset + 1 :])
-            except (Corrupt, NewerFormat):
+            except (Corrupt, UnsupportedFormat):
                 refused += 1
 
     assert refused > 256
@@ -169,7 +175,7 @@ def test_bytes_at_random_are_corrupt_or_a_page(kind: str):
         begin = chance.randrange(len(page))
         try:
             decode(page[:begin] + chance.randbytes(chance.randrange(40)))
-        except (Corrupt, NewerFormat):
+        except (Corrupt, UnsupportedFormat):
             continue
 
 
@@ -253,7 +259,7 @@ def test_a_root_that_contradicts_itself_is_corrupt(name: str, value):
 def test_a_newer_format_is_told_from_damage():
     page = map_root.encode(a_root())
 
-    with pytest.raises(NewerFormat):
+    with pytest.raises(UnsupportedFormat):
         map_root.decode(page[:8] + struct.pack("<H", 2) + page[10:], WHERE)
     with pytest.raises(Corrupt):
         map_root.decode(page[:8] + struct.pack("<H", 0) + page[10:], WHERE)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.reservoir.btree import branch, leaf
 from strandline.reservoir.btree import root as map_root
 from strandline.reservoir.btree.branch import Branch
 from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.reservoir.btree.leaf import Leaf
-from strandline.reservoir.btree.root import Root
+from strandline.reservoir.btree.root import TreeRoot
 from tests.unit.reservoir.map_pages import MemoryPages
 
 SPACE = 3
@@ -32,7 +32,7 @@ def opened(pages: MemoryPages) -> PagedMap:
     return PagedMap(pages, space=SPACE, page_bytes=128)
 
 
-def root_of(pages: MemoryPages) -> Root:
+def root_of(pages: MemoryPages) -> TreeRoot:
     return map_root.decode(pages.pages[FIRST + 1], "")
 
 
@@ -51,8 +51,8 @@ def top_of(pages: MemoryPages) -> Branch:
     return branch.decode(top, pages.pages[FIRST + top], "")
 
 
-def put(pages: MemoryPages, node: Leaf | Branch | Root) -> None:
-    if isinstance(node, Root):
+def put(pages: MemoryPages, node: Leaf | Branch | TreeRoot) -> None:
+    if isinstance(node, TreeRoot):
         pages.pages[FIRST + 1] = map_root.encode(node)
     else:
         encode = branch.encode if isinstance(node, Branch) else leaf.encode
@@ -243,7 +243,7 @@ def use(pages: MemoryPages) -> None:
     """Everything that reads or writes."""
     try:
         found = opened(pages)
-    except (Corrupt, NewerFormat):
+    except (Corrupt, UnsupportedFormat):
         return
     try_all(reading(found))
     try_all(writing(found))

@@ -8,7 +8,12 @@ import tracemalloc
 import pytest
 
 from strandline.reservoir.btree.btree_map import PagedMap
-from strandline.reservoir.btree.split_points import even, full, full_backwards, separator
+from strandline.reservoir.btree.split_points import (
+    even_parts,
+    full_parts,
+    full_parts_backwards,
+    separator,
+)
 from tests.unit.reservoir.map_pages import MemoryPages
 
 COUNT = 5_000
@@ -189,12 +194,12 @@ def test_memory_is_counted_as_it_is(shape: tuple[int, int]):
 def test_cuts_fill_every_part_but_the_last():
     ends = list(range(10, 1010, 10))
 
-    assert full(ends, 300, 1) == [30, 60, 90]
-    assert full_backwards(ends, 300, 1) == [10, 40, 70]
-    assert even(ends, 900, 1) == [50]
-    assert full([1000, 1010], 100, 1) == [1]
-    assert full([5, 400, 800, 1200], 100, 2) == [2]
-    assert even([1, 2, 3, 1000], 500, 2) == [2]
+    assert full_parts(ends, 300, 1) == [30, 60, 90]
+    assert full_parts_backwards(ends, 300, 1) == [10, 40, 70]
+    assert even_parts(ends, 900, 1) == [50]
+    assert full_parts([1000, 1010], 100, 1) == [1]
+    assert full_parts([5, 400, 800, 1200], 100, 2) == [2]
+    assert even_parts([1, 2, 3, 1000], 500, 2) == [2]
 
 
 def test_a_separator_is_short_and_between():

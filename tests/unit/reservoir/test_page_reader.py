@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.errors import Corrupt, NotFound, Unreachable
+from strandline.errors import Corrupt, NotFound, ObjectStoreUnreachable
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.local import FolderObjects
 from strandline.reservoir import range_cache
-from strandline.reservoir.cache.cache import Cache
+from strandline.reservoir.cache.cache import FileCache
 from strandline.reservoir.cache.open_files import DESCRIPTORS_MAX
 from strandline.reservoir.data_files import data_file_codec
 from strandline.reservoir.page_reader import PageReader
@@ -270,7 +270,7 @@ def test_a_cached_file_is_read_when_its_object_is_out_of_reach(world: World, rea
     page = reader.read(*file.page(9))
 
     assert page == file.content(9)
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         reader.read(*elsewhere.page(0))
 
 
@@ -362,12 +362,14 @@ def test_damage_in_a_folder_of_this_machine_is_told_or_read_anew(data_dir: str):
 
 def test_a_power_loss_in_the_cache_costs_downloads_and_nothing_else(world: World):
     files = [world.stored(n, pages=30) for n in (1, 2)]
-    reader = PageReader(world.objects, Cache("/cache/b", world.disk, world.objects, bytes_max=9000))
+    reader = PageReader(
+        world.objects, FileCache("/cache/b", world.disk, world.objects, bytes_max=9000)
+    )
     for file in files:
         reader.read(*file.page(0))
 
     for disk in world.disk.crash_states(limit=64, rng=random.Random(1)):
-        cache = Cache("/cache/b", disk, world.objects, bytes_max=9000)
+        cache = FileCache("/cache/b", disk, world.objects, bytes_max=9000)
         cache.adopt(file.ref for file in files)
         after = PageReader(world.objects, cache)
         for file in files:
@@ -378,7 +380,7 @@ def test_a_power_loss_in_the_cache_costs_downloads_and_nothing_else(world: World
 
 def test_a_page_without_bytes_is_read():
     for objects in (SimObjects(), FolderObjects("/lake", SimDisk())):
-        cache = Cache(FOLDER, SimDisk(), objects, bytes_max=1000)
+        cache = FileCache(FOLDER, SimDisk(), objects, bytes_max=1000)
         file = stored(objects, 1)
         page_id, place, ref = file.page(4)
         empty = place._replace(
@@ -400,8 +402,8 @@ def test_whoever_only_reads_fetches_stretches_and_not_pages(world: World):
 
 
 def test_pages_across_stretches_come_whole(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(range_cache, "STRETCH_BYTES", PAGE_SIZE - 7)
-    monkeypatch.setattr(range_cache, "STRETCHES_MAX", 3)
+    monkeypatch.setattr(range_cache, "RANGE_BYTES", PAGE_SIZE - 7)
+    monkeypatch.setattr(range_cache, "RANGES_MAX", 3)
     file = world.stored(1)
     reader = PageReader(world.objects, whole=True)
 

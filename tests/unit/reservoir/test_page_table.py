@@ -70,7 +70,7 @@ class PageTableMachine(RuleBasedStateMachine):
 
     @rule()
     def look_at_everything(self):
-        ids, rows = self.table.everything()
+        ids, rows = self.table.all_pages()
 
         assert dict(zip(ids.tolist(), rows.tolist(), strict=True)) == self.model
         assert ids.tolist() == sorted(self.model)
@@ -84,7 +84,7 @@ class PageTableMachine(RuleBasedStateMachine):
         again.load(ids_of(saved), rows_of(saved.values()))
         again.apply([(ids, rows), (deleted, np.zeros(len(deleted), dtype=ROW))])
 
-        assert dict(zip(*(each.tolist() for each in again.everything()), strict=True)) == self.model
+        assert dict(zip(*(each.tolist() for each in again.all_pages()), strict=True)) == self.model
         assert len(again) == len(self.model)
         self.table, self.saved, self.touched = again, dict(self.model), set()
 
@@ -129,7 +129,7 @@ def test_increments_are_applied_the_oldest_first():
         ]
     )
 
-    ids, rows = table.everything()
+    ids, rows = table.all_pages()
     assert dict(zip(ids.tolist(), rows["file_id"].tolist(), strict=True)) == {1: 3, 2: 2, 3: 1}
 
 
@@ -138,4 +138,4 @@ def test_a_new_table_has_nothing():
 
     assert len(table) == 0
     assert table.find(1) is None
-    assert [len(each) for each in (*table.everything(), *table.changes())] == [0] * 5
+    assert [len(each) for each in (*table.all_pages(), *table.changes())] == [0] * 5

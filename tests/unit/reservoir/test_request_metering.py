@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from strandline.config.settings import ReservoirSettings
-from strandline.errors import AlreadyThere, Invalid, NotFound, Unreachable
+from strandline.errors import Invalid, NotFound, ObjectExists, ObjectStoreUnreachable
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.local import FolderObjects
 from strandline.platform.objectstore.protocol import CHUNK_SIZE
@@ -54,7 +54,7 @@ def test_answers_and_failures_pass_through(store: SimObjects, counted: CountedOb
         (NotFound, lambda: counted.get("none")),
         (NotFound, lambda: counted.head("none")),
         (Invalid, lambda: counted.get_range("a", 4, 2)),
-        (AlreadyThere, lambda: counted.create("a", b"54321")),
+        (ObjectExists, lambda: counted.create("a", b"54321")),
     ):
         with pytest.raises(failure):
             request()
@@ -64,7 +64,7 @@ def test_a_request_that_fails_is_billed_and_its_bytes_are_not(
     store: SimObjects, counted: CountedObjects
 ):
     store.fail("put")
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         counted.put("a", b"12345")
     with pytest.raises(NotFound):
         counted.get("a")

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from strandline.errors import Unreachable
+from strandline.errors import ObjectStoreUnreachable
 from strandline.reservoir import object_keys
 from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.reservoir.btree.spill import Spill
@@ -118,7 +118,7 @@ def test_a_checkpoint_that_fails_after_a_rewrite_can_be_repeated():
             commit(reservoir, dict.fromkeys(range(1, 9), FULL[:250] + b"%d" % number))
             commit(reservoir, dict.fromkeys(range(1, 9, 2), FULL[:250] + b"new"))
         world.objects.fail("create", how="before", key_contains=object_keys.CHECKPOINTS)
-        with pytest.raises(Unreachable):
+        with pytest.raises(ObjectStoreUnreachable):
             reservoir.checkpoint()
         expected = pages_of(reservoir)
         reservoir.checkpoint()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from strandline.config.settings import ReservoirSettings
-from strandline.errors import NewerFormat, NotFound, Unreachable
+from strandline.errors import NotFound, ObjectStoreUnreachable, UnsupportedFormat
 from strandline.reservoir import object_keys, verify
 from strandline.reservoir.checkpoint_codec import FOOTER_SIZE
 from strandline.reservoir.data_files import data_file_codec
@@ -334,7 +334,7 @@ def test_progress_is_told_to_its_end(objects: SimObjects):
 def test_a_store_that_does_not_answer_is_no_damage(objects: SimObjects):
     objects.fail("get_ranges", 3, once=False)
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         verify.verify(objects)
 
 
@@ -350,5 +350,5 @@ def test_a_newer_format_is_told_as_such(objects: SimObjects):
     stored[-8:] = np.uint64(data_file_codec.crc64(bytes(stored[-64:-8]))).tobytes()
     replace(objects, key, bytes(stored))
 
-    with pytest.raises(NewerFormat, match="format 2"):
+    with pytest.raises(UnsupportedFormat, match="format 2"):
         verify.verify(objects)

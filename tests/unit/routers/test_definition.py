@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from strandline.errors import Invalid, RouterCycle, RouterFanIn, UnknownTopic
-from strandline.routers.definition import Router, define
+from strandline.routers.definition import Router, define_router
 from strandline.routers.router_graph import find_cycle
 from tests.unit.routers.world import RouterWorld
 
@@ -33,11 +33,11 @@ from tests.unit.routers.world import RouterWorld
 )
 def test_a_wrong_definition_is_refused_with_the_reason(name, options, told):
     with pytest.raises(Invalid, match=told):
-        define(name, options)
+        define_router(name, options)
 
 
 def test_the_name_of_a_router_may_show_its_way():
-    router = define("orders>eu", {"source": "orders", "dest": "eu"})
+    router = define_router("orders>eu", {"source": "orders", "dest": "eu"})
 
     assert router == Router(name="orders>eu", source="orders", dest="eu")
 

@@ -15,7 +15,7 @@ from strandline.config.settings import LimitSettings
 from strandline.errors import Conflict
 from strandline.routers.definition import Router
 from strandline.routers.fan_out import FanOut, describe_excess, excess_of
-from strandline.routers.filters import parse
+from strandline.routers.filters import parse_filter
 from tests.unit.routers.world import SETTINGS, RouterWorld
 
 TAGS = ("eu", "us", "asia")
@@ -157,7 +157,7 @@ def _forests(draw):
     routers = []
     for number in range(draw(st.integers(1, 12))):
         source = draw(st.integers(0, number))
-        condition = parse(draw(st.sampled_from((None, *TAGS))))
+        condition = parse_filter(draw(st.sampled_from((None, *TAGS))))
         routers.append(
             Router(name=f"r{number}", source=f"t{source}", dest=f"t{number + 1}", filter=condition)
         )

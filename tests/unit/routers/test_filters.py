@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.log.read.page import Columns
-from strandline.routers.filters import Filter, parse
+from strandline.log.read.page import PageColumns
+from strandline.routers.filters import RouterFilter, parse_filter
 
-RECORDS = Columns(
+RECORDS = PageColumns(
     seqs=[1, 2, 3, 4],
     stamps=[0, 0, 0, 0],
     keys=[b"k1", b"k2", None, b"\xff"],
@@ -36,14 +36,14 @@ RECORDS = Columns(
     ],
 )
 def test_a_filter_takes_the_records_that_it_describes(written, taken):
-    found = parse(written)
+    found = parse_filter(written)
 
     assert found is not None
-    assert found.places(RECORDS) == taken
+    assert found.matching_indices(RECORDS) == taken
 
 
 def test_no_filter_is_no_filter():
-    assert parse(None) is None
+    assert parse_filter(None) is None
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_no_filter_is_no_filter():
 )
 def test_a_wrong_filter_is_refused_with_what_would_be_right(written, told):
     with pytest.raises(Invalid, match=told):
-        parse(written)
+        parse_filter(written)
 
 
 def test_a_filter_stays_itself():
-    once = Filter("tag", "Eq", "eu")
+    once = RouterFilter("tag", "Eq", "eu")
 
-    assert parse(once) is once
+    assert parse_filter(once) is once

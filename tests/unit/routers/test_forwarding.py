@@ -250,7 +250,7 @@ def test_a_router_that_is_held_is_told_in_health_and_the_others_go_on():
     world.forward()
 
     assert world.data("b") == [b"1"]
-    assert any("'stuck' is held" in each for each in world.store.routers.complaints())
+    assert any("'stuck' is held" in each for each in world.store.routers.problems())
     assert any("'stuck' is held" in each for each in world.store.health().reasons)
 
 

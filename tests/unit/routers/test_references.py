@@ -17,7 +17,7 @@ from strandline.config.settings import SegmentSettings
 from strandline.log.append.append import place
 from strandline.log.append.batch import of_many
 from strandline.log.repair.verify import verify_store
-from strandline.log.state.reference_copies import Origin, Outdated
+from strandline.log.state.reference_copies import CopyOrigin, OriginsChanged
 from strandline.store import Store
 from strandline.testing.crash_choices import Oldest
 from tests.unit.routers.world import SETTINGS, RouterWorld
@@ -378,11 +378,11 @@ def test_a_reference_to_records_that_went_since_they_were_read_is_refused():
     catalog = world.store._state.catalog
     source, dest = catalog.get("a"), catalog.get("b")
     batch = of_many([DATA[0]], {}, None, world.settings.limits)
-    batch.origin = Origin(source, source.losses, 1, BitMap64([1]).serialize(), 0)
+    batch.origin = CopyOrigin(source, source.losses, 1, BitMap64([1]).serialize(), 0)
 
     world.store.topic("a").delete(before=2)
 
-    with pytest.raises(Outdated):
+    with pytest.raises(OriginsChanged):
         place(dest, catalog.shard_of(dest), batch, None)
     assert dest.next_seq == 1
 

@@ -10,7 +10,7 @@ import pytest
 from strandline.errors import Corrupt
 from strandline.log.topic.topic import Topic
 from strandline.security import audit
-from strandline.security.audit import TOPIC, Audit, Entry, encoded, sealed, verify
+from strandline.security.audit import TOPIC, Audit, AuditLogEntry, encode, verify, with_hash
 from tests.unit.store.world import World, read_all
 
 ENTRIES = 6
@@ -28,10 +28,10 @@ def log(world: World) -> Audit:
     return Audit(world.store, world.clock)
 
 
-def written(world: World, log: Audit, count: int = ENTRIES) -> list[Entry]:
+def written(world: World, log: Audit, count: int = ENTRIES) -> list[AuditLogEntry]:
     for number in range(count):
         log.note("token-created", {"token": f"t{number}"}, who="local", address="127.0.0.1").wait()
-    return [audit.decoded(record) for record in read_all(world.store.existing_topic(TOPIC))]
+    return [audit.decode(record) for record in read_all(world.store.existing_topic(TOPIC))]
 
 
 def topic_of(store, records: list[bytes]) -> Topic:
@@ -45,8 +45,8 @@ def test_what_was_noted_is_there_in_order_with_who_and_where(world: World, log: 
     found = written(world, log)
 
     assert [entry.number for entry in found] == list(range(1, ENTRIES + 1))
-    assert found[0] == audit.sealed(
-        Entry(
+    assert found[0] == audit.with_hash(
+        AuditLogEntry(
             number=1,
             at_us=world.clock.now_us(),
             kind="token-created",
@@ -74,33 +74,33 @@ def test_the_chain_goes_on_after_a_restart_of_the_server(world: World, log: Audi
     later.note("start", {}).wait()
     found = verify(world.store.existing_topic(TOPIC))
 
-    assert (found.holds, found.entries, found.restarts) == (True, ENTRIES + 1, 0)
+    assert (found.is_intact, found.entries, found.restarts) == (True, ENTRIES + 1, 0)
 
 
-def _changed(chain: list[Entry], place: int) -> list[Entry]:
+def _changed(chain: list[AuditLogEntry], place: int) -> list[AuditLogEntry]:
     chain[place] = msgspec.structs.replace(chain[place], who="somebody else")
     return chain
 
 
-def _changed_and_sealed(chain: list[Entry], place: int) -> list[Entry]:
-    chain[place] = sealed(msgspec.structs.replace(chain[place], who="somebody else"))
+def _changed_and_sealed(chain: list[AuditLogEntry], place: int) -> list[AuditLogEntry]:
+    chain[place] = with_hash(msgspec.structs.replace(chain[place], who="somebody else"))
     return chain
 
 
-def _left_out(chain: list[Entry], place: int) -> list[Entry]:
+def _left_out(chain: list[AuditLogEntry], place: int) -> list[AuditLogEntry]:
     return chain[:place] + chain[place + 1 :]
 
 
-def _swapped(chain: list[Entry], place: int) -> list[Entry]:
+def _swapped(chain: list[AuditLogEntry], place: int) -> list[AuditLogEntry]:
     chain[place], chain[place + 1] = chain[place + 1], chain[place]
     return chain
 
 
-def _repeated(chain: list[Entry], place: int) -> list[Entry]:
+def _repeated(chain: list[AuditLogEntry], place: int) -> list[AuditLogEntry]:
     return chain[: place + 1] + chain[place:]
 
 
-def _not_hex(chain: list[Entry], place: int) -> list[Entry]:
+def _not_hex(chain: list[AuditLogEntry], place: int) -> list[AuditLogEntry]:
     chain[place] = msgspec.structs.replace(chain[place], previous="none")
     return chain
 
@@ -112,19 +112,19 @@ def _not_hex(chain: list[Entry], place: int) -> list[Entry]:
 def test_whatever_is_forged_is_found(world: World, log: Audit, forge, place: int):
     chain = forge(written(world, log), place)
 
-    found = verify(topic_of(world.store, [encoded(entry) for entry in chain]))
+    found = verify(topic_of(world.store, [encode(entry) for entry in chain]))
 
-    assert not found.holds
+    assert not found.is_intact
     assert found.broken[0].seq in (place + 1, place + 2)
 
 
 @pytest.mark.parametrize("record", [b"", b"{}", b"not json", b"[1]"])
 def test_a_record_that_is_no_entry_is_found(world: World, log: Audit, record: bytes):
-    chain = [encoded(entry) for entry in written(world, log)]
+    chain = [encode(entry) for entry in written(world, log)]
 
     found = verify(topic_of(world.store, [*chain[:3], record, *chain[3:]]))
 
-    assert not found.holds
+    assert not found.is_intact
     assert found.broken[0].seq == 4
 
 
@@ -147,7 +147,7 @@ def test_it_goes_on_once_somebody_has_looked_and_says_so_for_ever(world: World, 
     Audit(world.store, world.clock).note("start", {}).wait()
     found = verify(topic)
 
-    assert (found.holds, found.restarts) == (True, 1)
+    assert (found.is_intact, found.restarts) == (True, 1)
     assert b"forged" in b"".join(record.data for record in read_all(topic))
 
 
@@ -156,7 +156,7 @@ def test_a_forged_restart_is_an_entry_like_others_and_must_be_whole(world: World
     fake = msgspec.structs.replace(chain[3], kind=audit.RESTART)
     chain[3] = fake
 
-    assert not verify(topic_of(world.store, [encoded(entry) for entry in chain])).holds
+    assert not verify(topic_of(world.store, [encode(entry) for entry in chain])).is_intact
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_what_comes_from_outside_cannot_be_mistaken_for_anything_else(
     log.note("denied", {"named": text}, who=text, address=text).wait()
 
     (record,) = read_all(world.store.existing_topic(TOPIC))
-    entry = audit.decoded(record)
+    entry = audit.decode(record)
 
     assert all(word.isprintable() for word in (entry.what["named"], entry.who, entry.address))
     assert b"\n" not in record.data
-    assert verify(world.store.existing_topic(TOPIC)).holds
+    assert verify(world.store.existing_topic(TOPIC)).is_intact
 
 
 def test_text_is_cut_short_and_has_no_secrets(world: World, log: Audit):
@@ -195,7 +195,7 @@ def test_strangers_cannot_fill_the_log(world: World, log: Audit):
     log.note_failure("denied", {}, address="1.2.3.4")
     world.store.sync()
 
-    last = audit.decoded(read_all(world.store.existing_topic(TOPIC))[-1])
+    last = audit.decode(read_all(world.store.existing_topic(TOPIC))[-1])
 
     assert in_a_minute == audit.FAILURES_PER_MINUTE
     assert last.what == {"left_out": str(1000 - audit.FAILURES_PER_MINUTE)}

@@ -29,26 +29,26 @@ def tickets(clock: SimClock) -> Tickets:
 def test_a_ticket_is_good_once(tickets: Tickets):
     ticket = tickets.issue(ADA)
 
-    assert tickets.take(ticket) == ADA
-    assert tickets.take(ticket) is None
+    assert tickets.redeem(ticket) == ADA
+    assert tickets.redeem(ticket) is None
 
 
 def test_a_ticket_is_over_after_half_a_minute(tickets: Tickets, clock: SimClock):
     early, late = tickets.issue(ADA), tickets.issue(ADA)
 
     clock.advance(VALID_S - 0.001)
-    before = tickets.take(early)
+    before = tickets.redeem(early)
     clock.advance(0.001)
 
     assert before == ADA
-    assert tickets.take(late) is None
+    assert tickets.redeem(late) is None
 
 
 def test_what_was_never_issued_is_nobodys(tickets: Tickets):
     tickets.issue(ADA)
 
-    assert tickets.take("ticket1_") is None
-    assert tickets.take("") is None
+    assert tickets.redeem("ticket1_") is None
+    assert tickets.redeem("") is None
 
 
 def test_tickets_of_somebody_who_is_locked_out_are_worth_nothing(tickets: Tickets):
@@ -56,7 +56,7 @@ def test_tickets_of_somebody_who_is_locked_out_are_worth_nothing(tickets: Ticket
 
     tickets.forget("ada")
 
-    assert (tickets.take(hers), tickets.take(his)) == (None, BOB)
+    assert (tickets.redeem(hers), tickets.redeem(his)) == (None, BOB)
 
 
 def test_nobody_takes_all_of_them(tickets: Tickets, monkeypatch):
@@ -67,7 +67,7 @@ def test_nobody_takes_all_of_them(tickets: Tickets, monkeypatch):
     with pytest.raises(Unavailable):
         tickets.issue(ADA)
 
-    assert tickets.take(tickets.issue(BOB)) == BOB
+    assert tickets.redeem(tickets.issue(BOB)) == BOB
 
 
 def test_there_are_never_more_than_so_many(tickets: Tickets, clock: SimClock, monkeypatch):
@@ -79,4 +79,4 @@ def test_there_are_never_more_than_so_many(tickets: Tickets, clock: SimClock, mo
         tickets.issue(ADA)
     clock.advance(VALID_S)
 
-    assert tickets.take(tickets.issue(BOB)) == BOB
+    assert tickets.redeem(tickets.issue(BOB)) == BOB

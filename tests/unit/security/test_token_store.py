@@ -9,7 +9,7 @@ import pytest
 
 from strandline.errors import Conflict, Corrupt, Invalid, NotFound
 from strandline.security.scopes import parse
-from strandline.security.token_store import TOPIC, Registry
+from strandline.security.token_store import TOPIC, TokenStore
 from strandline.security.tokens import DAY_US, VALID_US, VALID_US_MAX
 from strandline.testing.crash_choices import Oldest
 from tests.unit.store.world import World
@@ -30,11 +30,11 @@ def world():
 
 
 @pytest.fixture
-def tokens(world: World) -> Registry:
-    return Registry(world.store, world.clock, random_id)
+def tokens(world: World) -> TokenStore:
+    return TokenStore(world.store, world.clock, random_id)
 
 
-def test_a_token_is_found_by_its_text_with_what_was_said_about_it(tokens: Registry, world: World):
+def test_a_token_is_found_by_its_text_with_what_was_said_about_it(tokens: TokenStore, world: World):
     made = tokens.create(scopes=READ, principal="ci", label="nightly", creator="local")
 
     found = tokens.find(made.text)
@@ -44,7 +44,7 @@ def test_a_token_is_found_by_its_text_with_what_was_said_about_it(tokens: Regist
     assert found.expires_us == world.clock.now_us() + VALID_US
 
 
-def test_the_secret_is_kept_nowhere(tokens: Registry, world: World):
+def test_the_secret_is_kept_nowhere(tokens: TokenStore, world: World):
     made = tokens.create(scopes=READ, creator="local")
     secret = made.text.split("_", 2)[2][:43]
 
@@ -56,19 +56,19 @@ def test_the_secret_is_kept_nowhere(tokens: Registry, world: World):
 
 
 @pytest.mark.parametrize("end", ["reopen", "kill"])
-def test_tokens_and_revocations_survive(tokens: Registry, world: World, end: str):
+def test_tokens_and_revocations_survive(tokens: TokenStore, world: World, end: str):
     kept = tokens.create(scopes=READ, creator="local")
     gone = tokens.create(scopes=READ, creator="local")
     tokens.revoke(gone.token.id)
 
     store = getattr(world, end)()
-    later = Registry(store, world.clock, random_id)
+    later = TokenStore(store, world.clock, random_id)
 
-    assert not later.find(kept.text).why_not(world.clock.now_us())
-    assert "revoked" in later.find(gone.text).why_not(world.clock.now_us())
+    assert not later.find(kept.text).invalid_reason(world.clock.now_us())
+    assert "revoked" in later.find(gone.text).invalid_reason(world.clock.now_us())
 
 
-def test_a_revocation_is_durable_when_it_returns(tokens: Registry, world: World):
+def test_a_revocation_is_durable_when_it_returns(tokens: TokenStore, world: World):
     made = tokens.create(scopes=READ, creator="local")
     tokens.revoke(made.token.id)
 
@@ -76,12 +76,12 @@ def test_a_revocation_is_durable_when_it_returns(tokens: Registry, world: World)
     world.disk = world.disk.crash(Oldest())
     world.store.close()
     world.store = world.open()
-    later = Registry(world.store, world.clock, random_id)
+    later = TokenStore(world.store, world.clock, random_id)
 
-    assert "revoked" in later.find(made.text).why_not(world.clock.now_us())
+    assert "revoked" in later.find(made.text).invalid_reason(world.clock.now_us())
 
 
-def test_everybody_may_have_two_tokens_that_are_valid(tokens: Registry):
+def test_everybody_may_have_two_tokens_that_are_valid(tokens: TokenStore):
     first = tokens.create(scopes=READ, principal="ci", creator="local")
     tokens.create(scopes=READ, principal="ci", creator="local")
     tokens.create(scopes=READ, principal="other", creator="local")
@@ -92,7 +92,7 @@ def test_everybody_may_have_two_tokens_that_are_valid(tokens: Registry):
     tokens.create(scopes=READ, principal="ci", creator="local")
 
 
-def test_a_token_that_is_over_makes_room(tokens: Registry, world: World):
+def test_a_token_that_is_over_makes_room(tokens: TokenStore, world: World):
     for _ in range(2):
         tokens.create(scopes=READ, principal="ci", creator="local", valid_us=DAY_US)
     world.clock.advance(86_400)
@@ -100,28 +100,28 @@ def test_a_token_that_is_over_makes_room(tokens: Registry, world: World):
     tokens.create(scopes=READ, principal="ci", creator="local")
 
 
-def test_rotating_leaves_both_valid_for_the_grace(tokens: Registry, world: World):
+def test_rotating_leaves_both_valid_for_the_grace(tokens: TokenStore, world: World):
     old = tokens.create(scopes=READ, principal="ci", label="nightly", creator="local")
 
     new = tokens.rotate(old.token.id, creator="local", grace_us=DAY_US, valid_us=VALID_US)
-    both = [tokens.find(each.text).why_not(world.clock.now_us()) for each in (old, new)]
+    both = [tokens.find(each.text).invalid_reason(world.clock.now_us()) for each in (old, new)]
     world.clock.advance(86_400)
-    after = [tokens.find(each.text).why_not(world.clock.now_us()) for each in (old, new)]
+    after = [tokens.find(each.text).invalid_reason(world.clock.now_us()) for each in (old, new)]
 
     assert both == ["", ""]
     assert after == ["this token has expired", ""]
     assert (new.token.principal, new.token.scopes) == ("ci", "read:orders.*")
 
 
-def test_rotating_without_grace_revokes_at_once(tokens: Registry, world: World):
+def test_rotating_without_grace_revokes_at_once(tokens: TokenStore, world: World):
     old = tokens.create(scopes=READ, creator="local")
 
     tokens.rotate(old.token.id, creator="local", grace_us=0, valid_us=VALID_US)
 
-    assert "revoked" in tokens.find(old.text).why_not(world.clock.now_us())
+    assert "revoked" in tokens.find(old.text).invalid_reason(world.clock.now_us())
 
 
-def test_a_token_that_is_not_valid_is_not_rotated_back_to_life(tokens: Registry):
+def test_a_token_that_is_not_valid_is_not_rotated_back_to_life(tokens: TokenStore):
     old = tokens.create(scopes=READ, creator="local")
     tokens.revoke(old.token.id)
 
@@ -129,7 +129,7 @@ def test_a_token_that_is_not_valid_is_not_rotated_back_to_life(tokens: Registry)
         tokens.rotate(old.token.id, creator="local", grace_us=0, valid_us=VALID_US)
 
 
-def test_revoking_twice_changes_nothing(tokens: Registry, world: World):
+def test_revoking_twice_changes_nothing(tokens: TokenStore, world: World):
     made = tokens.create(scopes=READ, creator="local")
     first = tokens.revoke(made.token.id)
     world.clock.advance(10)
@@ -149,7 +149,7 @@ def test_revoking_twice_changes_nothing(tokens: Registry, world: World):
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused(tokens: Registry, wrong):
+def test_what_cannot_be_is_refused(tokens: TokenStore, wrong):
     with pytest.raises(Invalid):
         tokens.create(scopes=READ, creator="local", **wrong)
 
@@ -170,16 +170,16 @@ def test_tokens_that_ended_a_year_ago_are_forgotten_and_their_place_is_not_open(
     assert both == {old[1].token.id, kept.token.id} | {old[0].token.id}
     assert not {each.token.id for each in old} & set(tokens.current())
     assert kept.token.id in tokens.current()
-    assert Registry(world.store, world.clock, random_id).begun
+    assert TokenStore(world.store, world.clock, random_id).has_had_tokens
 
 
-def test_an_unknown_id_is_told(tokens: Registry):
+def test_an_unknown_id_is_told(tokens: TokenStore):
     with pytest.raises(NotFound):
         tokens.revoke("a" * 12)
 
 
-def test_another_handle_sees_a_change_at_once(tokens: Registry, world: World):
-    other = Registry(world.store, world.clock, random_id)
+def test_another_handle_sees_a_change_at_once(tokens: TokenStore, world: World):
+    other = TokenStore(world.store, world.clock, random_id)
     made = tokens.create(scopes=READ, creator="local")
 
     seen = other.find(made.text)
@@ -189,23 +189,23 @@ def test_another_handle_sees_a_change_at_once(tokens: Registry, world: World):
     assert other.find(made.text).revoked_us
 
 
-def test_the_day_of_the_last_use_is_on_record_and_is_no_change(tokens: Registry, world: World):
+def test_the_day_of_the_last_use_is_on_record_and_is_no_change(tokens: TokenStore, world: World):
     made = tokens.create(scopes=READ, creator="local")
     before = tokens.version
 
     tokens.note_used({made.token.id: "2026-11-16"})
 
-    assert Registry(world.store, world.clock, random_id).last_used(made.token.id) == "2026-11-16"
+    assert TokenStore(world.store, world.clock, random_id).last_used(made.token.id) == "2026-11-16"
     assert (tokens.current(), tokens.version) == ({made.token.id: made.token}, before)
 
 
-def test_a_store_that_had_tokens_once_never_looks_as_if_it_had_none(tokens: Registry):
-    assert not tokens.begun
+def test_a_store_that_had_tokens_once_never_looks_as_if_it_had_none(tokens: TokenStore):
+    assert not tokens.has_had_tokens
 
     made = tokens.create(scopes=READ, creator="local")
     tokens.revoke(made.token.id)
 
-    assert tokens.begun
+    assert tokens.has_had_tokens
 
 
 def _truncated(kv, key: bytes) -> None:
@@ -249,7 +249,9 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_whatever_is_wrong_with_one_record_nobody_is_found(tokens: Registry, world: World, damage):
+def test_whatever_is_wrong_with_one_record_nobody_is_found(
+    tokens: TokenStore, world: World, damage
+):
     revoked = tokens.create(scopes=READ, creator="local")
     others = tokens.create(scopes=READ, creator="local")
     tokens.revoke(revoked.token.id)
@@ -257,14 +259,14 @@ def test_whatever_is_wrong_with_one_record_nobody_is_found(tokens: Registry, wor
 
     damage(kv, b"token:" + revoked.token.id.encode())
 
-    for registry in (tokens, Registry(world.store, world.clock, random_id)):
+    for registry in (tokens, TokenStore(world.store, world.clock, random_id)):
         for text in (revoked.text, others.text):
             with pytest.raises(Corrupt, match="cannot be trusted"):
                 registry.find(text)
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_revoking_all_ends_the_damage_and_every_token(tokens: Registry, world: World, damage):
+def test_revoking_all_ends_the_damage_and_every_token(tokens: TokenStore, world: World, damage):
     revoked = tokens.create(scopes=READ, creator="local")
     others = tokens.create(scopes=READ, creator="local")
     tokens.revoke(revoked.token.id)
@@ -274,11 +276,11 @@ def test_revoking_all_ends_the_damage_and_every_token(tokens: Registry, world: W
     fresh = tokens.create(scopes=READ, creator="local")
 
     now_us = world.clock.now_us()
-    assert tokens.begun
+    assert tokens.has_had_tokens
     assert tokens.find(fresh.text) == fresh.token
     for text in (revoked.text, others.text):
         found = tokens.find(text)
-        assert found is None or "revoked" in found.why_not(now_us)
+        assert found is None or "revoked" in found.invalid_reason(now_us)
 
 
 def test_a_record_of_another_time_is_no_token(world: World):
@@ -286,4 +288,4 @@ def test_a_record_of_another_time_is_no_token(world: World):
     kv.put("token:" + "a" * 12, msgspec.json.encode({"id": "a" * 12}))
 
     with pytest.raises(Corrupt):
-        Registry(world.store, world.clock, random_id).current()
+        TokenStore(world.store, world.clock, random_id).current()

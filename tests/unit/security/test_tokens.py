@@ -8,7 +8,7 @@ import pytest
 
 from strandline.errors import Invalid
 from strandline.security import tokens
-from strandline.security.tokens import Given, Token
+from strandline.security.tokens import Token, TokenParts
 
 NOW_US = 1_800_000_000_000_000
 
@@ -20,7 +20,7 @@ def random_id():
 
 
 def kept(text: str, **options: object) -> Token:
-    given = tokens.taken_apart(text)
+    given = tokens.split_token(text)
     fields = {
         "id": given.id,
         "principal": "ci",
@@ -40,7 +40,7 @@ def test_a_token_has_the_form_that_is_promised(random_id):
 
     assert len(text) == len("strand1_") + 12 + 1 + 43 + 1 + 6
     assert text.startswith(f"strand1_{given.id}_{given.secret}_")
-    assert tokens.taken_apart(text) == given
+    assert tokens.split_token(text) == given
 
 
 def test_the_secret_has_every_bit_of_32_random_bytes():
@@ -62,7 +62,7 @@ def test_any_mistyped_letter_is_noticed(random_id):
         for place in range(len(text))
         for letter in "aZ2_-"
         if letter != text[place]
-        and tokens.taken_apart(text[:place] + letter + text[place + 1 :]) is not None
+        and tokens.split_token(text[:place] + letter + text[place + 1 :]) is not None
     ]
 
     assert taken == []
@@ -74,7 +74,7 @@ def test_any_mistyped_letter_is_noticed(random_id):
 def test_what_is_no_token_is_none(random_id, change):
     text, _ = tokens.make(random_id)
 
-    assert tokens.taken_apart(change(text)) is None
+    assert tokens.split_token(change(text)) is None
 
 
 def test_only_the_right_secret_finds_a_token(random_id):
@@ -121,8 +121,8 @@ def test_digests_are_compared_in_constant_time():
 
 
 def test_the_stand_in_for_an_unknown_token_never_lets_anybody_in():
-    assert tokens.NOBODY.why_not(NOW_US)
-    assert tokens.find("", {tokens.digest_of(""): tokens.NOBODY}) is None
+    assert tokens.UNKNOWN_TOKEN.invalid_reason(NOW_US)
+    assert tokens.find("", {tokens.digest_of(""): tokens.UNKNOWN_TOKEN}) is None
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_a_token_is_valid_from_its_beginning_to_its_end_unless_revoked(
 ):
     token = kept(tokens.make(random_id)[0], **options)
 
-    assert reason in token.why_not(now_us)
-    assert bool(reason) == bool(token.why_not(now_us))
+    assert reason in token.invalid_reason(now_us)
+    assert bool(reason) == bool(token.invalid_reason(now_us))
 
 
 @pytest.mark.parametrize("days", [0, -1, 367])
@@ -154,7 +154,7 @@ def test_nobody_makes_a_token_for_longer_than_a_year(days: int):
 def test_logs_get_the_id_and_never_the_secret(random_id):
     text, given = tokens.make(random_id)
 
-    shown = tokens.redacted(f"GET /?token={text}&x=1, again {text[:30]}, ticket1_abc-DEF_1 end")
+    shown = tokens.redact(f"GET /?token={text}&x=1, again {text[:30]}, ticket1_abc-DEF_1 end")
 
     assert given.secret[:8] not in shown
     assert "ticket1_*** end" in shown
@@ -164,7 +164,7 @@ def test_logs_get_the_id_and_never_the_secret(random_id):
 
 def _with_secret_of(text: str, other: str) -> str:
     """A well-formed token with the id of one and the secret of another."""
-    one, two = tokens.taken_apart(text), tokens.taken_apart(other)
-    mixed = Given(one.id, two.secret)
+    one, two = tokens.split_token(text), tokens.split_token(other)
+    mixed = TokenParts(one.id, two.secret)
     said = f"{tokens.PREFIX}_{mixed.id}_{mixed.secret}"
     return f"{said}_{tokens._checksum(said)}"

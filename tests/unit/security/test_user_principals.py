@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strandline.query.access.permissions import Rights
 from strandline.query.access.users import User
 from strandline.security.scopes import ACTIONS, EVERYTHING
-from strandline.security.user_principals import Login, login_of, scopes_of
+from strandline.security.user_principals import BasicLogin, login_of, scopes_of
 
 EVENTS = ["pay", "view", "other"]
 roles = st.lists(st.sampled_from(["editor", "read-only", "viewer", "write-only"]), unique=True)
@@ -49,9 +49,9 @@ def test_an_admin_may_do_all():
 @pytest.mark.parametrize(
     ("text", "login"),
     [
-        (b"ada:key", Login("ada", "key")),
-        (b"ada:k:e:y", Login("ada", "k:e:y")),
-        (b"ada:", Login("ada", "")),
+        (b"ada:key", BasicLogin("ada", "key")),
+        (b"ada:k:e:y", BasicLogin("ada", "k:e:y")),
+        (b"ada:", BasicLogin("ada", "")),
         (b"ada", None),
         (b"\xff:\xff", None),
     ],

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from strandline.config.settings import SegmentSettings, SpaceSettings
-from strandline.errors import DiskFull, Poisoned
+from strandline.errors import DiskFull, StoreFailed
 from strandline.testing.allocations import Allocations
 from tests.unit.store.world import World, payloads
 
@@ -87,7 +87,7 @@ def test_a_failed_background_sync_turns_it_red_and_every_append_fails():
     _until(red)
 
     for append in (lambda: topic.append(b"z"), lambda: topic.append_many([b"z"])):
-        with pytest.raises(Poisoned):
+        with pytest.raises(StoreFailed):
             append()
     assert payloads(topic)[:1] == [b"x"]
     world.store.close()

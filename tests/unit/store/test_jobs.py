@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from strandline.errors import Poisoned, Unavailable
-from strandline.platform.background_jobs import Job
+from strandline.errors import StoreFailed, Unavailable
+from strandline.platform.background_jobs import BackgroundJob
 from strandline.testing.sim_clock import SimClock
 
 if sys.version_info >= (3, 14):
@@ -29,7 +29,7 @@ class Bench:
         self.turns = threading.Semaphore(0)
         self.outcome: Callable[[], None] = lambda: None
         self.deaths: list[str] = []
-        self.job = Job(
+        self.job = BackgroundJob(
             "test", self._run_once, self.clock, interval_s=10.0, on_death=self.deaths.append
         )
 
@@ -144,7 +144,7 @@ def test_after_a_success_the_pause_is_the_usual_one_again(bench):
     assert (health.failures_in_row, health.last_error, health.runs) == (0, "", 2)
 
 
-@pytest.mark.parametrize("error", [ValueError("a bug"), Poisoned("a sync failed")])
+@pytest.mark.parametrize("error", [ValueError("a bug"), StoreFailed("a sync failed")])
 def test_a_bug_or_a_poisoned_shard_kills_the_job_and_is_told_at_once(bench, error):
     bench.fail_with(error)
     bench.start()

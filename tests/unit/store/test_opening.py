@@ -17,10 +17,10 @@ from strandline.errors import (
     Closed,
     Invalid,
     Locked,
-    NewerFormat,
     NotAStore,
     StrandlineError,
     Unavailable,
+    UnsupportedFormat,
 )
 from strandline.testing.sim_disk import SimDisk
 from tests.unit.store.world import PATH, World, payloads
@@ -145,7 +145,7 @@ def test_a_store_of_a_newer_format_is_refused_untouched(readonly):
     world.disk.durable_replace(f"{PATH}/SYSTEM", sealed)
     before = {path: world.disk.read(path) for path in world.files() if "LOCK" not in path}
 
-    with pytest.raises(NewerFormat, match="99"):
+    with pytest.raises(UnsupportedFormat, match="99"):
         world.open(readonly=readonly)
 
     assert before == {path: world.disk.read(path) for path in before}
@@ -172,7 +172,7 @@ def test_closing_twice_is_fine_and_everything_afterwards_says_closed():
         lambda: topic.cursor_at(0),
         lambda: topic.append(b"x"),
         lambda: topic.append_many([b"x"]),
-        lambda: topic.append_soon(b"x", tag="t"),
+        lambda: topic.append_nowait(b"x", tag="t"),
         lambda: topic.delete(before=1),
         lambda: topic.alter(ttl_ms=1),
         lambda: topic.wait_for(99),

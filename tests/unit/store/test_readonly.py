@@ -62,7 +62,7 @@ def test_every_changing_verb_is_refused():
         lambda: topic.append(b"x"),
         lambda: topic.append(b"x", tag="t"),
         lambda: topic.append_many([b"x"]),
-        lambda: topic.append_soon(b"x"),
+        lambda: topic.append_nowait(b"x"),
         lambda: topic.delete(before=5),
         lambda: topic.alter(ttl_ms=5),
         topic.enforce_retention,

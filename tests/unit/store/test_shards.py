@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from strandline.config.settings import LakeSettings, SegmentSettings, WalSettings
-from strandline.errors import Corrupt, Poisoned
+from strandline.errors import Corrupt, StoreFailed
 from strandline.log.files import system_file
 from tests.unit.store.world import PATH, World, payloads
 
@@ -141,7 +141,7 @@ def test_a_poisoned_shard_leaves_the_others_alone():
         try:
             topic.append(b"y")
             outcomes.add("fine")
-        except Poisoned:
+        except StoreFailed:
             outcomes.add("poisoned")
 
     assert outcomes == {"fine", "poisoned"}

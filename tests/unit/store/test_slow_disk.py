@@ -38,7 +38,7 @@ def test_syncs_of_a_second_turn_health_yellow_with_figures_until_a_minute_has_pa
     world.topic.append(b"x")
 
     slow = world.store.health()
-    (numbers,) = world.store.log_numbers()
+    (numbers,) = world.store.log_statistics()
     world.clock.advance(61)
     after = world.store.health()
 
@@ -48,7 +48,9 @@ def test_syncs_of_a_second_turn_health_yellow_with_figures_until_a_minute_has_pa
     ]
     assert (numbers.slow_syncs, numbers.is_slow) == (2, True)
     assert after.status == "green"
-    assert [(each.slow_syncs, each.is_slow) for each in world.store.log_numbers()] == [(2, False)]
+    assert [(each.slow_syncs, each.is_slow) for each in world.store.log_statistics()] == [
+        (2, False)
+    ]
 
 
 def test_a_sync_that_does_not_return_is_reported_while_it_lasts(world):

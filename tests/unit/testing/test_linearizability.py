@@ -39,16 +39,16 @@ class Register:
             return [arguments[0]]
         if verb == "cas":
             fits = state == arguments[0]
-            if not unknown and fits != operation.answer:
+            if not unknown and fits != operation.response:
                 return []
             return [arguments[1] if fits else state]
-        return [state] if unknown or operation.answer == state else []
+        return [state] if unknown or operation.response == state else []
 
 
 def operation(
     invoked: int, returned: int | None, *call: object, answer: object = None, key: Hashable = None
 ) -> Operation:
-    return Operation(invoked=invoked, returned=returned, call=call, answer=answer, key=key)
+    return Operation(invoked=invoked, returned=returned, call=call, response=answer, key=key)
 
 
 def judge(*history: Operation) -> bool:
@@ -160,7 +160,7 @@ def test_a_recorder_notes_an_exception_as_an_unknown_end():
     answer = recorder.record("a", ("read",), lambda: 5)
 
     failed, read = recorder.operations
-    assert (answer, failed.returned, read.answer) == (5, None, 5)
+    assert (answer, failed.returned, read.response) == (5, None, 5)
     assert failed.invoked < read.invoked < read.returned
     assert not check(recorder.operations, Register())
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from strandline.testing.sim_loop import Life, SimLoop, SteppingClock
+from strandline.testing.sim_loop import SimLoop, SimProcess, SteppingClock
 from strandline.testing.sim_network import SimNetwork
 
 
@@ -83,7 +83,7 @@ def test_nothing_of_a_life_runs_after_its_end(loop):
             seen.append("ended in order")
 
     async def main() -> None:
-        life = Life(loop)
+        life = SimProcess(loop)
         life.run(loop.call_later, 5.0, seen.append, "a timer")
         task = life.task(tick())
         await asyncio.sleep(2.5)
@@ -101,7 +101,7 @@ def test_what_is_written_arrives_in_order(loop):
     client, server = Talker(), Talker()
 
     async def main() -> None:
-        near, _ = SimNetwork(loop, _delays).connect(client, server, Life(loop))
+        near, _ = SimNetwork(loop, _delays).connect(client, server, SimProcess(loop))
         near.write(b"one")
         near.write(b"two")
         near.close()
@@ -117,7 +117,7 @@ def test_a_cut_connection_delivers_a_first_part_and_then_fails(loop, kept):
     client, server = Talker(), Talker()
 
     async def main() -> None:
-        _, far = SimNetwork(loop, _delays).connect(client, server, Life(loop))
+        _, far = SimNetwork(loop, _delays).connect(client, server, SimProcess(loop))
         far.write(b"one")
         far.write(b"two")
         far.cut(keep=lambda count: kept)
@@ -134,7 +134,7 @@ def test_a_reader_that_pauses_gets_everything_when_it_goes_on(loop):
     client, server = Talker(), Talker()
 
     async def main() -> None:
-        near, far = SimNetwork(loop, _delays).connect(client, server, Life(loop))
+        near, far = SimNetwork(loop, _delays).connect(client, server, SimProcess(loop))
         far.pause_reading()
         near.write(b"one")
         near.close()

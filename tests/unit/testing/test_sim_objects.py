@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from strandline.errors import Denied, NotFound, Unreachable
+from strandline.errors import NotFound, ObjectStoreDenied, ObjectStoreUnreachable
 from strandline.testing.crash_choices import Newest, Oldest
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import SimObjects
@@ -18,7 +18,7 @@ def test_a_call_fails_before_or_after_it_happened():
     after = objects.fail("put", 2, how="after")
 
     for key in ("a", "b"):
-        with pytest.raises(Unreachable):
+        with pytest.raises(ObjectStoreUnreachable):
             objects.put(key, b"x")
     objects.put("c", b"x")
 
@@ -66,7 +66,7 @@ def test_a_call_in_flight_at_a_cut_may_have_happened_and_later_ones_have_not(lan
 
     objects.on_call = cut
     for key in ("in-flight", "later"):
-        with pytest.raises(Unreachable):
+        with pytest.raises(ObjectStoreUnreachable):
             objects.create(key, b"x")
     objects.heal()
 
@@ -113,7 +113,7 @@ def test_refused_credentials_and_a_lagging_list_are_told_as_such():
     objects.denied = True
 
     assert listed == ["a"]
-    with pytest.raises(Denied):
+    with pytest.raises(ObjectStoreDenied):
         objects.get("b")
     objects.heal()
     assert objects.get("b") == b"2"
@@ -126,7 +126,7 @@ def test_the_same_seed_cuts_the_same_way():
         for _ in range(20):
             objects = SimObjects()
             objects.on_call = lambda operation, key, objects=objects: objects.cut(rng)
-            with pytest.raises(Unreachable):
+            with pytest.raises(ObjectStoreUnreachable):
                 objects.put("a", b"x")
             result.append("a" in objects.snapshot())
         return result
@@ -143,6 +143,6 @@ def test_only_operations_that_exist_can_fail():
 def answers(ask) -> bool:
     try:
         ask()
-    except (Unreachable, NotFound):
+    except (ObjectStoreUnreachable, NotFound):
         return False
     return True

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from strandline.platform.background_jobs import Job
-from strandline.platform.thread_pool import ThreadPool, pools_made_by
-from strandline.testing.sim_loop import Life, SimLoop, SteppingClock
+from strandline.platform.background_jobs import BackgroundJob
+from strandline.platform.thread_pool import ThreadPool, pools_with_executor
+from strandline.testing.sim_loop import SimLoop, SimProcess, SteppingClock
 from strandline.testing.sim_work import SimExecutor, SimJobs
 
 
@@ -20,8 +20,8 @@ def loop():
     made.close()
 
 
-def _job(loop: SimLoop, run_once, deaths: list[str]) -> Job:
-    return Job("work", run_once, loop.clock, interval_s=1.0, on_death=deaths.append)
+def _job(loop: SimLoop, run_once, deaths: list[str]) -> BackgroundJob:
+    return BackgroundJob("work", run_once, loop.clock, interval_s=1.0, on_death=deaths.append)
 
 
 def test_a_job_runs_at_its_interval_and_at_once_when_it_is_kicked(loop):
@@ -29,7 +29,7 @@ def test_a_job_runs_at_its_interval_and_at_once_when_it_is_kicked(loop):
     job = _job(loop, lambda: seen.append(round(loop.time(), 3)), [])
 
     async def main() -> None:
-        jobs = SimJobs(loop, Life(loop), [job], lambda: 0.0)
+        jobs = SimJobs(loop, SimProcess(loop), [job], lambda: 0.0)
         await asyncio.sleep(2.5)
         job.kick.set()
         await asyncio.sleep(1.4)
@@ -50,7 +50,7 @@ def test_a_job_that_meets_a_bug_is_dead_and_says_so(loop):
     job = _job(loop, fail, deaths)
 
     async def main() -> SimJobs:
-        jobs = SimJobs(loop, Life(loop), [job], lambda: 0.0)
+        jobs = SimJobs(loop, SimProcess(loop), [job], lambda: 0.0)
         await asyncio.sleep(5.0)
         return jobs
 
@@ -61,7 +61,7 @@ def test_a_job_that_meets_a_bug_is_dead_and_says_so(loop):
 
 
 def test_pools_of_the_library_can_be_replaced_for_a_while():
-    with pools_made_by(SimExecutor):
+    with pools_with_executor(SimExecutor):
         pool = ThreadPool(2, "any")
         done = pool.submit(lambda: 7)
         failed = pool.submit(lambda: 1 // 0)

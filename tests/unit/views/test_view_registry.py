@@ -14,7 +14,7 @@ from strandline.config.settings import ViewSettings
 from strandline.errors import Closed, Conflict, Invalid, NotFound, Unavailable
 from strandline.testing.crash_choices import Oldest
 from strandline.testing.sim_disk import SimDisk
-from strandline.views.view_runner import fits
+from strandline.views.view_runner import is_current
 from tests.unit.store.world import World
 from tests.unit.views.world import NAME, PATH, TALLY, tally, views_of
 
@@ -126,9 +126,9 @@ def test_saved_state_of_records_that_are_lost_since_is_not_used():
     with_gap = msgspec.structs.replace(saved, gaps=msgspec.msgpack.encode([[(1, 1)]]))
     other_life = msgspec.structs.replace(saved, topics=[(saved.topics[0][0], 5)])
 
-    assert fits(saved, saved.config, host.topics)
+    assert is_current(saved, saved.config, host.topics)
     for unfit in (ahead, with_gap, other_life):
-        assert not fits(unfit, saved.config, host.topics)
+        assert not is_current(unfit, saved.config, host.topics)
 
 
 def test_a_view_whose_topic_is_deleted_is_closed():
@@ -158,7 +158,7 @@ def test_pages_of_a_view_whose_topic_is_gone_are_deleted():
     world = World()
     tally(world.store).add(*[b"%d" % n for n in range(500)])
     world.store.checkpoint()
-    shelf = views_of(world.store).shelf
+    shelf = views_of(world.store).registry
     space = shelf.host("kv", world.store.topic(NAME)).saved.space
     assert shelf._pages(space)
 
@@ -185,7 +185,7 @@ def test_saving_makes_the_log_durable_first():
     world = World()
     view = tally(world.store)
     view.add(b"a", b"b")
-    views_of(world.store).shelf.save()
+    views_of(world.store).registry.save()
 
     lose_power(world)
 
@@ -198,15 +198,15 @@ def test_what_comes_while_a_view_is_saved_is_durable_if_it_is_saved():
     view = tally(world.store)
     view.add(b"a")
     topic = view.host.topics[0]
-    secure = topic.secure
+    secure = topic.sync
 
     def secure_and_append() -> None:
         secure()
         if topic.head_seq == 1:
             topic.append(b"late", key=b"a")
 
-    topic.secure = secure_and_append
-    views_of(world.store).shelf.save()
+    topic.sync = secure_and_append
+    views_of(world.store).registry.save()
     lose_power(world)
 
     assert tally(world.store).count(b"a") == 2
@@ -277,7 +277,7 @@ def test_saved_views_that_cannot_be_read_at_all_are_set_aside(readonly):
 
     store = world.open(readonly=readonly)
     found = tally(store).count(b"a")
-    told = views_of(store).shelf.complaints
+    told = views_of(store).registry.problems
     store.close()
 
     assert found == 1
@@ -342,7 +342,7 @@ def test_a_reader_does_not_keep_a_writer_from_views_somewhere_else():
 def test_the_job_saves_when_enough_was_folded_in_or_long_ago():
     world = World(views=ViewSettings(checkpoint_records=3, checkpoint_interval_s=60))
     view = tally(world.store)
-    shelf = views_of(world.store).shelf
+    shelf = views_of(world.store).registry
 
     view.add(b"a")
     shelf.run_once()

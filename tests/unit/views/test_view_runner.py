@@ -9,7 +9,7 @@ import pytest
 from pyroaring import BitMap64
 
 from strandline.errors import Invalid, Unavailable
-from strandline.views.view import Draft, Rows
+from strandline.views.view import FoldColumns, ViewAppend
 from tests.unit.store.world import World
 from tests.unit.views.world import NAME, TALLY, Tally, TallyFold, tally, views_of
 
@@ -54,11 +54,11 @@ def test_appends_to_view_and_topic_are_folded_in_in_the_order_of_the_log(durabil
 def test_rows_of_ones_own_are_those_of_the_log():
     store = World().store
     view = tally(store)
-    got: list[Rows] = []
+    got: list[FoldColumns] = []
     fold = view.host.fold
     fold.apply = lambda source, rows: got.append(rows)  # type: ignore[method-assign]
 
-    view.host.append(Draft(0, [b"1", b"2"], [b"k", None], [None, b"m"], ["t", None]))
+    view.host.append(ViewAppend(0, [b"1", b"2"], [b"k", None], [None, b"m"], ["t", None]))
 
     found = store.topic(NAME).read().columns()
     assert [list(column) for column in got[0]] == [
@@ -78,7 +78,7 @@ def test_rows_of_ones_own_that_were_read_from_the_log_are_not_folded_in_twice():
 
     with host.lock:  # a plain append, then one's own, and nobody has looked since
         topic.append(b"plain", key=b"a")
-        host._place(Draft(0, [b"x", b"x"], [b"a", b"b"]), None)
+        host._place(ViewAppend(0, [b"x", b"x"], [b"a", b"b"]), None)
     both = view.count(b"a"), view.count(b"b")
     view.add(b"a")
 
@@ -101,11 +101,11 @@ def test_a_decision_is_made_again_when_a_plain_append_came_between():
     view = tally(store)
     seen: list[int] = []
 
-    def decision(fold: TallyFold) -> Draft:
+    def decision(fold: TallyFold) -> ViewAppend:
         seen.append(fold.tally(b"a")[0])
         if len(seen) == 1:
             store.topic(NAME).append(b"plain", key=b"a")
-        return Draft(0, [b"x"], [b"a"])
+        return ViewAppend(0, [b"x"], [b"a"])
 
     view.host.decide(decision)
 
@@ -117,7 +117,7 @@ def test_what_a_decision_raises_travels_and_nothing_is_appended():
     store = World().store
     view = tally(store)
 
-    def decision(fold: TallyFold) -> Draft:
+    def decision(fold: TallyFold) -> ViewAppend:
         raise Invalid("no")
 
     with pytest.raises(Invalid, match="no"):
@@ -154,7 +154,7 @@ def test_a_fold_that_failed_in_the_middle_is_folded_again():
     fold = view.host.fold
     apply = fold.apply
 
-    def half(source: int, rows: Rows) -> None:
+    def half(source: int, rows: FoldColumns) -> None:
         apply(source, rows)
         raise Unavailable("the object store is away")
 

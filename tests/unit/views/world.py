@@ -12,9 +12,9 @@ from strandline.config.view_config import KvConfig
 from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.reservoir.session import Session
 from strandline.store import Store
-from strandline.views.open_view import Kind, Views
-from strandline.views.view import Draft, Rows, World
-from strandline.views.view_runner import Host
+from strandline.views.open_view import ViewKind, Views
+from strandline.views.view import FoldColumns, FoldContext, ViewAppend
+from strandline.views.view_runner import ViewRunner
 from tests.unit.store import world
 
 NAME = "words"
@@ -24,7 +24,7 @@ PATH = world.PATH
 class TallyFold:
     """Counts by key. Owned by one thread."""
 
-    def __init__(self, config: KvConfig, surroundings: World) -> None:
+    def __init__(self, config: KvConfig, surroundings: FoldContext) -> None:
         self.config = config
         self._world = surroundings
 
@@ -42,7 +42,7 @@ class TallyFold:
         self._map.save()
         return msgspec.msgpack.encode(self.records)
 
-    def apply(self, source: int, rows: Rows) -> None:
+    def apply(self, source: int, rows: FoldColumns) -> None:
         for key, data in zip(rows.keys, rows.data, strict=True):
             self.records += 1
             count, size = self.tally(key or b"")
@@ -62,7 +62,7 @@ class TallyFold:
 class Tally:
     """What a user would see of it."""
 
-    def __init__(self, host: Host[TallyFold]) -> None:
+    def __init__(self, host: ViewRunner[TallyFold]) -> None:
         self.host = host
         self.maintained = 0
 
@@ -71,13 +71,13 @@ class Tally:
             return fold.tally(key)[0]
 
     def add(self, *keys: bytes) -> None:
-        self.host.append(Draft(0, [b"x"] * len(keys), keys))
+        self.host.append(ViewAppend(0, [b"x"] * len(keys), keys))
 
     def add_up_to(self, key: bytes, limit: int) -> bool:
         """Add the key unless it is there so often already."""
 
-        def decision(fold: TallyFold) -> Draft | None:
-            return Draft(0, [b"x"], [key]) if fold.tally(key)[0] < limit else None
+        def decision(fold: TallyFold) -> ViewAppend | None:
+            return ViewAppend(0, [b"x"], [key]) if fold.tally(key)[0] < limit else None
 
         return self.host.decide(decision) is not None
 
@@ -85,7 +85,7 @@ class Tally:
         self.maintained += 1
 
 
-TALLY = Kind("kv", KvConfig, "kv", ("",), TallyFold, lambda host, *_: Tally(host))
+TALLY = ViewKind("kv", KvConfig, "kv", ("",), TallyFold, lambda host, *_: Tally(host))
 
 
 def views_of(store: Store) -> Views:

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 from cyclopts import Parameter
 from rich.console import Console
 
-from strandline.cli.demo.shop import Feed, fill
+from strandline.cli.demo.shop import DemoFeed, fill
 from strandline.cli.options import Flag, milliseconds
 from strandline.client.connect import connect
 from strandline.errors import Invalid, StrandlineError, Unavailable
 from strandline.platform.clock import SystemClock
 
 if TYPE_CHECKING:
-    from strandline.server.serve import Serving
+    from strandline.server.serve import Server
     from strandline.store import Store
 
 _START_S_MAX = 60.0
@@ -73,7 +73,7 @@ def demo(
         clock = SystemClock()
         with connect(serving.url) as store:
             count = fill(cast("Store", store), clock)
-        feed = Feed(lambda: cast("Store", connect(serving.url)), clock)
+        feed = DemoFeed(lambda: cast("Store", connect(serving.url)), clock)
         feed.start()
         stack.callback(feed.stop)
         _introduce(console, serving.url, folder, count)
@@ -112,14 +112,14 @@ def _terminable() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _served(folder: str, bind: str) -> Iterator[Serving]:
+def _served(folder: str, bind: str) -> Iterator[Server]:
     """Start a server on a thread of its own, and wait until it is ready."""
-    from strandline.server.serve import Serving  # noqa: PLC0415 - slow to import, only used here
+    from strandline.server.serve import Server  # noqa: PLC0415 - slow to import, only used here
     from strandline.server.settings import ServerSettings  # noqa: PLC0415 - as above
 
     ready = threading.Event()
     failed: list[BaseException] = []
-    serving = Serving(ServerSettings(data=folder, bind=bind), on_ready=lambda _: ready.set())
+    serving = Server(ServerSettings(data=folder, bind=bind), on_ready=lambda _: ready.set())
 
     def run() -> None:
         try:
@@ -204,14 +204,17 @@ def _spark_missing() -> str:
 
 
 def _watch(
-    console: Console, feed: Feed, pipeline: subprocess.Popen[bytes] | None, seconds: float | None
+    console: Console,
+    feed: DemoFeed,
+    pipeline: subprocess.Popen[bytes] | None,
+    seconds: float | None,
 ) -> None:
     """Print progress until the time is over, or without end."""
     started_at = reported_at = time.monotonic()
     while seconds is None or time.monotonic() - started_at < seconds:
         time.sleep(_POLL_S)
-        if feed.trouble:
-            raise Unavailable(f"the shop failed: {feed.trouble}")
+        if feed.error:
+            raise Unavailable(f"the shop failed: {feed.error}")
         if pipeline is not None and pipeline.poll() is not None:
             _report(console, pipeline)
             pipeline = None

@@ -97,7 +97,7 @@ class _Business:
         self._checkouts.store(*shop.checkout())
 
 
-class Feed:
+class DemoFeed:
     """New data a few times a second, and two workers of the queue.
 
     ``start`` and ``stop`` are for one thread.
@@ -114,7 +114,7 @@ class Feed:
         ]
         self.orders = 0
         self.mails = 0
-        self.trouble = ""
+        self.error = ""
         """The error that ended a thread, if any."""
 
     def start(self) -> None:
@@ -136,7 +136,7 @@ class Feed:
                     business.write_step(self.orders)
                     self.orders += 1
         except StrandlineError as error:
-            self.trouble = str(error)
+            self.error = str(error)
 
     def _work(self, name: str) -> None:
         shop = Shop(len(name))
@@ -150,4 +150,4 @@ class Feed:
                         elif queue.ack(job):
                             self.mails += 1
         except StrandlineError as error:
-            self.trouble = str(error)
+            self.error = str(error)

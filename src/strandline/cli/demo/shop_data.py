@@ -22,7 +22,7 @@ _LATITUDE, _LONGITUDE = 48.137, 11.575
 _STEP = 0.0008
 
 
-class Order(NamedTuple):
+class DemoOrder(NamedTuple):
     """A record of the topic ``orders``."""
 
     key: str
@@ -41,7 +41,7 @@ class Shop:
         """A customer; some occur more often than others."""
         return f"c{int(CUSTOMERS * self._random.random() ** 2):03d}"
 
-    def order(self) -> Order:
+    def order(self) -> DemoOrder:
         item = self._random.choice(list(ITEMS))
         customer = self.customer()
         data = {
@@ -51,7 +51,7 @@ class Shop:
             "price": ITEMS[item],
         }
         country = COUNTRIES[int(customer[1:]) % len(COUNTRIES)]
-        return Order(customer, country, msgspec.json.encode(data))
+        return DemoOrder(customer, country, msgspec.json.encode(data))
 
     def view(self) -> tuple[str, bytes]:
         """A visitor and a page view."""

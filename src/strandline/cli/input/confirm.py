@@ -13,7 +13,7 @@ from strandline.errors import Invalid
 Yes = Annotated[Flag, Parameter(name=["--yes", "-y"], help="Do not ask for confirmation.")]
 
 
-def ask(question: str) -> None:
+def confirm(question: str) -> None:
     """Return when the response is yes; ``Invalid`` otherwise, and without a terminal."""
     declined = Invalid("nothing was deleted")
     declined.add_note("type y to delete it, or give --yes")

@@ -38,7 +38,7 @@ def value_of(argument: str | None, what: str) -> bytes:
 
 
 @contextlib.contextmanager
-def opened_file(path: str) -> Iterator[int]:
+def open_input(path: str) -> Iterator[int]:
     """The descriptor of a file to read from."""
     try:
         descriptor = os.open(path, os.O_RDONLY)

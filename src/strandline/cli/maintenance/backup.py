@@ -10,11 +10,11 @@ from cyclopts import App, Parameter
 from strandline.backup.backups import BackupInfo, Backups
 from strandline.backup.uploader import GRACE_S
 from strandline.backup.verify import BackupProblem, BackupReport
-from strandline.cli.input.confirm import Yes, ask
-from strandline.cli.open_store import must_exist
-from strandline.cli.options import PRINTED, TARGET, Flag, Printed, Target, milliseconds
+from strandline.cli.input.confirm import Yes, confirm
+from strandline.cli.open_store import check_store_exists
+from strandline.cli.options import DEFAULT_OUTPUT, TARGET, Flag, OutputOptions, Target, milliseconds
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row, row_of
+from strandline.cli.output.formatting import OutputRow, PreparedRow, row_of
 from strandline.cli.output.output import output, print_report
 from strandline.cli.output.progress import Bar
 from strandline.errors import Corrupt, Invalid
@@ -33,20 +33,20 @@ Lake = Annotated[
 
 
 @backup.default
-def take(*, to: Url, lake: Lake = None, target: Target = TARGET) -> None:
+def create_backup(*, to: Url, lake: Lake = None, target: Target = TARGET) -> None:
     """Back up a store; list, verify and prune backups.
 
     Files that are in the newest backup are not copied again. The store may be closed, or
     open in any process, which continues to write.
     """
-    must_exist(target.store)
+    check_store_exists(target.store)
     with Bar() as bar, Backups(to) as backups:
-        created = backups.take(target.store, lake=lake, progress=bar.show)
+        created = backups.create(target.store, lake=lake, progress=bar.show)
     output(target.output).one(_backup_row(created))
 
 
 @backup.command(name="ls", alias="list")
-def list_backups(*, source: From, printed: Printed = PRINTED) -> None:
+def list_backups(*, source: From, printed: OutputOptions = DEFAULT_OUTPUT) -> None:
     """List the backups, and the times that can be restored.
 
     Every time from FROM to UNTIL of a backup can be restored. If FROM equals UNTIL of the backup
@@ -65,7 +65,7 @@ def verify(
     source: From,
     backup: int | None = None,
     quick: Flag = False,
-    printed: Printed = PRINTED,
+    printed: OutputOptions = DEFAULT_OUTPUT,
 ) -> None:
     """Read every object of every backup; change nothing. Exit code 3 if one is damaged.
 
@@ -84,7 +84,9 @@ def verify(
         "read": formatting.size(report.bytes_read),
         "result": "good" if report.ok else f"{len(report.problems)} problems",
     }
-    lists: dict[str, Sequence[Row]] = {"problems": [_problem_row(each) for each in report.problems]}
+    lists: dict[str, Sequence[OutputRow]] = {
+        "problems": [_problem_row(each) for each in report.problems]
+    }
     print_report(printed.output, row_of(report, facts, ok=report.ok), lists)
     if not report.ok:
         raise _damaged(report)
@@ -97,7 +99,7 @@ def prune(
     source: From,
     grace: str = f"{round(GRACE_S)}s",
     yes: Yes = False,
-    printed: Printed = PRINTED,
+    printed: OutputOptions = DEFAULT_OUTPUT,
 ) -> None:
     """Remove old backups, and the objects that only they refer to.
 
@@ -113,7 +115,7 @@ def prune(
     with Backups(source) as backups:
         grace_s = milliseconds(grace) / 1000
         if not yes:
-            ask(f"Remove all backups in {source} but the newest {keep}?")
+            confirm(f"Remove all backups in {source} but the newest {keep}?")
         pruned = backups.prune(keep=keep, grace_s=grace_s)
     facts = {
         "backups removed": formatting.text(pruned.backups),
@@ -132,7 +134,7 @@ def restore(
         str | None,
         Parameter(metavar="URL", help="Location of the lake. Default: in the directory."),
     ] = None,
-    printed: Printed = PRINTED,
+    printed: OutputOptions = DEFAULT_OUTPUT,
 ) -> None:
     """Create a store from a backup.
 
@@ -155,14 +157,14 @@ def restore(
     output(printed.output).one(row_of(restored))
 
 
-def _backup_row(info: BackupInfo) -> Row:
+def _backup_row(info: BackupInfo) -> OutputRow:
     return row_of(
         info,
         {
             "backup": str(info.number),
-            "created": formatting.moment(info.made_us),
-            "from": formatting.moment(info.from_us),
-            "until": formatting.moment(info.until_us),
+            "created": formatting.time_text(info.made_us),
+            "from": formatting.time_text(info.from_us),
+            "until": formatting.time_text(info.until_us),
             "copied": formatting.size(info.copied_bytes),
             "size": formatting.size(info.size),
             "topics": str(info.topics),
@@ -170,8 +172,8 @@ def _backup_row(info: BackupInfo) -> Row:
     )
 
 
-def _problem_row(problem: BackupProblem) -> Row:
-    return Made(
+def _problem_row(problem: BackupProblem) -> OutputRow:
+    return PreparedRow(
         {},
         {
             "backup": str(problem.backup),

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from strandline.cli.maintenance import server_bench
-from strandline.cli.maintenance.bench_timer import Measured, beside, rate, threads_rate
-from strandline.cli.open_store import reading
+from strandline.cli.maintenance.bench_timer import MeasuredRate, measurement, rate, threads_rate
+from strandline.cli.open_store import open_target_to_read
 from strandline.cli.options import TARGET, Target
-from strandline.cli.output.formatting import Made, Row
+from strandline.cli.output.formatting import OutputRow, PreparedRow
 from strandline.cli.output.output import output
 from strandline.cli.output.progress import Bar
 from strandline.config.settings import MIB, SegmentSettings, Settings, WalSettings
@@ -58,12 +58,12 @@ def bench(*, directory: str = ".", seconds: float = 1.0, target: Target = TARGET
     out.end()
 
 
-def _of_server(target: Target, seconds: float) -> list[Row]:
-    with reading(target) as store:
+def _of_server(target: Target, seconds: float) -> list[OutputRow]:
+    with open_target_to_read(target) as store:
         return _rows(server_bench.measure(store, seconds, _THREADS), server_bench.KINDS)
 
 
-def _of_disk(directory: str, seconds: float) -> list[Row]:
+def _of_disk(directory: str, seconds: float) -> list[OutputRow]:
     folder = tempfile.mkdtemp(prefix=".strandline-bench-", dir=directory)
     try:
         return _rows(_measure(folder, seconds), _KINDS)
@@ -71,8 +71,8 @@ def _of_disk(directory: str, seconds: float) -> list[Row]:
         shutil.rmtree(folder)
 
 
-def _rows(measured: Iterator[Measured], count: int) -> list[Row]:
-    rows: list[Row] = []
+def _rows(measured: Iterator[MeasuredRate], count: int) -> list[OutputRow]:
+    rows: list[OutputRow] = []
     with Bar() as bar:
         for each in measured:
             rows.append(_row(each))
@@ -80,27 +80,27 @@ def _rows(measured: Iterator[Measured], count: int) -> list[Row]:
     return rows
 
 
-def _measure(folder: str, seconds: float) -> Iterator[Measured]:
+def _measure(folder: str, seconds: float) -> Iterator[MeasuredRate]:
     raw = _Raw(folder, seconds)
     batch = [_RECORD] * _BATCH
     per_record = _append(f"{folder}/one", lambda topic: topic.append(_RECORD), 1, seconds)
-    yield beside("append, 1 record", per_record, "pwrite of 100 B", raw.write_one())
+    yield measurement("append, 1 record", per_record, "pwrite of 100 B", raw.write_one())
     per_batch = _append(f"{folder}/many", lambda topic: topic.append_many(batch), _BATCH, seconds)
-    yield beside("append_many, 1000", per_batch, "pwrite of 100 kB", raw.write_many() * _BATCH)
+    yield measurement("append_many, 1000", per_batch, "pwrite of 100 kB", raw.write_many() * _BATCH)
     raw_sync = raw.write_and_sync()
     with Store(f"{folder}/store") as store:
         topic = store.topic("fsync", durability="fsync")
         single = rate(lambda: topic.append(_RECORD), seconds)
-        yield beside("append fsync, 1 thread", single, "pwrite + fdatasync", raw_sync)
+        yield measurement("append fsync, 1 thread", single, "pwrite + fdatasync", raw_sync)
         parallel = threads_rate(lambda: topic.append(_RECORD), seconds, _THREADS)
         name = f"append fsync, {_THREADS} threads"
-        yield beside(name, parallel, "pwrite + fdatasync", raw_sync)
+        yield measurement(name, parallel, "pwrite + fdatasync", raw_sync)
     with Store(f"{folder}/many", readonly=True) as store:
         topic = store.existing_topic("bench")
         cursors = itertools.cycle(range(0, max(1, topic.head_seq - _PAGE), _PAGE))
         pages = rate(lambda: topic.read(next(cursors), _PAGE).data, seconds)
         records = pages * min(_PAGE, topic.head_seq)
-        yield beside("read, pages of 10000", records, "pread of 1 MB", raw.read() * _PAGE)
+        yield measurement("read, pages of 10000", records, "pread of 1 MB", raw.read() * _PAGE)
 
 
 def _append(path: str, append: Callable[[Topic], object], records: int, seconds: float) -> float:
@@ -161,7 +161,7 @@ class _Raw:
             os.close(fd)
 
 
-def _row(measured: Measured) -> Made:
+def _row(measured: MeasuredRate) -> PreparedRow:
     cells = {
         "work": measured.work,
         "records/s": f"{measured.per_s:,.0f}",
@@ -169,4 +169,4 @@ def _row(measured: Measured) -> Made:
         "raw/s": f"{measured.raw_per_s:,.0f}",
         "ratio": f"{measured.ratio:.2f}",
     }
-    return Made(msgspec.to_builtins(measured), cells)
+    return PreparedRow(msgspec.to_builtins(measured), cells)

@@ -12,7 +12,7 @@ import msgspec
 _ROUNDS = 5
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredRate(msgspec.Struct, frozen=True, kw_only=True):
     """A rate, and the raw rate that bounds it."""
 
     work: str
@@ -41,9 +41,9 @@ def threads_rate(act: Callable[[], object], seconds: float, threads: int) -> flo
     return sum(rates)
 
 
-def beside(work: str, per_s: float, raw: str, raw_per_s: float) -> Measured:
+def measurement(work: str, per_s: float, raw: str, raw_per_s: float) -> MeasuredRate:
     """A rate and its raw rate, rounded."""
-    return Measured(
+    return MeasuredRate(
         work=work,
         per_s=round(per_s, 1),
         raw=raw,

@@ -6,7 +6,7 @@ import time
 
 from strandline.cli.open_store import open_to_write
 from strandline.cli.options import TARGET, Target
-from strandline.cli.output.formatting import Made
+from strandline.cli.output.formatting import PreparedRow
 from strandline.cli.output.output import output
 
 
@@ -21,7 +21,7 @@ def checkpoint(*, target: Target = TARGET) -> None:
         store.checkpoint()
         seconds = round(time.monotonic() - started_at, 3)
         topics = len(store.topics())
-        row = Made(
+        row = PreparedRow(
             {"checkpointed": True, "topics": topics, "seconds": seconds},
             {"checkpointed": "yes", "topics": str(topics), "seconds": f"{seconds:.3f}"},
         )

@@ -21,12 +21,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from strandline.cli import errors
-from strandline.cli.open_store import reading
+from strandline.cli.open_store import open_target_to_read
 from strandline.cli.options import VIEW_TARGET, ViewTarget
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row
+from strandline.cli.output.formatting import OutputRow, PreparedRow
 from strandline.cli.output.output import output
-from strandline.cli.target import Place
+from strandline.cli.target import ResolvedTarget
 from strandline.config.settings import GIB, MIB
 from strandline.errors import Forbidden, NotAStore, StrandlineError
 from strandline.ingest import rejected
@@ -48,7 +48,7 @@ _CLOCK_YEAR_MIN = 2025
 _REMEDY_DISK = "free some space, or keep the store on another disk: --store DIR"
 
 
-class Finding(NamedTuple):
+class _CheckResult(NamedTuple):
     """The result of one check, and its remedy."""
 
     what: str
@@ -63,10 +63,10 @@ def doctor(*, target: ViewTarget = VIEW_TARGET) -> int:
     The environment is Python, packages, disk, clock and Java.
     Exit code 1 if a check fails.
     """
-    place = target.place
+    place = target.resolved
     out = output(target.output)
     worst = 0
-    rows: list[Row] = []
+    rows: list[OutputRow] = []
     for finding in _findings(place, target):
         worst = errors.FAILED if finding.state == "fail" else worst
         rows.append(_row(finding))
@@ -75,7 +75,7 @@ def doctor(*, target: ViewTarget = VIEW_TARGET) -> int:
     return worst
 
 
-def _findings(place: Place, target: ViewTarget) -> Iterator[Finding]:
+def _findings(place: ResolvedTarget, target: ViewTarget) -> Iterator[_CheckResult]:
     yield _version()
     yield _python()
     yield from map(_package, (*_NEEDED, *_OPTIONAL))
@@ -92,57 +92,61 @@ def _findings(place: Place, target: ViewTarget) -> Iterator[Finding]:
     yield _lake(place.store, target.lake_url)
 
 
-def _version() -> Finding:
+def _version() -> _CheckResult:
     try:
-        return Finding("strandline", "ok", version("strandline"))
+        return _CheckResult("strandline", "ok", version("strandline"))
     except PackageNotFoundError:
-        return Finding("strandline", "warn", "not installed", "pip install strandline")
+        return _CheckResult("strandline", "warn", "not installed", "pip install strandline")
 
 
-def _python() -> Finding:
+def _python() -> _CheckResult:
     description = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
     if sys.version_info < _PYTHON_MIN:
-        return Finding("python", "fail", description, "install Python 3.11 or newer")
-    return Finding("python", "ok", description)
+        return _CheckResult("python", "fail", description, "install Python 3.11 or newer")
+    return _CheckResult("python", "ok", description)
 
 
-def _package(name: str) -> Finding:
+def _package(name: str) -> _CheckResult:
     what = f"package {name}"
     if importlib.util.find_spec(name) is None:
         state: State = "warn" if name in _OPTIONAL else "fail"
-        return Finding(what, state, "missing", "pip install --upgrade strandline")
+        return _CheckResult(what, state, "missing", "pip install --upgrade strandline")
     try:
-        return Finding(what, "ok", version(name))
+        return _CheckResult(what, "ok", version(name))
     except PackageNotFoundError:
-        return Finding(what, "ok", "present")
+        return _CheckResult(what, "ok", "present")
 
 
-def _clock() -> Finding:
+def _clock() -> _CheckResult:
     now = time.gmtime()
     description = time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
     if now.tm_year < _CLOCK_YEAR_MIN:
-        return Finding("clock", "fail", description, "set the clock: it stamps the records")
-    return Finding("clock", "ok", description)
+        return _CheckResult("clock", "fail", description, "set the clock: it stamps the records")
+    return _CheckResult("clock", "ok", description)
 
 
-def _files() -> Finding:
+def _files() -> _CheckResult:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     description = f"{soft} (at most {hard})"
     if soft < _FILES_WARN:
-        return Finding("open files", "warn", description, "ulimit -n 65536, for many connections")
-    return Finding("open files", "ok", description)
+        return _CheckResult(
+            "open files", "warn", description, "ulimit -n 65536, for many connections"
+        )
+    return _CheckResult("open files", "ok", description)
 
 
-def _java() -> Finding:
+def _java() -> _CheckResult:
     if importlib.util.find_spec("pyspark") is None:
         todo = "pip install 'strandline[spark]', if you want Spark"
-        return Finding("spark", "warn", "pyspark is not installed", todo)
+        return _CheckResult("spark", "warn", "pyspark is not installed", todo)
     from strandline.spark.sessions import check_java  # noqa: PLC0415 - only where pyspark is
 
     try:
-        return Finding("spark", "ok", f"pyspark {version('pyspark')}, {check_java()}")
+        return _CheckResult("spark", "ok", f"pyspark {version('pyspark')}, {check_java()}")
     except StrandlineError as error:
-        return Finding("spark", "warn", str(error), "install Java 17 or newer, if you want Spark")
+        return _CheckResult(
+            "spark", "warn", str(error), "install Java 17 or newer, if you want Spark"
+        )
 
 
 def _existing_part_of(path: str) -> str:
@@ -153,27 +157,31 @@ def _existing_part_of(path: str) -> str:
     return path
 
 
-def _space(folder: str) -> Finding:
+def _space(folder: str) -> _CheckResult:
     free = shutil.disk_usage(folder).free
     description = f"{formatting.size(free)} free in {folder}"
     if free < _SPACE_FAIL:
-        return Finding("disk space", "fail", description, _REMEDY_DISK)
-    return Finding("disk space", "warn" if free < _SPACE_WARN else "ok", description, _REMEDY_DISK)
+        return _CheckResult("disk space", "fail", description, _REMEDY_DISK)
+    return _CheckResult(
+        "disk space", "warn" if free < _SPACE_WARN else "ok", description, _REMEDY_DISK
+    )
 
 
-def _sync_speed(folder: str) -> Finding:
+def _sync_speed(folder: str) -> _CheckResult:
     """The time of a small write with fsync, which every append with durability fsync waits for."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             seconds = sorted(_timed(lambda: _write_and_sync(file.fileno())) for _ in range(_SYNCS))
     except OSError as error:
-        return Finding("fsync", "fail", f"cannot write in {folder}: {error.strerror}", _REMEDY_DISK)
+        return _CheckResult(
+            "fsync", "fail", f"cannot write in {folder}: {error.strerror}", _REMEDY_DISK
+        )
     median = seconds[len(seconds) // 2]
     description = f"{median * 1000:.2f} ms"
     if median > _SYNC_S_WARN:
         todo = "a slow disk: keep stores on a local SSD, or use the durability `disk`"
-        return Finding("fsync", "warn", description, todo)
-    return Finding("fsync", "ok", description)
+        return _CheckResult("fsync", "warn", description, todo)
+    return _CheckResult("fsync", "ok", description)
 
 
 def _write_and_sync(descriptor: int) -> None:
@@ -187,7 +195,7 @@ def _timed(act: Callable[[], object]) -> float:
     return time.perf_counter() - started_at
 
 
-def _store(path: str) -> Iterator[Finding]:
+def _store(path: str) -> Iterator[_CheckResult]:
     what = "store"
     try:
         with Store(path, readonly=True) as store:
@@ -195,20 +203,20 @@ def _store(path: str) -> Iterator[Finding]:
             reasons = store.health().reasons
     except NotAStore:
         todo = "append or topic create creates one; or name another with --store"
-        yield Finding(what, "warn", f"there is no store in {os.path.abspath(path)}", todo)
+        yield _CheckResult(what, "warn", f"there is no store in {os.path.abspath(path)}", todo)
         return
     except StrandlineError as error:
-        yield Finding(what, "fail", str(error), "`strandline verify` lists details")
+        yield _CheckResult(what, "fail", str(error), "`strandline verify` lists details")
         return
     if reasons:
-        yield Finding(what, "warn", "; ".join(reasons), "`strandline verify` lists details")
+        yield _CheckResult(what, "warn", "; ".join(reasons), "`strandline verify` lists details")
     else:
-        yield Finding(what, "ok", description)
+        yield _CheckResult(what, "ok", description)
     yield _lock(path)
     yield from _rejected(path)
 
 
-def _rejected(path: str) -> Iterator[Finding]:
+def _rejected(path: str) -> Iterator[_CheckResult]:
     """Deliveries of other processes that the store rejected."""
     folder = open_objects(Layout(os.path.abspath(path)).incoming)
     try:
@@ -220,24 +228,24 @@ def _rejected(path: str) -> Iterator[Finding]:
     if reasons:
         todo = "fix the cause and repeat the pipeline or write; this report expires after a week"
         more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-        yield Finding("refused", "warn", reasons[0] + more, todo)
+        yield _CheckResult("refused", "warn", reasons[0] + more, todo)
 
 
-def _lock(path: str) -> Finding:
+def _lock(path: str) -> _CheckResult:
     disk, file = OsDisk(), Layout(os.path.abspath(path)).lock
     if disk.exists(file):
         lock = disk.lock(file, disk.read(file))
         if lock is None:
             todo = "commands that write go through that process: name its server with --url"
-            return Finding("lock", "ok", f"another process writes this store: {todo}")
+            return _CheckResult("lock", "ok", f"another process writes this store: {todo}")
         lock.release()
-    return Finding("lock", "ok", "free")
+    return _CheckResult("lock", "ok", "free")
 
 
-def _lake(path: str, url: str) -> Finding:
+def _lake(path: str, url: str) -> _CheckResult:
     location = url or Layout(os.path.abspath(path)).lake
     if not url and not os.path.isdir(location):
-        return Finding("lake", "ok", "none yet: it is created when history is relocated")
+        return _CheckResult("lake", "ok", "none yet: it is created when history is relocated")
     try:
         objects = open_objects(location)
         try:
@@ -245,14 +253,16 @@ def _lake(path: str, url: str) -> Finding:
         finally:
             objects.close()
     except StrandlineError as error:
-        return Finding("lake", "fail", str(error), "check its URL, the network and the credentials")
-    return Finding("lake", "ok", location)
+        return _CheckResult(
+            "lake", "fail", str(error), "check its URL, the network and the credentials"
+        )
+    return _CheckResult("lake", "ok", location)
 
 
-def _server(target: ViewTarget) -> Iterator[Finding]:
-    url = target.place.url
+def _server(target: ViewTarget) -> Iterator[_CheckResult]:
+    url = target.resolved.url
     try:
-        with reading(target) as store:
+        with open_target_to_read(target) as store:
             started_at = time.perf_counter()
             topics = len(store.topics())
             seconds = time.perf_counter() - started_at
@@ -260,15 +270,17 @@ def _server(target: ViewTarget) -> Iterator[Finding]:
             with contextlib.suppress(Forbidden):  # the token may lack the scope
                 reasons = store.health().reasons
     except StrandlineError as error:
-        yield Finding("server", "fail", str(error), errors.explain(error)[1])
+        yield _CheckResult("server", "fail", str(error), errors.explain(error)[1])
         return
-    yield Finding("server", "ok", f"{url}: {topics} topics, responds in {seconds * 1000:.1f} ms")
+    yield _CheckResult(
+        "server", "ok", f"{url}: {topics} topics, responds in {seconds * 1000:.1f} ms"
+    )
     if reasons:
         todo = "check the log and the disk of the server"
-        yield Finding("server's store", "warn", "; ".join(reasons), todo)
+        yield _CheckResult("server's store", "warn", "; ".join(reasons), todo)
 
 
-def _row(finding: Finding) -> Row:
+def _row(finding: _CheckResult) -> OutputRow:
     todo = "" if finding.state == "ok" else finding.todo
     json = {**finding._asdict(), "todo": todo or None}
     columns = {
@@ -277,4 +289,4 @@ def _row(finding: Finding) -> Row:
         "found": formatting.plain(finding.found),
         "to do": formatting.plain(todo) if todo else None,
     }
-    return Made(msgspec.to_builtins(json), columns)
+    return PreparedRow(msgspec.to_builtins(json), columns)

@@ -9,10 +9,10 @@ import itertools
 import os
 from collections.abc import Iterable, Sequence
 
-from strandline.cli.open_store import look_again
+from strandline.cli.open_store import retry_missing_file
 from strandline.cli.options import TARGET, Target
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row, row_of
+from strandline.cli.output.formatting import OutputRow, PreparedRow, row_of
 from strandline.cli.output.output import output, print_report
 from strandline.errors import Corrupt, Invalid, NotAStore
 from strandline.lake.cold_index import ColdSummary
@@ -28,7 +28,7 @@ from strandline.log.repair.inspect import (
     inspect_store,
     wal_frames,
 )
-from strandline.log.wal.recovery import Damage
+from strandline.log.wal.recovery import LogDamage
 from strandline.platform.disk import OsDisk
 
 _CHUNK = 1000
@@ -48,8 +48,8 @@ def inspect(*, wal: str | None = None, target: Target = TARGET) -> None:
         _inspect_wal(wal, target)
         return
     path = os.path.abspath(target.store)
-    summary = look_again(lambda: inspect_store(OsDisk(), path))
-    lists: dict[str, Sequence[Row]] = {
+    summary = retry_missing_file(lambda: inspect_store(OsDisk(), path))
+    lists: dict[str, Sequence[OutputRow]] = {
         "checkpoints": [_checkpoint_row(each) for each in summary.checkpoints],
         "log files": [
             _wal_row(file, shard.shard) for shard in summary.shards for file in shard.files
@@ -57,7 +57,7 @@ def inspect(*, wal: str | None = None, target: Target = TARGET) -> None:
         "segments": [_segment_row(each) for each in summary.segments],
         "topics": [_topic_row(each) for each in summary.topics],
         "complaints": [
-            Made({}, {"complaint": formatting.plain(each)}) for each in summary.complaints
+            PreparedRow({}, {"complaint": formatting.plain(each)}) for each in summary.complaints
         ],
     }
     print_report(target.output, row_of(summary, _summary(summary)), lists)
@@ -76,8 +76,8 @@ def _inspect_wal(path: str, target: Target) -> None:
     except (NotAStore, Corrupt):
         pass  # the file is outside of its store: only its own header is known
     out = output(target.output)
-    parts: Iterable[FrameSummary | Damage] = wal_frames(OsDisk(), path, store_id)
-    for damaged, group in itertools.groupby(parts, lambda each: isinstance(each, Damage)):
+    parts: Iterable[FrameSummary | LogDamage] = wal_frames(OsDisk(), path, store_id)
+    for damaged, group in itertools.groupby(parts, lambda each: isinstance(each, LogDamage)):
         while chunk := list(itertools.islice(group, _CHUNK)):
             if damaged:
                 for each in chunk:
@@ -96,7 +96,7 @@ def _summary(summary: StoreSummary) -> dict[str, str]:
         "store": formatting.plain(summary.path),
         "id": summary.store_id,
         "format": str(summary.format),
-        "created": formatting.moment(summary.created_us),
+        "created": formatting.time_text(summary.created_us),
         "last writer": f"term {summary.term}, {'closed' if summary.clean else 'not closed'}",
         "shards": str(summary.wal_shards or "unknown"),
         "log": f"{len(files)} files, {formatting.size(used)} used",
@@ -108,8 +108,8 @@ def _summary(summary: StoreSummary) -> dict[str, str]:
     }
 
 
-def _checkpoint_row(checkpoint: CheckpointSummary) -> Row:
-    return Made(
+def _checkpoint_row(checkpoint: CheckpointSummary) -> OutputRow:
+    return PreparedRow(
         {},
         {
             "number": str(checkpoint.number),
@@ -122,8 +122,8 @@ def _checkpoint_row(checkpoint: CheckpointSummary) -> Row:
     )
 
 
-def _wal_row(file: WalFileSummary, shard: int) -> Row:
-    return Made(
+def _wal_row(file: WalFileSummary, shard: int) -> OutputRow:
+    return PreparedRow(
         {},
         {
             "file": formatting.plain(os.path.basename(file.path)),
@@ -137,9 +137,9 @@ def _wal_row(file: WalFileSummary, shard: int) -> Row:
     )
 
 
-def _segment_row(segment: SegmentSummary) -> Row:
+def _segment_row(segment: SegmentSummary) -> OutputRow:
     info = segment.info
-    return Made(
+    return PreparedRow(
         {},
         {
             "file": formatting.plain(info.name()),
@@ -151,9 +151,9 @@ def _segment_row(segment: SegmentSummary) -> Row:
     )
 
 
-def _topic_row(topic: TopicSummary) -> Row:
+def _topic_row(topic: TopicSummary) -> OutputRow:
     gaps = sum(gap.last_seq - gap.first_seq + 1 for gap in topic.gaps)
-    return Made(
+    return PreparedRow(
         {},
         {
             "id": str(topic.id),
@@ -176,7 +176,7 @@ def _cold(cold: ColdSummary | None) -> str | None:
     return f"{cold.files} files, seqs {cold.first_seq} to {cold.last_seq}"
 
 
-def _frame_row(frame: FrameSummary | Damage) -> Row:
+def _frame_row(frame: FrameSummary | LogDamage) -> OutputRow:
     assert isinstance(frame, FrameSummary)
     return row_of(
         frame,
@@ -186,7 +186,7 @@ def _frame_row(frame: FrameSummary | Damage) -> Row:
             "size": str(frame.size),
             "kind": frame.kind,
             "term": str(frame.term),
-            "time": formatting.moment(frame.ts),
+            "time": formatting.time_text(frame.ts),
             "synced": str(frame.durable_upto),
             "what": "; ".join(map(_block_text, frame.blocks)),
         },
@@ -204,7 +204,7 @@ def _block_text(block: BlockSummary) -> str:
     return f"topic {block.topic_id}: {seqs}, {block.payload_bytes} B"
 
 
-def _damage_row(damage: FrameSummary | Damage) -> Row:
-    assert isinstance(damage, Damage)
+def _damage_row(damage: FrameSummary | LogDamage) -> OutputRow:
+    assert isinstance(damage, LogDamage)
     text = f"{damage.reason} at byte {damage.offset} (lsn {damage.lsn})"
-    return Made({"damage": formatting.jsonable(damage)}, {"notice": text})
+    return PreparedRow({"damage": formatting.jsonable(damage)}, {"notice": text})

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from strandline.errors import Corrupt, NotFound, Unavailable
 from strandline.log.files.layout import Layout
-from strandline.log.repair.verify import Note
+from strandline.log.repair.verify import VerifyNote
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.reservoir import verify
 from strandline.reservoir.verify import CheckReport, Progress
@@ -19,9 +19,9 @@ from strandline.reservoir.verify import CheckReport, Progress
 _REBUILD = "`strandline view rebuild --all` rebuilds the views from the log"
 
 
-def notes_on_views(store: str, views_url: str, progress: Progress) -> list[Note]:
+def notes_on_views(store: str, views_url: str, progress: Progress) -> list[VerifyNote]:
     """Notes on the damage of saved views."""
-    url = place_of(store, views_url)
+    url = views_location(store, views_url)
     if not views_url and not os.path.isdir(url):
         return []
     try:
@@ -30,9 +30,9 @@ def notes_on_views(store: str, views_url: str, progress: Progress) -> list[Note]
     except NotFound:
         return []
     except Unavailable as error:
-        return [Note(path=url, text=f"the saved views cannot be read ({error})")]
+        return [VerifyNote(path=url, text=f"the saved views cannot be read ({error})")]
     return [
-        Note(
+        VerifyNote(
             path=f"{report.place}/{damage.object}",
             text=f"saved views are damaged at byte {damage.offset} ({damage.reason}); nothing is "
             f"lost: {_remedy(url, report)}",
@@ -42,12 +42,12 @@ def notes_on_views(store: str, views_url: str, progress: Progress) -> list[Note]
 
 
 @contextlib.contextmanager
-def damage_told(store: str, views_url: str) -> Iterator[None]:
+def damage_hint(store: str, views_url: str) -> Iterator[None]:
     """Add the remedy to errors of damaged saved views: a rebuild, not a repair."""
     try:
         yield
     except Corrupt as error:
-        location = place_of(store, views_url)
+        location = views_location(store, views_url)
         if error.path.startswith(location):
             error.add_note(
                 f"the log is not damaged: {_REBUILD}; if that fails, move {location} away"
@@ -55,7 +55,7 @@ def damage_told(store: str, views_url: str) -> Iterator[None]:
         raise
 
 
-def place_of(store: str, views_url: str) -> str:
+def views_location(store: str, views_url: str) -> str:
     """Location of the saved views of a store."""
     if "://" in views_url:
         return views_url

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 
-from strandline.cli.maintenance.bench_timer import Measured, beside, rate, threads_rate
+from strandline.cli.maintenance.bench_timer import MeasuredRate, measurement, rate, threads_rate
 from strandline.store import Store
 
 _RECORD = b"one hundred bytes, neither long nor short, like many that are kept".ljust(100, b".")
@@ -16,15 +16,15 @@ _BATCH = 1000
 KINDS = 5
 
 
-def measure(store: Store, seconds: float, threads: int) -> Iterator[Measured]:
+def measure(store: Store, seconds: float, threads: int) -> Iterator[MeasuredRate]:
     """Rates of appends and reads over the network."""
     name = f"strandline-bench-{secrets.token_hex(4)}"
     topic = store.create_topic(name)
     try:
         requests_per_s = rate(lambda: topic.head_seq, seconds)
 
-        def result(work: str, per_s: float) -> Measured:
-            return beside(work, per_s, "request of the head", requests_per_s)
+        def result(work: str, per_s: float) -> MeasuredRate:
+            return measurement(work, per_s, "request of the head", requests_per_s)
 
         yield result("append, 1 record", rate(lambda: topic.append(_RECORD), seconds))
         batch = [_RECORD] * _BATCH

@@ -14,12 +14,12 @@ import contextlib
 from collections.abc import Iterator
 
 from strandline.config.settings import Settings
-from strandline.errors import Corrupt, NewerFormat, NotFound, Unavailable
+from strandline.errors import Corrupt, NotFound, Unavailable, UnsupportedFormat
 from strandline.ingest.delivery_codec import check_pending
 from strandline.log.files.layout import Layout
 from strandline.log.progress import Progress, silent
-from strandline.log.repair.verify import Problem, VerifyReport, verify_store
-from strandline.pipelines.schedule.run_state import Ledger
+from strandline.log.repair.verify import VerifyProblem, VerifyReport, verify_store
+from strandline.pipelines.schedule.run_state import PipelineStateStore
 from strandline.platform.disk import Disk
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
@@ -57,13 +57,13 @@ def _problems(
     *,
     lake: bool,
     views: bool,
-) -> Iterator[Problem]:
+) -> Iterator[VerifyProblem]:
     layout = Layout(path)
     if lake and report.store_id:
         yield from _of_indexes(disk, layout, settings, bytes.fromhex(report.store_id), objects)
     if views:
         yield from _of_views(disk, layout)
-    yield from _of_errors("schedule", Ledger(path, disk).check())
+    yield from _of_errors("schedule", PipelineStateStore(path, disk).check())
     if disk.exists(layout.incoming):
         with contextlib.closing(open_objects(layout.incoming, disk=disk)) as incoming:
             yield from _of_errors("delivery", check_pending(incoming))
@@ -71,7 +71,7 @@ def _problems(
 
 def _of_indexes(
     disk: Disk, layout: Layout, settings: Settings, store_id: bytes, objects: Objects | None
-) -> Iterator[Problem]:
+) -> Iterator[VerifyProblem]:
     url, object_settings = settings.lake.url or layout.lake, settings.lake.objects
     lake_objects = objects or open_objects(url, settings=object_settings, disk=disk)
     try:
@@ -84,16 +84,16 @@ def _of_indexes(
             lake_objects.close()
 
 
-def _of_views(disk: Disk, layout: Layout) -> Iterator[Problem]:
+def _of_views(disk: Disk, layout: Layout) -> Iterator[VerifyProblem]:
     if not disk.exists(layout.views):
         return
     with contextlib.closing(open_objects(layout.views, disk=disk)) as objects:
         try:
             report = reservoir_check.verify(objects)
-        except (NotFound, NewerFormat):
+        except (NotFound, UnsupportedFormat):
             return
         for each in report.damage:
-            yield Problem(
+            yield VerifyProblem(
                 path=f"{layout.views}/{each.object}",
                 kind="views",
                 reason=f"{each.reason}: the views are rebuilt from the log",
@@ -101,6 +101,6 @@ def _of_views(disk: Disk, layout: Layout) -> Iterator[Problem]:
             )
 
 
-def _of_errors(kind: str, errors: Iterator[Corrupt]) -> Iterator[Problem]:
+def _of_errors(kind: str, errors: Iterator[Corrupt]) -> Iterator[VerifyProblem]:
     for error in errors:
-        yield Problem(path=error.path, kind=kind, reason=error.reason, offset=error.offset)
+        yield VerifyProblem(path=error.path, kind=kind, reason=error.reason, offset=error.offset)

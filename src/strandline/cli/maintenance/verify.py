@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from strandline.cli.maintenance.saved_view_damage import notes_on_views
 from strandline.cli.maintenance.verification import verify_all
-from strandline.cli.open_store import must_exist
+from strandline.cli.open_store import check_store_exists
 from strandline.cli.options import TARGET, VIEW_TARGET, Flag, Target, ViewTarget
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row, row_of
+from strandline.cli.output.formatting import OutputRow, PreparedRow, row_of
 from strandline.cli.output.output import print_report
 from strandline.cli.output.progress import Bar
 from strandline.config.settings import LakeSettings, Settings
 from strandline.errors import Corrupt
 from strandline.log.repair.repair import RepairReport, repair_store
-from strandline.log.repair.verify import Problem, VerifyReport
+from strandline.log.repair.verify import VerifyProblem, VerifyReport
 from strandline.platform.disk import OsDisk
 
 
@@ -37,7 +37,7 @@ def verify(
         Skip the saved views.
     """
     path = os.path.abspath(target.store)
-    must_exist(path)
+    check_store_exists(path)
     settings = Settings(lake=LakeSettings(url=target.lake_url))
     with Bar() as bar:
         # Saved views are notes: they may be elsewhere, and damage in them loses nothing.
@@ -54,7 +54,7 @@ def verify(
         f"{report.records} records",
         "result": "good" if report.ok else f"{len(report.problems)} problems",
     }
-    lists: dict[str, Sequence[Row]] = {
+    lists: dict[str, Sequence[OutputRow]] = {
         "problems": _problem_rows(report.problems),
         "notes": [row_of(note) for note in report.notes],
     }
@@ -82,7 +82,7 @@ def repair(
         Do not search the lake for records that are missing here.
     """
     path = os.path.abspath(target.store)
-    must_exist(path)
+    check_store_exists(path)
     with Bar() as bar:
         report = repair_store(
             OsDisk(),
@@ -93,19 +93,21 @@ def repair(
             lake=not no_lake,
         )
     facts = {"store": formatting.plain(path), "result": _outcome(report)}
-    lists: dict[str, Sequence[Row]] = {
+    lists: dict[str, Sequence[OutputRow]] = {
         "problems": _problem_rows(report.problems),
         "records given up": [row_of(each) for each in report.lost],
         "files moved": [row_of(each) for each in report.moved],
-        "files written": [Made({}, {"path": formatting.plain(each)}) for each in report.written],
-        "notes": [Made({}, {"note": formatting.plain(each)}) for each in report.notes],
+        "files written": [
+            PreparedRow({}, {"path": formatting.plain(each)}) for each in report.written
+        ],
+        "notes": [PreparedRow({}, {"note": formatting.plain(each)}) for each in report.notes],
     }
     print_report(target.output, row_of(report, facts, healthy=report.healthy), lists)
 
 
-def _problem_rows(problems: Sequence[Problem]) -> list[Row]:
+def _problem_rows(problems: Sequence[VerifyProblem]) -> list[OutputRow]:
     return [
-        Made(
+        PreparedRow(
             {},
             {
                 "kind": problem.kind,

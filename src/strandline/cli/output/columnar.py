@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from strandline.cli.output.formatting import Json, RecordRow, Row
+from strandline.cli.output.formatting import Json, OutputRow, RecordRow
 from strandline.errors import Invalid
 
 _BASE64 = "_base64"
@@ -31,7 +31,7 @@ class CsvOutput:
         self._names: list[str] = []
         self._writer = csv.writer(sys.stdout, lineterminator="\n")
 
-    def rows(self, rows: Sequence[Row]) -> None:
+    def rows(self, rows: Sequence[OutputRow]) -> None:
         if not rows:
             return
         lines = [_plain(row.json) for row in rows]
@@ -44,10 +44,10 @@ class CsvOutput:
             self._writer.writerow(_cell(line.get(name)) for name in self._names)
         sys.stdout.flush()
 
-    def notice(self, row: Row) -> None:
+    def notice(self, row: OutputRow) -> None:
         _print_notice(row)
 
-    def one(self, row: Row) -> None:
+    def one(self, row: OutputRow) -> None:
         self.rows([row])
 
     def end(self) -> None:
@@ -66,7 +66,7 @@ class ArrowOutput:
         self._stream: Any = None
         self._lines: list[Json] = []
 
-    def rows(self, rows: Sequence[Row]) -> None:
+    def rows(self, rows: Sequence[OutputRow]) -> None:
         records = [row.record for row in rows if isinstance(row, RecordRow)]
         if len(records) < len(rows):
             self._lines += [row.json for row in rows]
@@ -76,10 +76,10 @@ class ArrowOutput:
             self._open(schema).write_batch(self._pa.RecordBatch.from_pydict(columns, schema))
             sys.stdout.buffer.flush()
 
-    def notice(self, row: Row) -> None:
+    def notice(self, row: OutputRow) -> None:
         _print_notice(row)
 
-    def one(self, row: Row) -> None:
+    def one(self, row: OutputRow) -> None:
         self.rows([row])
         self.end()
 
@@ -147,6 +147,6 @@ def _other_columns(shape: str, line: Json, names: Sequence[str]) -> Invalid:
     return error
 
 
-def _print_notice(row: Row) -> None:
+def _print_notice(row: OutputRow) -> None:
     sys.stdout.flush()
     print(f"-- {row.cells['notice']} --", file=sys.stderr, flush=True)

@@ -23,7 +23,7 @@ Cells = Mapping[str, str | None]
 """The cells of a line by column; None for a missing value."""
 
 
-class Row(Protocol):
+class OutputRow(Protocol):
     """One line of output as JSON and as cells; only the requested form is computed."""
 
     @property
@@ -33,7 +33,7 @@ class Row(Protocol):
     def cells(self) -> Cells: ...
 
 
-class Made(msgspec.Struct, frozen=True):
+class PreparedRow(msgspec.Struct, frozen=True):
     """A row with both forms computed."""
 
     json: Json
@@ -59,7 +59,7 @@ class RecordRow(msgspec.Struct, frozen=True):
     @property
     def cells(self) -> Cells:
         record = self.record
-        cells: dict[str, str | None] = {"seq": str(record.seq), "time": moment(record.ts)}
+        cells: dict[str, str | None] = {"seq": str(record.seq), "time": time_text(record.ts)}
         for name in ("key", "tag", "node", "meta"):
             value = getattr(record, name)
             cells[name] = None if value is None else plain(value)
@@ -67,7 +67,7 @@ class RecordRow(msgspec.Struct, frozen=True):
         return cells
 
 
-def tombstone_row(gap: Tombstone) -> Row:
+def tombstone_row(gap: Tombstone) -> OutputRow:
     """A gap, printed at its place among the records."""
     json: Json = {
         "tombstone": {
@@ -78,20 +78,20 @@ def tombstone_row(gap: Tombstone) -> Row:
         }
     }
     text = f"records {gap.gap_from} to {gap.gap_to} are gone ({gap.reason})"
-    return Made(json, {"notice": text})
+    return PreparedRow(json, {"notice": text})
 
 
-def row_of(value: msgspec.Struct, cells: Cells | None = None, **more: object) -> Row:
+def row_of(value: msgspec.Struct, cells: Cells | None = None, **more: object) -> OutputRow:
     """A struct: its fields, more fields, and cells if their text differs from the fields."""
     json: Json = {name: jsonable(getattr(value, name)) for name in value.__struct_fields__} | more
     if cells is None:
         cells = {name: text(field) for name, field in json.items()}
-    return Made(json, cells)
+    return PreparedRow(json, cells)
 
 
-def fact_row(json: Json) -> Row:
+def fact_row(json: Json) -> OutputRow:
     """Named values that are printed the same way in a table and in JSON."""
-    return Made(json, {name.replace("_", " "): text(field) for name, field in json.items()})
+    return PreparedRow(json, {name.replace("_", " "): text(field) for name, field in json.items()})
 
 
 def jsonable(value: object) -> object:
@@ -147,7 +147,7 @@ def utf8(value: bytes) -> str | None:
         return None
 
 
-def moment(ts: int) -> str:
+def time_text(ts: int) -> str:
     """Microseconds as ISO 8601 in UTC."""
     try:
         time = EPOCH + timedelta(microseconds=ts)

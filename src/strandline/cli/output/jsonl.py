@@ -18,13 +18,13 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from strandline.cli.options import Fields
+from strandline.cli.options import RecordFieldOptions
 from strandline.errors import Invalid
 
 _CODE_QUOTE = ord('"')
 
 
-class Columns(NamedTuple):
+class RecordLineColumns(NamedTuple):
     """Records of one batch, field by field."""
 
     data: list[bytes]
@@ -50,12 +50,12 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 _decoder = msgspec.json.Decoder(_Line)
 
 
-def columns_of(lines: list[bytes], before: int, fields: Fields) -> Columns:
+def columns_of(lines: list[bytes], before: int, fields: RecordFieldOptions) -> RecordLineColumns:
     """The records of a batch of lines; options fill missing fields. Empty lines are skipped.
 
     ``before`` is the number of earlier lines, for messages.
     """
-    columns = Columns([], [], [], [], [])
+    columns = RecordLineColumns([], [], [], [], [])
     for line_number, line in enumerate(lines, start=before + 1):
         if not line.strip():
             continue
@@ -69,7 +69,7 @@ def columns_of(lines: list[bytes], before: int, fields: Fields) -> Columns:
     return columns
 
 
-def _add(columns: Columns, record: _Line, fields: Fields) -> None:
+def _add(columns: RecordLineColumns, record: _Line, fields: RecordFieldOptions) -> None:
     data = _stored(record.data, record.data_base64)
     if data is None:
         raise msgspec.ValidationError("it has no `data`")

@@ -19,26 +19,26 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from strandline.cli.options import Shape
+from strandline.cli.options import OutputFormat
 from strandline.cli.output.columnar import ArrowOutput, CsvOutput
-from strandline.cli.output.formatting import Cells, Row
+from strandline.cli.output.formatting import Cells, OutputRow
 
 _LISTED_MAX = 20
 _encoder = msgspec.json.Encoder()
 
 
-class Output(Protocol):
+class RowPrinter(Protocol):
     """A printer of rows. Owned by one command."""
 
-    def rows(self, rows: Sequence[Row]) -> None:
+    def rows(self, rows: Sequence[OutputRow]) -> None:
         """Print the next rows of a list."""
         ...
 
-    def notice(self, row: Row) -> None:
+    def notice(self, row: OutputRow) -> None:
         """Print a message between the rows of a list."""
         ...
 
-    def one(self, row: Row) -> None:
+    def one(self, row: OutputRow) -> None:
         """Print a single row."""
         ...
 
@@ -47,7 +47,7 @@ class Output(Protocol):
         ...
 
 
-def output(shape: Shape, *, live: bool = False) -> Output:
+def output(shape: OutputFormat, *, live: bool = False) -> RowPrinter:
     """The printer for a format. With ``live``, rows are plain lines on a terminal too."""
     if shape == "json":
         return JsonOutput()
@@ -60,7 +60,9 @@ def output(shape: Shape, *, live: bool = False) -> Output:
     return TerminalOutput() if sys.stdout.isatty() and not live else PlainOutput()
 
 
-def print_report(shape: Shape, facts: Row, lists: Mapping[str, Sequence[Row]]) -> None:
+def print_report(
+    shape: OutputFormat, facts: OutputRow, lists: Mapping[str, Sequence[OutputRow]]
+) -> None:
     """Print facts, and as tables the first rows of each list; JSON has whole lists in the facts."""
     output(shape).one(facts)
     if shape != "table":
@@ -79,16 +81,16 @@ class JsonOutput:
     def __init__(self) -> None:
         self._begun = False
 
-    def rows(self, rows: Sequence[Row]) -> None:
+    def rows(self, rows: Sequence[OutputRow]) -> None:
         for row in rows:
             sys.stdout.write(",\n " if self._begun else "[")
             sys.stdout.write(_json(row))
             self._begun = True
 
-    def notice(self, row: Row) -> None:
+    def notice(self, row: OutputRow) -> None:
         self.rows([row])
 
-    def one(self, row: Row) -> None:
+    def one(self, row: OutputRow) -> None:
         sys.stdout.write(msgspec.json.format(_json(row), indent=2) + "\n")
 
     def end(self) -> None:
@@ -98,14 +100,14 @@ class JsonOutput:
 class JsonLinesOutput:
     """One JSON object per line, each written at once."""
 
-    def rows(self, rows: Sequence[Row]) -> None:
+    def rows(self, rows: Sequence[OutputRow]) -> None:
         sys.stdout.write("".join(_json(row) + "\n" for row in rows))
         sys.stdout.flush()
 
-    def notice(self, row: Row) -> None:
+    def notice(self, row: OutputRow) -> None:
         self.rows([row])
 
-    def one(self, row: Row) -> None:
+    def one(self, row: OutputRow) -> None:
         self.rows([row])
 
     def end(self) -> None:
@@ -118,7 +120,7 @@ class PlainOutput:
     def __init__(self) -> None:
         self._widths: dict[str, int] = {}
 
-    def rows(self, rows: Sequence[Row]) -> None:
+    def rows(self, rows: Sequence[OutputRow]) -> None:
         if not rows:
             return
         lines = [row.cells for row in rows]
@@ -134,11 +136,11 @@ class PlainOutput:
             self._line(cells)
         sys.stdout.flush()
 
-    def notice(self, row: Row) -> None:
+    def notice(self, row: OutputRow) -> None:
         sys.stdout.write(f"-- {row.cells['notice']} --\n")
         sys.stdout.flush()
 
-    def one(self, row: Row) -> None:
+    def one(self, row: OutputRow) -> None:
         cells = row.cells
         width = max(map(len, cells))
         for name, cell in cells.items():
@@ -159,7 +161,7 @@ class TerminalOutput:
         self._console = Console(highlight=False, soft_wrap=False)
         self._names: list[str] = []
 
-    def rows(self, rows: Sequence[Row]) -> None:
+    def rows(self, rows: Sequence[OutputRow]) -> None:
         if not rows:
             return
         lines = [row.cells for row in rows]
@@ -177,10 +179,10 @@ class TerminalOutput:
         self._console.print(table)
         self._names = names
 
-    def notice(self, row: Row) -> None:
+    def notice(self, row: OutputRow) -> None:
         self._console.print(Text(f"-- {row.cells['notice']} --", style="bold yellow"))
 
-    def one(self, row: Row) -> None:
+    def one(self, row: OutputRow) -> None:
         table = Table.grid(padding=(0, 2))
         for name, cell in row.cells.items():
             table.add_row(Text(name, style="bold"), Text(_cell_text(cell)))
@@ -194,5 +196,5 @@ def _cell_text(cell: str | None) -> str:
     return "-" if cell is None else cell
 
 
-def _json(row: Row) -> str:
+def _json(row: OutputRow) -> str:
     return _encoder.encode(row.json).decode()

@@ -13,10 +13,10 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from strandline.cli.open_store import must_exist, open_to_write
+from strandline.cli.open_store import check_store_exists, open_to_write
 from strandline.cli.options import TARGET, Flag, Target
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row
+from strandline.cli.output.formatting import OutputRow, PreparedRow
 from strandline.cli.output.output import output
 from strandline.cli.output.progress import Bar
 from strandline.config.settings import LakeSettings
@@ -24,7 +24,7 @@ from strandline.errors import Invalid, NotFound, UnknownTopic
 from strandline.lake import external_reader
 from strandline.lake.cold_index import ColdSummary
 from strandline.lake.external_reader import FileFacts, TopicFiles
-from strandline.lake.gc import Swept
+from strandline.lake.gc import GcResult
 from strandline.log.files.layout import Layout
 from strandline.store import Store
 
@@ -61,10 +61,14 @@ def files(
         raise
     out = output(target.output)
     if target.output == "json":
-        out.one(Made(_json(listing) | {"files": [_file(each).json for each in listing.files]}, {}))
+        out.one(
+            PreparedRow(
+                _json(listing) | {"files": [_file(each).json for each in listing.files]}, {}
+            )
+        )
         return
     if target.output == "table":
-        out.one(Made({}, _facts(listing)))
+        out.one(PreparedRow({}, _facts(listing)))
         sys.stdout.write("\n")
     out.rows([_file(each, listing.version) for each in listing.files])
     out.end()
@@ -135,7 +139,7 @@ def url_of(target: Target) -> str:
     """The URL or path of the lake."""
     if target.lake_url:
         return target.lake_url
-    must_exist(target.store)
+    check_store_exists(target.store)
     folder = Layout(os.path.abspath(target.store)).lake
     if not os.path.isdir(folder):
         error = Invalid(f"{target.store} has no folder `lake`")
@@ -161,7 +165,7 @@ def _facts(files: TopicFiles) -> dict[str, str]:
         "topic": files.topic,
         "id": str(files.topic_id),
         "version": str(files.version),
-        "created": formatting.moment(files.created_us),
+        "created": formatting.time_text(files.created_us),
         "floor": str(files.floor),
         "deleted": f"{len(files.deleted)} rows that the files may still hold",
         "files": f"{len(files.files)} with {files.rows} rows, {formatting.size(files.size)}",
@@ -169,7 +173,7 @@ def _facts(files: TopicFiles) -> dict[str, str]:
     }
 
 
-def _file(file: FileFacts, version: int | None = None) -> Row:
+def _file(file: FileFacts, version: int | None = None) -> OutputRow:
     json = msgspec.to_builtins(file)
     if version is not None:
         json = {"version": version} | json
@@ -178,14 +182,14 @@ def _file(file: FileFacts, version: int | None = None) -> Row:
         "last": str(file.last_seq),
         "rows": str(file.rows),
         "size": formatting.size(file.size),
-        "newest": formatting.moment(file.ts_max) if file.rows else None,
+        "newest": formatting.time_text(file.ts_max) if file.rows else None,
         "schema": f"version {file.schema_version}" if file.schema_version else None,
         "file": formatting.plain(file.url),
     }
-    return Made(json, columns)
+    return PreparedRow(json, columns)
 
 
-def _topic_row(topic: TopicFiles) -> Row:
+def _topic_row(topic: TopicFiles) -> OutputRow:
     first = topic.files[0].first_seq if topic.files else 0
     last = topic.files[-1].last_seq if topic.files else 0
     json = _json(topic) | {"files": len(topic.files), "first_seq": first, "last_seq": last}
@@ -200,10 +204,10 @@ def _topic_row(topic: TopicFiles) -> Row:
         "deleted": str(len(topic.deleted)),
         "size": formatting.size(topic.size),
     }
-    return Made(json, columns)
+    return PreparedRow(json, columns)
 
 
-def _moved_row(name: str, before: ColdSummary, after: ColdSummary) -> Row:
+def _moved_row(name: str, before: ColdSummary, after: ColdSummary) -> OutputRow:
     numbers = {
         "topic": name,
         "version": after.manifest,
@@ -221,10 +225,10 @@ def _moved_row(name: str, before: ColdSummary, after: ColdSummary) -> Row:
         "rows": f"{after.rows} ({after.rows - before.rows:+})",
         "size": formatting.size(after.size),
     }
-    return Made(dict(numbers), columns)
+    return PreparedRow(dict(numbers), columns)
 
 
-def _sweep_row(name: str, result: Swept) -> Row:
+def _sweep_row(name: str, result: GcResult) -> OutputRow:
     numbers = msgspec.to_builtins(result)
     columns = {"topic": name, **{key: str(value) for key, value in numbers.items()}}
-    return Made({"topic": name} | numbers, columns)
+    return PreparedRow({"topic": name} | numbers, columns)

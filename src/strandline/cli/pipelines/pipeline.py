@@ -15,11 +15,11 @@ import msgspec
 from cyclopts import App, Parameter
 
 from strandline import pipelines
-from strandline.cli.engine_options import HERE, Where
-from strandline.cli.open_store import must_exist
+from strandline.cli.engine_options import DEFAULT_TASK_ENGINE, TaskEngineOptions
+from strandline.cli.open_store import check_store_exists
 from strandline.cli.options import TARGET, VIEW_TARGET, Flag, Target, ViewTarget, byte_count
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row
+from strandline.cli.output.formatting import OutputRow, PreparedRow
 from strandline.cli.output.output import print_report
 from strandline.cli.output.progress import Steps
 from strandline.cli.pipelines import (
@@ -54,7 +54,7 @@ def compact(
     dead_share: float = round(LakeSettings().dead_share, 2),
     keyed: Flag = False,
     dry_run: Flag = False,
-    where: Where = HERE,
+    where: TaskEngineOptions = DEFAULT_TASK_ENGINE,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Merge small files of the lake into large ones, without removed rows.
@@ -87,9 +87,11 @@ def compact(
         "took": f"{summary.seconds:.1f} s, {summary.engine}",
     }
     if keyed:
-        facts["removed"] = f"{summary.let_go} records that no key-value view needs"
-    skipped: list[Row] = [Made({}, _skipped(each)) for each in summary.skipped]
-    print_report(target.output, Made(msgspec.to_builtins(summary), facts), {"skipped": skipped})
+        facts["removed"] = f"{summary.released_records} records that no key-value view needs"
+    skipped: list[OutputRow] = [PreparedRow({}, _skipped(each)) for each in summary.skipped]
+    print_report(
+        target.output, PreparedRow(msgspec.to_builtins(summary), facts), {"skipped": skipped}
+    )
     if summary.damaged:
         first = summary.damaged[0]
         error = Corrupt(first.reason, path=summary.lake)
@@ -102,7 +104,7 @@ def scrub(
     *topics: str,
     no_local: Flag = False,
     dry_run: Flag = False,
-    where: Where = HERE,
+    where: TaskEngineOptions = DEFAULT_TASK_ENGINE,
     target: Target = TARGET,
 ) -> None:
     """Read every byte of the lake and of the store, and report damage.
@@ -138,9 +140,9 @@ def scrub(
         f"ones, {formatting.size(summary.bytes_read)}",
         "took": f"{summary.seconds:.1f} s, {summary.engine}",
     }
-    findings: list[Row] = [Made({}, _finding(each)) for each in summary.findings]
+    findings: list[OutputRow] = [PreparedRow({}, _finding(each)) for each in summary.findings]
     json = msgspec.to_builtins(summary) | {"ok": summary.ok}
-    print_report(target.output, Made(json, facts), {"findings": findings})
+    print_report(target.output, PreparedRow(json, facts), {"findings": findings})
     if summary.findings:
         raise _damaged(summary.findings)
 
@@ -148,7 +150,7 @@ def scrub(
 def _compact(
     topics: Sequence[str],
     settings: LakeSettings,
-    where: Where,
+    where: TaskEngineOptions,
     target: ViewTarget,
     *,
     keyed: bool,
@@ -166,7 +168,7 @@ def _compact(
                 dry_run=dry_run,
                 progress=steps.show,
             )
-        must_exist(target.store)
+        check_store_exists(target.store)
         return pipelines.compact_keyed(
             target.store,
             topics,

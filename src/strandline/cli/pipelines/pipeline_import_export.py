@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 import msgspec
 from cyclopts import Parameter
 
-from strandline.cli.engine_options import HERE, Where
-from strandline.cli.open_store import must_exist
+from strandline.cli.engine_options import DEFAULT_TASK_ENGINE, TaskEngineOptions
+from strandline.cli.open_store import check_store_exists
 from strandline.cli.options import TARGET, Flag, Target, byte_count
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row, row_of
+from strandline.cli.output.formatting import OutputRow, PreparedRow, row_of
 from strandline.cli.output.output import print_report
 from strandline.cli.output.progress import Steps
 from strandline.errors import Invalid
@@ -34,7 +34,7 @@ DryRun = Annotated[Flag, Parameter(help="Only report what would be done.")]
 
 @Parameter(name="*", group="Mapping of columns")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FieldOptions:
+class _FieldMappingOptions:
     """The column of each field of a record."""
 
     data: Annotated[str, Parameter(help="Column for data. Default: the row as JSON.")] = ""
@@ -54,7 +54,7 @@ class FieldOptions:
 
 @Parameter(name="*", group="How files are read")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReadOptions:
+class _FileReadOptions:
     """Options for reading files into rows, and rows into parts."""
 
     format: Annotated[
@@ -84,7 +84,7 @@ class ReadOptions:
 
 @Parameter(name="*", group="Which records")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordOptions:
+class _RecordRangeOptions:
     """The range of records of a topic."""
 
     begin: Annotated[
@@ -98,7 +98,7 @@ class RecordOptions:
 
 @Parameter(name="*", group="How files are written")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WriteOptions:
+class _FileWriteOptions:
     """Options for writing records into files."""
 
     format: Annotated[
@@ -122,10 +122,10 @@ class WriteOptions:
     ] = 0
 
 
-NO_FIELDS = FieldOptions()
-READING = ReadOptions()
-ALL_RECORDS = RecordOptions()
-WRITING = WriteOptions()
+NO_FIELDS = _FieldMappingOptions()
+_DEFAULT_READ_OPTIONS = _FileReadOptions()
+ALL_RECORDS = _RecordRangeOptions()
+_DEFAULT_WRITE_OPTIONS = _FileWriteOptions()
 
 
 def import_files(
@@ -136,9 +136,9 @@ def import_files(
     ] = "",
     create: Annotated[Flag, Parameter(help="Create the topic if it does not exist.")] = False,
     dry_run: DryRun = False,
-    reading: ReadOptions = READING,
-    fields: FieldOptions = NO_FIELDS,
-    where: Where = HERE,
+    reading: _FileReadOptions = _DEFAULT_READ_OPTIONS,
+    fields: _FieldMappingOptions = NO_FIELDS,
+    where: TaskEngineOptions = DEFAULT_TASK_ENGINE,
     target: Target = TARGET,
 ) -> None:
     """Import files into a topic, every row once, in the order of the files.
@@ -147,7 +147,7 @@ def import_files(
     may be open in another process, which then appends the rows. After a kill, the same command
     resumes the import.
     """
-    must_exist(target.store)
+    check_store_exists(target.store)
     if reading.format in ("auto", *FORMATS):
         with Steps() as steps:
             summary = transfer_import_files.import_files(
@@ -191,7 +191,7 @@ def import_files(
 
 
 def _print_import(summary: ImportSummary, target: Target) -> None:
-    lists: dict[str, Sequence[Row]] = {
+    lists: dict[str, Sequence[OutputRow]] = {
         "skipped": [_bad_row(each) for each in summary.bad],
         "values that do not match the schema": [row_of(each) for each in summary.misfits],
     }
@@ -203,9 +203,9 @@ def export(
     topic: Topic,
     to: Annotated[str, Parameter(metavar="URL", help="A new folder, or s3://bucket/prefix, ….")],
     dry_run: DryRun = False,
-    records: RecordOptions = ALL_RECORDS,
-    writing: WriteOptions = WRITING,
-    where: Where = HERE,
+    records: _RecordRangeOptions = ALL_RECORDS,
+    writing: _FileWriteOptions = _DEFAULT_WRITE_OPTIONS,
+    where: TaskEngineOptions = DEFAULT_TASK_ENGINE,
     target: Target = TARGET,
 ) -> None:
     """Export the records of a topic to files, as they are now.
@@ -213,7 +213,7 @@ def export(
     The store may be open in another process, which continues to write. After a kill, the same
     command resumes the export of the same records.
     """
-    must_exist(target.store)
+    check_store_exists(target.store)
     with Steps() as steps:
         summary = export_files.export(
             target.store,
@@ -232,7 +232,7 @@ def export(
             file_rows=writing.file_rows,
             lake=target.lake_url,
         )
-    lists: dict[str, Sequence[Row]] = {"lost": [_lost_row(each) for each in summary.lost]}
+    lists: dict[str, Sequence[OutputRow]] = {"lost": [_lost_row(each) for each in summary.lost]}
     print_report(target.output, row_of(summary, _export_facts(summary)), lists)
 
 
@@ -278,15 +278,15 @@ def _result(*, dry_run: bool, complete: bool) -> str:
     return "nothing was done (dry run)" if dry_run else "done"
 
 
-def _bad_row(bad: BadRow) -> Row:
+def _bad_row(bad: BadRow) -> OutputRow:
     columns = {
         "file": formatting.plain(bad.file),
         "row": str(bad.row),
         "reason": formatting.plain(bad.reason),
     }
-    return Made(msgspec.to_builtins(bad), columns)
+    return PreparedRow(msgspec.to_builtins(bad), columns)
 
 
-def _lost_row(lost: Tombstone) -> Row:
+def _lost_row(lost: Tombstone) -> OutputRow:
     columns = {"from": str(lost.gap_from), "to": str(lost.gap_to), "reason": lost.reason}
-    return Made(msgspec.to_builtins(lost), columns)
+    return PreparedRow(msgspec.to_builtins(lost), columns)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from strandline import errors, pipelines
-from strandline.cli.engine_options import HERE, Where
+from strandline.cli.engine_options import DEFAULT_TASK_ENGINE, TaskEngineOptions
 from strandline.cli.open_store import open_to_read
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row
+from strandline.cli.output.formatting import OutputRow, PreparedRow
 from strandline.cli.output.output import print_report
 from strandline.cli.output.progress import Steps
 from strandline.errors import Invalid, StrandlineError
@@ -18,7 +18,7 @@ from strandline.errors import Invalid, StrandlineError
 def materialize(
     *aliases: str,
     full: Flag = False,
-    where: Where = HERE,
+    where: TaskEngineOptions = DEFAULT_TASK_ENGINE,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Refresh materialized queries, from their position or from the beginning.
@@ -38,8 +38,8 @@ def materialize(
             "materialize needs the directory of the store, not the URL of a server: run it "
             "where the store is, with --store; it works while the server runs"
         )
-    path, lake = target.place.store, target.lake_url
-    with Steps() as steps, open_to_read(path, lake, target.views_place) as store:
+    path, lake = target.resolved.store, target.lake_url
+    with Steps() as steps, open_to_read(path, lake, target.views_location) as store:
         summary = pipelines.materialize(
             store,
             aliases,
@@ -54,15 +54,15 @@ def materialize(
         + (f", {len(summary.failed)} failed" if summary.failed else ""),
         "took": f"{summary.seconds:.1f} s",
     }
-    queries: list[Row] = [Made({}, _refreshed(each)) for each in summary.refreshed]
-    failed: list[Row] = [Made({}, _failed(each)) for each in summary.failed]
+    queries: list[OutputRow] = [PreparedRow({}, _refreshed(each)) for each in summary.refreshed]
+    failed: list[OutputRow] = [PreparedRow({}, _failed(each)) for each in summary.failed]
     parts = {"queries": queries} | ({"failed": failed} if failed else {})
-    print_report(target.output, Made(msgspec.to_builtins(summary), facts), parts)
+    print_report(target.output, PreparedRow(msgspec.to_builtins(summary), facts), parts)
     if summary.failed:
         raise _as_error(summary.failed[0])
 
 
-def _refreshed(each: pipelines.Refreshed) -> dict[str, str | None]:
+def _refreshed(each: pipelines.RefreshedQuery) -> dict[str, str | None]:
     return {
         "alias": each.alias,
         "computed": None if not each.engine else "everything" if each.anew else "new records",

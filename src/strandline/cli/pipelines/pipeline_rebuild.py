@@ -8,11 +8,11 @@ import msgspec
 from cyclopts import Parameter
 
 from strandline import pipelines
-from strandline.cli.engine_options import HERE, Where
-from strandline.cli.open_store import must_exist
+from strandline.cli.engine_options import DEFAULT_TASK_ENGINE, TaskEngineOptions
+from strandline.cli.open_store import check_store_exists
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row
+from strandline.cli.output.formatting import OutputRow, PreparedRow
 from strandline.cli.output.output import print_report
 from strandline.cli.output.progress import Steps
 from strandline.errors import Corrupt, Invalid
@@ -29,7 +29,7 @@ def rebuild(
     replace: Annotated[
         Flag, Parameter(help="Replace the view of the store with the rebuilt one.")
     ] = False,
-    where: Where = HERE,
+    where: TaskEngineOptions = DEFAULT_TASK_ENGINE,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Rebuild a view from its log, and compare it with the saved one or replace that.
@@ -47,7 +47,7 @@ def rebuild(
     """
     if compare and replace:
         raise Invalid("give --compare or --replace, not both")
-    must_exist(target.store)
+    check_store_exists(target.store)
     with Steps() as steps:
         summary = pipelines.rebuild(
             target.store,
@@ -67,9 +67,11 @@ def rebuild(
     }
     if summary.replaced:
         facts["loaded"] = f"{summary.pages} pages in {summary.load_seconds:.1f} s"
-    differences: list[Row] = [Made({}, _difference(each)) for each in summary.differences]
+    differences: list[OutputRow] = [
+        PreparedRow({}, _difference(each)) for each in summary.differences
+    ]
     json = msgspec.to_builtins(summary) | {"same": summary.same}
-    print_report(target.output, Made(json, facts), {"differences": differences})
+    print_report(target.output, PreparedRow(json, facts), {"differences": differences})
     if not summary.same:
         error = Corrupt(f"the {kind} view of {name!r} differs from its log", path=target.store)
         command = "view rebuild table …" if kind == "table" else "pipeline run rebuild … --replace"
@@ -79,7 +81,7 @@ def rebuild(
 
 def rollup(
     *views: str,
-    where: Where = HERE,
+    where: TaskEngineOptions = DEFAULT_TASK_ENGINE,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Apply the rules of series and measurements: compute windows, remove old points.
@@ -92,7 +94,7 @@ def rollup(
     views
         Names of the views, or patterns with `*`. Default: all.
     """
-    must_exist(target.store)
+    check_store_exists(target.store)
     with Steps() as steps:
         summary = pipelines.rollup(
             target.store,
@@ -108,8 +110,8 @@ def rollup(
         "records": f"{summary.records_before} before, {summary.records_after} after",
         "took": f"{summary.seconds:.1f} s, {summary.engine}",
     }
-    rules: list[Row] = [Made({}, _rule(each)) for each in summary.rules]
-    print_report(target.output, Made(msgspec.to_builtins(summary), facts), {"rules": rules})
+    rules: list[OutputRow] = [PreparedRow({}, _rule(each)) for each in summary.rules]
+    print_report(target.output, PreparedRow(msgspec.to_builtins(summary), facts), {"rules": rules})
 
 
 def _rule(rule: pipelines.RolledRule) -> dict[str, str]:

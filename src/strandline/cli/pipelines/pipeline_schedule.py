@@ -16,20 +16,20 @@ from typing import Annotated, cast
 import msgspec
 from cyclopts import Parameter
 
-from strandline.api.pipelines import Run, RunLine, Scheduled
+from strandline.api.pipelines import PipelineRun, RunLine, ScheduledPipeline
 from strandline.assembly import RUNS_TOPIC
 from strandline.cli import open_store
 from strandline.cli.errors import FAILED
 from strandline.cli.options import TARGET, Flag, Target
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row
+from strandline.cli.output.formatting import OutputRow, PreparedRow
 from strandline.cli.output.output import output
 from strandline.cli.serve.serve import settings_file
 from strandline.client.blocking.store import RemoteStore
 from strandline.errors import Invalid, StrandlineError
 from strandline.pipelines.schedule.history import runs_in
 from strandline.pipelines.schedule.registry import PIPELINES
-from strandline.pipelines.schedule.scheduler import Schedule
+from strandline.pipelines.schedule.scheduler import PipelineScheduler
 from strandline.platform.clock import SystemClock
 from strandline.server import config
 from strandline.server.settings import ServerSettings
@@ -112,7 +112,7 @@ def schedule(
         _print_runs(target, started)
         return 0
     settings = _settings(target, config_file, data)
-    open_store.must_exist(settings.data)
+    open_store.check_store_exists(settings.data)
     if not settings.store.pipelines.declared:
         error = Invalid("no pipeline is declared")
         error.add_note("add [[store.pipelines.declared]] to strandline.toml: name, pipeline, every")
@@ -125,7 +125,7 @@ def schedule(
         for each in now or ():
             scheduler.start(each)
         scheduler.wait()
-        finished = scheduler.once() if once else scheduler.ended()
+        finished = scheduler.run_due() if once else scheduler.take_ended()
     _print_runs(target, finished)
     return FAILED if any(run.outcome != "done" for run in finished) else 0
 
@@ -133,7 +133,7 @@ def schedule(
 class _SignalStop:
     """Signals set an event and stop the schedule; active runs are ended and repeated later."""
 
-    def __init__(self, scheduler: Schedule) -> None:
+    def __init__(self, scheduler: PipelineScheduler) -> None:
         self._scheduler = scheduler
         self._event = threading.Event()
         self._before: dict[int, object] = {}
@@ -151,10 +151,12 @@ class _SignalStop:
 
     def _stop(self, *_: object) -> None:
         self._event.set()
-        self._scheduler.stop_soon()
+        self._scheduler.request_stop()
 
 
-def _run_on(scheduler: Schedule, stopped: threading.Event, settings: ServerSettings) -> None:
+def _run_on(
+    scheduler: PipelineScheduler, stopped: threading.Event, settings: ServerSettings
+) -> None:
     count, clock = len(settings.store.pipelines.declared), SystemClock()
     directory = os.path.abspath(settings.data)
     _print_line(
@@ -163,7 +165,7 @@ def _run_on(scheduler: Schedule, stopped: threading.Event, settings: ServerSetti
     reported = ""
     while not clock.wait(stopped, _TICK_S):
         try:
-            started, problem = scheduler.look(), ""
+            started, problem = scheduler.start_due(), ""
         except (OSError, StrandlineError) as error:
             started, problem = [], str(error)
         if problem and problem != reported:
@@ -171,7 +173,7 @@ def _run_on(scheduler: Schedule, stopped: threading.Event, settings: ServerSetti
         reported = problem
         for run in started:
             _print_line(f"{run.name}: run {run.number} started")
-        for run in scheduler.ended():
+        for run in scheduler.take_ended():
             details = f": {run.failure}" if run.failure else f", {run.rows} rows"
             _print_line(
                 f"{run.name}: run {run.number} is {run.outcome} after {run.seconds:.1f} s{details}"
@@ -194,22 +196,24 @@ def _settings(target: Target, file: str | None, data: str | None = None) -> Serv
     return config.settings_of(file=settings_file(file), environment=dict(os.environ), flags=flags)
 
 
-def _schedule_of(settings: ServerSettings) -> Schedule:
+def _schedule_of(settings: ServerSettings) -> PipelineScheduler:
     store = settings.store
-    return Schedule(settings.data, store.pipelines, lake=store.lake.url, views=store.views.url)
+    return PipelineScheduler(
+        settings.data, store.pipelines, lake=store.lake.url, views=store.views.url
+    )
 
 
 def _served(target: Target) -> RemoteStore:
-    return cast("RemoteStore", open_store.reading(target))
+    return cast("RemoteStore", open_store.open_target_to_read(target))
 
 
-def _kind_row(name: str) -> Row:
-    values = {"pipeline": name, "does": PIPELINES[name].does}
+def _kind_row(name: str) -> OutputRow:
+    values = {"pipeline": name, "does": PIPELINES[name].description}
     columns = dict.fromkeys(("name", "when", "last", "outcome", "next"))
-    return Made(dict(values), {**values, **columns})
+    return PreparedRow(dict(values), {**values, **columns})
 
 
-def _declared_row(each: Scheduled) -> Row:
+def _declared_row(each: ScheduledPipeline) -> OutputRow:
     last = each.last
     outcome = None if last is None else last.outcome or "running"
     columns = {
@@ -217,29 +221,29 @@ def _declared_row(each: Scheduled) -> Row:
         "does": None,
         "name": each.name,
         "when": each.when,
-        "last": None if last is None else formatting.moment(last.begun_us),
+        "last": None if last is None else formatting.time_text(last.begun_us),
         "outcome": formatting.plain(each.problem) if each.problem else outcome,
-        "next": formatting.moment(each.next_us),
+        "next": formatting.time_text(each.next_us),
     }
-    return Made(msgspec.to_builtins(each), columns)
+    return PreparedRow(msgspec.to_builtins(each), columns)
 
 
-def _run_row(line: RunLine) -> Row:
-    return Made({"seq": line.seq, **msgspec.to_builtins(line.run)}, _run_cells(line.run))
+def _run_row(line: RunLine) -> OutputRow:
+    return PreparedRow({"seq": line.seq, **msgspec.to_builtins(line.run)}, _run_cells(line.run))
 
 
-def _print_runs(target: Target, ended: Iterable[Run]) -> None:
+def _print_runs(target: Target, ended: Iterable[PipelineRun]) -> None:
     out = output(target.output)
-    out.rows([Made(msgspec.to_builtins(run), _run_cells(run)) for run in ended])
+    out.rows([PreparedRow(msgspec.to_builtins(run), _run_cells(run)) for run in ended])
     out.end()
 
 
-def _run_cells(run: Run) -> dict[str, str | None]:
+def _run_cells(run: PipelineRun) -> dict[str, str | None]:
     return {
         "name": run.name,
         "run": str(run.number),
         "pipeline": run.pipeline,
-        "begun": formatting.moment(run.begun_us),
+        "begun": formatting.time_text(run.begun_us),
         "seconds": None if run.ended_us is None else f"{run.seconds:.1f}",
         "rows": None if run.ended_us is None else str(run.rows),
         "outcome": run.outcome or "running",

@@ -13,10 +13,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from strandline.cli.input.confirm import Yes, ask
-from strandline.cli.options import PRINTED, Printed
+from strandline.cli.input.confirm import Yes, confirm
+from strandline.cli.options import DEFAULT_OUTPUT, OutputOptions
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row, row_of
+from strandline.cli.output.formatting import OutputRow, PreparedRow, row_of
 from strandline.cli.output.output import output, print_report
 from strandline.cli.output.progress import Bar
 from strandline.config.settings import ReservoirSettings
@@ -26,10 +26,10 @@ from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir import inspect, object_keys, recovery
 from strandline.reservoir import verify as reservoir_verify
 from strandline.reservoir.inspect import (
-    CheckpointSummary,
     FileSummary,
     GarbageSummary,
     ObjectSummary,
+    ReservoirCheckpointSummary,
     ReservoirSummary,
 )
 from strandline.reservoir.request_metering import CountedObjects, Requests
@@ -40,7 +40,7 @@ from strandline.reservoir.stream_versions import (
     list_versions,
     version_names,
 )
-from strandline.reservoir.verify import CheckReport, Damage
+from strandline.reservoir.verify import CheckReport, PageDamage
 
 _URL = "URL of the reservoir: a folder, s3://bucket/prefix, az:// or gs://."
 
@@ -56,7 +56,9 @@ Version = Annotated[str, Parameter(metavar="NAME", help="The stream version to r
 
 
 @app.command(name="inspect")
-def show(url: Url, /, *, version: Version = DEFAULT, printed: Printed = PRINTED) -> None:
+def show(
+    url: Url, /, *, version: Version = DEFAULT, printed: OutputOptions = DEFAULT_OUTPUT
+) -> None:
     """Show checkpoints, files, their live share, and objects without a reference.
 
     Works while another process writes.
@@ -64,13 +66,13 @@ def show(url: Url, /, *, version: Version = DEFAULT, printed: Printed = PRINTED)
     with _opened(url, version) as objects:
         summary = inspect.inspect(objects)
         requests = objects.requests()
-    lists: dict[str, Sequence[Row]] = {
+    lists: dict[str, Sequence[OutputRow]] = {
         "checkpoints": [_checkpoint_row(each) for each in reversed(summary.checkpoints)],
         "files": [_file_row(each) for each in summary.files],
         "garbage": [_garbage_row(each) for each in summary.garbage],
         **_unreferenced(summary),
         "passed over": [
-            Made({}, {"reason": formatting.plain(each)}) for each in summary.passed_over
+            PreparedRow({}, {"reason": formatting.plain(each)}) for each in summary.passed_over
         ],
     }
     json = {"requests": formatting.jsonable(requests), "cost": requests.cost()}
@@ -78,7 +80,7 @@ def show(url: Url, /, *, version: Version = DEFAULT, printed: Printed = PRINTED)
 
 
 @app.command
-def versions(url: Url, /, *, printed: Printed = PRINTED) -> None:
+def versions(url: Url, /, *, printed: OutputOptions = DEFAULT_OUTPUT) -> None:
     """List the stream versions at a URL, the last opened one at the end.
 
     Works while another process writes. It lists every object below the URL.
@@ -96,7 +98,9 @@ def versions(url: Url, /, *, printed: Printed = PRINTED) -> None:
 
 
 @app.command
-def verify(url: Url, /, *, version: Version = DEFAULT, printed: Printed = PRINTED) -> None:
+def verify(
+    url: Url, /, *, version: Version = DEFAULT, printed: OutputOptions = DEFAULT_OUTPUT
+) -> None:
     """Read every object and check every checksum; change nothing. Exit code 3 if one is damaged.
 
     Works while another process writes.
@@ -112,7 +116,7 @@ def verify(url: Url, /, *, version: Version = DEFAULT, printed: Printed = PRINTE
         "requests": _requests_text(requests),
         "result": "good" if report.ok else f"{len(report.damage)} places are damaged",
     }
-    lists: dict[str, Sequence[Row]] = {
+    lists: dict[str, Sequence[OutputRow]] = {
         "damage": [_damage_row(each) for each in report.damage],
         **_unreferenced(report),
     }
@@ -129,7 +133,7 @@ def clean(
     *,
     version: Version = DEFAULT,
     yes: Yes = False,
-    printed: Printed = PRINTED,
+    printed: OutputOptions = DEFAULT_OUTPUT,
 ) -> None:
     """Delete objects that were set aside because a damaged version may need them. It asks first.
 
@@ -141,10 +145,10 @@ def clean(
         if set_aside:
             size = sum(each.size for each in set_aside)
             if not yes:
-                ask(f"Delete {len(set_aside)} objects ({formatting.size(size)}) set aside?")
+                confirm(f"Delete {len(set_aside)} objects ({formatting.size(size)}) set aside?")
             deleted = _clean(objects)
     texts = {"objects deleted": str(deleted["objects"]), "freed": formatting.size(deleted["bytes"])}
-    output(printed.output).one(Made(dict(deleted), texts))
+    output(printed.output).one(PreparedRow(dict(deleted), texts))
     if not set_aside and printed.output == "table":
         print("nothing was set aside", file=sys.stderr)
 
@@ -225,15 +229,15 @@ def _requests_text(requests: Requests) -> str:
     )
 
 
-def _checkpoint_row(checkpoint: CheckpointSummary) -> Row:
-    return Made(
+def _checkpoint_row(checkpoint: ReservoirCheckpointSummary) -> OutputRow:
+    return PreparedRow(
         {},
         {
             "version": str(checkpoint.version),
             "kind": checkpoint.kind + (", bundle" if checkpoint.bundle else ""),
             "created": None
             if checkpoint.made_us is None
-            else formatting.moment(checkpoint.made_us),
+            else formatting.time_text(checkpoint.made_us),
             "pages": formatting.text(checkpoint.pages),
             "deleted": formatting.text(checkpoint.deleted),
             "size": "gone" if checkpoint.size is None else formatting.size(checkpoint.size),
@@ -242,10 +246,10 @@ def _checkpoint_row(checkpoint: CheckpointSummary) -> Row:
     )
 
 
-def _version_row(version: VersionSummary) -> Row:
+def _version_row(version: VersionSummary) -> OutputRow:
     columns = {
         "name": formatting.plain(version.name),
-        "opened": None if version.opened_us is None else formatting.moment(version.opened_us),
+        "opened": None if version.opened_us is None else formatting.time_text(version.opened_us),
         "version": str(version.version),
         "objects": str(version.objects),
         "size": formatting.size(version.size),
@@ -253,8 +257,8 @@ def _version_row(version: VersionSummary) -> Row:
     return row_of(version, columns)
 
 
-def _file_row(file: FileSummary) -> Row:
-    return Made(
+def _file_row(file: FileSummary) -> OutputRow:
+    return PreparedRow(
         {},
         {
             "file": file.file_id,
@@ -267,17 +271,17 @@ def _file_row(file: FileSummary) -> Row:
     )
 
 
-def _garbage_row(garbage: GarbageSummary) -> Row:
+def _garbage_row(garbage: GarbageSummary) -> OutputRow:
     columns = {
         "file": garbage.file_id,
         "since": str(garbage.since),
         "size": formatting.size(garbage.size),
         "object": garbage.key,
     }
-    return Made({}, columns)
+    return PreparedRow({}, columns)
 
 
-def _unreferenced(report: ReservoirSummary | CheckReport) -> dict[str, Sequence[Row]]:
+def _unreferenced(report: ReservoirSummary | CheckReport) -> dict[str, Sequence[OutputRow]]:
     """Objects that the newest version does not refer to."""
     return {
         "set aside": [_object_row(each) for each in report.set_aside],
@@ -286,12 +290,14 @@ def _unreferenced(report: ReservoirSummary | CheckReport) -> dict[str, Sequence[
     }
 
 
-def _object_row(entry: ObjectSummary) -> Row:
-    return Made({}, {"object": formatting.plain(entry.key), "size": formatting.size(entry.size)})
+def _object_row(entry: ObjectSummary) -> OutputRow:
+    return PreparedRow(
+        {}, {"object": formatting.plain(entry.key), "size": formatting.size(entry.size)}
+    )
 
 
-def _damage_row(damage: Damage) -> Row:
-    return Made(
+def _damage_row(damage: PageDamage) -> OutputRow:
+    return PreparedRow(
         {},
         {
             "object": formatting.plain(damage.object),

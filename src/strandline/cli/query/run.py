@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from strandline.cli import errors
-from strandline.cli.engine_options import ITSELF, Answerer
+from strandline.cli.engine_options import DEFAULT_QUERY_ENGINE, QueryEngineOptions
 from strandline.cli.input.repl import Prompt, names_in
-from strandline.cli.open_store import is_served, reading
-from strandline.cli.open_view import look, writing
+from strandline.cli.open_store import is_served, open_target_to_read
+from strandline.cli.open_view import open_to_write, run_query
 from strandline.cli.options import VIEW_TARGET, ViewTarget
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made, Row, fact_row
+from strandline.cli.output.formatting import Json, OutputRow, PreparedRow, fact_row
 from strandline.cli.output.output import output
 from strandline.cli.output.progress import Steps
 from strandline.cli.query import sql
@@ -52,7 +52,7 @@ def run(
     /,
     *,
     file: Annotated[str | None, Parameter(name=["--file", "-f"])] = None,
-    answerer: Answerer = ITSELF,
+    answerer: QueryEngineOptions = DEFAULT_QUERY_ENGINE,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Run commands of event tables: DEFINE, STORE, QUERY, ...
@@ -99,18 +99,18 @@ def commands_of(text: str) -> Iterator[str]:
         yield text[start:].strip()
 
 
-def _run(text: str, target: ViewTarget, answerer: Answerer) -> None:
+def _run(text: str, target: ViewTarget, answerer: QueryEngineOptions) -> None:
     """Run one command, in a store opened for it."""
     if target.is_remote:
-        answerer.refuse_server()
-        with reading(target) as store, _results_printed(text, target):
+        answerer.reject_server()
+        with open_target_to_read(target) as store, _results_printed(text, target):
             _print(_run_on_server(store, text), target)
         return
     kind = type(_parsed(text)).__name__
     if kind in _READING:
-        _print(look(target, _query(text, answerer)), target)
+        _print(run_query(target, _query(text, answerer)), target)
         return
-    with writing(target, create=kind in _CREATING) as store, _results_printed(text, target):
+    with open_to_write(target, create=kind in _CREATING) as store, _results_printed(text, target):
         _print(_run_here(store, text, answerer), target)
 
 
@@ -138,20 +138,20 @@ def _run_on_server(store: Store, text: str) -> Result:
         raise _explained(error) from error
 
 
-def _query(text: str, answerer: Answerer) -> Callable[[Store], Result]:
+def _query(text: str, answerer: QueryEngineOptions) -> Callable[[Store], Result]:
     def execute(store: Store) -> Result:
         return _run_here(store, text, answerer)
 
     return execute
 
 
-def _run_here(store: Store, text: str, answerer: Answerer) -> Result:
+def _run_here(store: Store, text: str, answerer: QueryEngineOptions) -> Result:
     try:
         command = _parsed(text)
         if type(command).__name__ != "Remember" or answerer.engine == "spark":
             return answerer.run(store, text)
         with Steps() as bar:  # the first run may take a while
-            store.questions.remembered.remember(command, progress=bar.show)
+            store.queries.remembered.remember(command, progress=bar.show)
         return store.run(f"SHOW {command.alias}")
     except Invalid as error:
         raise _explained(error) from error
@@ -164,9 +164,9 @@ def _parsed(text: str) -> Any:
         raise _explained(error) from error
 
 
-def _prompt(target: ViewTarget, answerer: Answerer) -> None:
+def _prompt(target: ViewTarget, answerer: QueryEngineOptions) -> None:
     """Run commands from a terminal until it is closed. Errors are printed."""
-    with writing(target, create=True) as store:
+    with open_to_write(target, create=True) as store:
         words = [*KEYWORDS, *names_in(store)]
         with Prompt("strandline", words, _is_whole) as prompt:
             for text in prompt.commands():
@@ -204,7 +204,7 @@ def _print(result: Result, target: ViewTarget) -> None:
         _print_batch(names, result.results, target)
         return
     if target.output in ("csv", "arrow") and result.columns:
-        sql.print_answer(result, target.output)
+        sql.print_result(result, target.output)
         return
     out = output(target.output)
     if not len(result):
@@ -213,7 +213,7 @@ def _print(result: Result, target: ViewTarget) -> None:
         else:
             out.one(fact_row({"message": result.message}))
         return
-    page: list[Row] = []
+    page: list[OutputRow] = []
     for row in result:
         page.append(_row(row))
         if len(page) == _PAGE:
@@ -227,7 +227,7 @@ def _print_batch(commands: Sequence[str], results: Sequence[Result], target: Vie
     """The result of each command: in a table one after the other, else a row for each."""
     if target.output == "table":
         for command, result in zip(commands, results, strict=True):
-            output("table").notice(Made({}, {"notice": formatting.plain(command)}))
+            output("table").notice(PreparedRow({}, {"notice": formatting.plain(command)}))
             _print(result, target)
         return
     out = output(target.output)
@@ -237,10 +237,10 @@ def _print_batch(commands: Sequence[str], results: Sequence[Result], target: Vie
     out.end()
 
 
-def _row(row: dict[str, Any]) -> Row:
+def _row(row: dict[str, Any]) -> OutputRow:
     json: Json = {name: _plain(value) for name, value in row.items()}
     texts = {name: None if value is None else _text(value) for name, value in json.items()}
-    return Made(json, texts)
+    return PreparedRow(json, texts)
 
 
 def _plain(value: object) -> object:

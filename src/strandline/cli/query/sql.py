@@ -19,14 +19,14 @@ import msgspec
 from cyclopts import Parameter
 
 from strandline.cli import errors
-from strandline.cli.engine_options import ITSELF, Answerer
+from strandline.cli.engine_options import DEFAULT_QUERY_ENGINE, QueryEngineOptions
 from strandline.cli.input.repl import Prompt, names_in
 from strandline.cli.open_store import is_served
-from strandline.cli.open_view import look
-from strandline.cli.options import VIEW_TARGET, Shape, ViewTarget
+from strandline.cli.open_view import run_query
+from strandline.cli.options import VIEW_TARGET, OutputFormat, ViewTarget
 from strandline.cli.output import formatting
 from strandline.cli.output.columnar import ArrowOutput
-from strandline.cli.output.formatting import Cells, Json, Made, Row
+from strandline.cli.output.formatting import Cells, Json, OutputRow, PreparedRow
 from strandline.cli.output.output import output
 from strandline.errors import Invalid, StrandlineError
 from strandline.store import Store
@@ -51,7 +51,7 @@ def sql(
     param: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE", negative="")] = None,
     timezone: str = "UTC",
     write: Literal["csv", "arrow"] | None = None,
-    answerer: Answerer = ITSELF,
+    answerer: QueryEngineOptions = DEFAULT_QUERY_ENGINE,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Run a SELECT over topics, views and tables.
@@ -72,25 +72,25 @@ def sql(
     write
         CSV, or an Arrow stream, instead of `--output`.
     """
-    options = Asked(as_of, _params(param or []), timezone, answerer)
+    options = _QueryOptions(as_of, _params(param or []), timezone, answerer)
     shape = write or target.output
     if text is None and sys.stdin.isatty():
         _prompt(target, options, shape)
     else:
         query = sys.stdin.read() if text is None else text
-        print_answer(_run_query(query, options, target), shape)
+        print_result(_run_query(query, options, target), shape)
 
 
-class Asked(NamedTuple):
+class _QueryOptions(NamedTuple):
     """Options of a query, besides its text."""
 
     as_of: str | None
     params: dict[str, Any] | None
     timezone: str
-    answerer: Answerer
+    answerer: QueryEngineOptions
 
 
-def _run_query(query: str, options: Asked, target: ViewTarget) -> Result:
+def _run_query(query: str, options: _QueryOptions, target: ViewTarget) -> Result:
     def execute(store: Store) -> Result:
         if is_served(store):
             return _run_on_server(store, query, options)
@@ -103,24 +103,24 @@ def _run_query(query: str, options: Asked, target: ViewTarget) -> Result:
         return result
 
     try:
-        return look(target, execute)
+        return run_query(target, execute)
     except Invalid as error:
         raise _explained(error) from error
 
 
-def _prompt(target: ViewTarget, options: Asked, shape: Shape) -> None:
+def _prompt(target: ViewTarget, options: _QueryOptions, shape: OutputFormat) -> None:
     """Run queries from a terminal, each closed by `;` or an empty line."""
-    words = [*KEYWORDS, *look(target, names_in)]
+    words = [*KEYWORDS, *run_query(target, names_in)]
     with Prompt("sql", words, lambda text: text.rstrip(" ").endswith((";", "\n"))) as prompt:
         for query in prompt.commands():
             try:
-                print_answer(_run_query(query, options, target), shape)
+                print_result(_run_query(query, options, target), shape)
             except StrandlineError as error:
                 errors.report(error)
 
 
-def _run_on_server(store: Store, query: str, options: Asked) -> Result:
-    options.answerer.refuse_server()
+def _run_on_server(store: Store, query: str, options: _QueryOptions) -> Result:
+    options.answerer.reject_server()
     if options.timezone != "UTC":
         raise Invalid("a server returns times in UTC: use `at time zone` in the query")
     return store.sql(query, as_of=options.as_of, params=options.params)
@@ -150,7 +150,7 @@ def _explained(error: Invalid) -> Invalid:
     return explained
 
 
-def print_answer(result: Result, shape: Shape) -> None:
+def print_result(result: Result, shape: OutputFormat) -> None:
     """Print rows; CSV and Arrow have the columns of the result, even without rows. Notes go to
     stderr."""
     for note in result.notes:
@@ -163,11 +163,11 @@ def print_answer(result: Result, shape: Shape) -> None:
         _print(result, shape)
 
 
-def _print(result: Result, shape: Shape) -> None:
+def _print(result: Result, shape: OutputFormat) -> None:
     out = output(shape)
-    page: list[Row] = []
+    page: list[OutputRow] = []
     for row in _rows(result):
-        page.append(Made(_json(row), _cells(row)))
+        page.append(PreparedRow(_json(row), _cells(row)))
         if len(page) == _PAGE:
             out.rows(page)
             page = []

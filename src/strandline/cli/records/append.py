@@ -14,19 +14,19 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from strandline.cli.input.input import batches_of, opened_file
-from strandline.cli.open_store import writing
-from strandline.cli.options import NO_FIELDS, TARGET, Fields, Flag, Target
-from strandline.cli.output.formatting import Made
-from strandline.cli.output.jsonl import Columns, columns_of
-from strandline.cli.output.output import JsonLinesOutput, Output, output
+from strandline.cli.input.input import batches_of, open_input
+from strandline.cli.open_store import open_target_to_write
+from strandline.cli.options import NO_FIELDS, TARGET, Flag, RecordFieldOptions, Target
+from strandline.cli.output.formatting import PreparedRow
+from strandline.cli.output.jsonl import RecordLineColumns, columns_of
+from strandline.cli.output.output import JsonLinesOutput, RowPrinter, output
 from strandline.config.settings import Durability
 from strandline.errors import Invalid
 from strandline.log.topic.topic import Topic
-from strandline.records import Appended
+from strandline.records import AppendResult
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class _AppendResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a command, or of one of its batches."""
 
     topic: str
@@ -48,7 +48,7 @@ def append(
     durability: Durability | None = None,
     idempotency_key: str | None = None,
     expected_head: int | None = None,
-    fields: Fields = NO_FIELDS,
+    fields: RecordFieldOptions = NO_FIELDS,
     target: Target = TARGET,
 ) -> None:
     """Append records to a topic.
@@ -82,10 +82,10 @@ def append(
     _check(data, file, batch, ndjson=ndjson, once=once)
     options: dict[str, object] = {} if durability is None else {"durability": durability}
     with contextlib.ExitStack() as stack:
-        descriptor = None if file is None else stack.enter_context(opened_file(file))
+        descriptor = None if file is None else stack.enter_context(open_input(file))
         batches = batches_of(data, batch, stdin=stdin, once=once, descriptor=descriptor)
         columns = _read(batches, fields) if ndjson else (_columns(each, fields) for each in batches)
-        store = stack.enter_context(writing(target, create=True))
+        store = stack.enter_context(open_target_to_write(target, create=True))
         appender = _Appender(store.topic(topic, **options), output(target.output))
         appender.add_all(columns, expected_head, _bytes(idempotency_key))
 
@@ -105,7 +105,7 @@ def _check(
 class _Appender:
     """Counts acknowledged records and prints the result: per batch as jsonl, else at the end."""
 
-    def __init__(self, topic: Topic, out: Output) -> None:
+    def __init__(self, topic: Topic, out: RowPrinter) -> None:
         self.topic = topic
         self._out = out
         self._per_batch = isinstance(out, JsonLinesOutput)
@@ -116,7 +116,7 @@ class _Appender:
         self._deduped = False
 
     def add_all(
-        self, batches: Iterable[Columns], expected_head: int | None, once: bytes | None
+        self, batches: Iterable[RecordLineColumns], expected_head: int | None, once: bytes | None
     ) -> None:
         """Append batch by batch; records acknowledged before a failure are still reported."""
         try:
@@ -137,7 +137,7 @@ class _Appender:
             raise
         self.end()
 
-    def add(self, appended: Appended) -> None:
+    def add(self, appended: AppendResult) -> None:
         self.records += appended.last_seq - appended.first_seq + 1
         self._first = self._first or appended.first_seq
         self._last = appended.last_seq
@@ -152,7 +152,7 @@ class _Appender:
             self._print()
 
     def _print(self) -> None:
-        summary = Summary(
+        summary = _AppendResult(
             topic=self.topic.name,
             records=self.records,
             first_seq=self._first,
@@ -160,19 +160,21 @@ class _Appender:
             head_seq=self.topic.head_seq if self._head is None else self._head,
             deduped=self._deduped,
         )
-        self._out.one(Made(msgspec.to_builtins(summary), _cells(summary)))
+        self._out.one(PreparedRow(msgspec.to_builtins(summary), _cells(summary)))
 
 
-def _read(batches: Iterable[list[bytes]], fields: Fields) -> Iterator[Columns]:
+def _read(
+    batches: Iterable[list[bytes]], fields: RecordFieldOptions
+) -> Iterator[RecordLineColumns]:
     lines = 0
     for batch in batches:
         yield columns_of(batch, lines, fields)
         lines += len(batch)
 
 
-def _columns(records: list[bytes], fields: Fields) -> Columns:
+def _columns(records: list[bytes], fields: RecordFieldOptions) -> RecordLineColumns:
     count = len(records)
-    return Columns(
+    return RecordLineColumns(
         records,
         [_bytes(fields.key)] * count,
         [fields.tag] * count,
@@ -181,7 +183,7 @@ def _columns(records: list[bytes], fields: Fields) -> Columns:
     )
 
 
-def _cells(summary: Summary) -> dict[str, str]:
+def _cells(summary: _AppendResult) -> dict[str, str]:
     cells = {"topic": summary.topic, "records": str(summary.records)}
     if summary.first_seq is not None:
         one = summary.first_seq == summary.last_seq

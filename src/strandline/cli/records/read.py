@@ -13,10 +13,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from strandline.cli.open_store import find_topic, is_served, read_again, reading, refresh
+from strandline.cli.open_store import (
+    find_topic,
+    is_served,
+    open_target_to_read,
+    read_with_refresh,
+    refresh,
+)
 from strandline.cli.options import TARGET, Flag, Target, microseconds
-from strandline.cli.output.formatting import RecordRow, Row, tombstone_row
-from strandline.cli.output.output import Output, output
+from strandline.cli.output.formatting import OutputRow, RecordRow, tombstone_row
+from strandline.cli.output.output import RowPrinter, output
 from strandline.errors import Invalid, RecordsLost
 from strandline.log.read.page import Page
 from strandline.log.topic.topic import Topic
@@ -61,13 +67,13 @@ def read(
         raise Invalid("--limit is 1 or more")
     start = None if at is None else microseconds(at)
     out = output(target.output)
-    with reading(target) as store:
+    with open_target_to_read(target) as store:
         if start is not None:
-            after = read_again(store, lambda: find_topic(store, topic).cursor_at(start))
-        cursor = Cursor(store, topic, after or 0, node)
+            after = read_with_refresh(store, lambda: find_topic(store, topic).cursor_at(start))
+        cursor = TopicCursor(store, topic, after or 0, node)
         left = limit
         while left > 0:
-            page = cursor.turn(_PAGE if everything else min(left, _PAGE))
+            page = cursor.next_page(_PAGE if everything else min(left, _PAGE))
             _print(out, page)
             left -= 0 if everything else len(page)
             if page.caught_up:
@@ -103,7 +109,7 @@ def tail(
     if count < 0:
         raise Invalid("--count is 0 or more")
     out = output(target.output, live=follow)
-    with reading(target) as store:
+    with open_target_to_read(target) as store:
         records, cursor = _newest(store, topic, count, node)
         out.rows([RecordRow(record) for record in records])
         try:
@@ -115,7 +121,7 @@ def tail(
             out.end()
 
 
-class Cursor:
+class TopicCursor:
     """A position in a topic of a store that another process may write."""
 
     def __init__(self, store: Store, topic: str, after: int, node: str | None) -> None:
@@ -127,13 +133,13 @@ class Cursor:
         """The epoch of the topic that the cursor belongs to, after the first read."""
         self.after = after
 
-    def turn(self, limit: int) -> Page:
+    def next_page(self, limit: int) -> Page:
         """The next page; the cursor moves to its end."""
-        page = read_again(self._store, lambda: self._read(limit))
+        page = read_with_refresh(self._store, lambda: self._read(limit))
         if page.tombstone is not None and page.tombstone.reason == "damaged":
             # The log may have been read during a write: refresh and read again before reporting it.
             refresh(self._store)
-            page = read_again(self._store, lambda: self._read(limit))
+            page = read_with_refresh(self._store, lambda: self._read(limit))
         self.after, self.epoch = page.next, page.epoch
         return page
 
@@ -144,18 +150,20 @@ class Cursor:
         return page
 
 
-def _newest(store: Store, name: str, count: int, node: str | None) -> tuple[list[Record], Cursor]:
+def _newest(
+    store: Store, name: str, count: int, node: str | None
+) -> tuple[list[Record], TopicCursor]:
     """The newest records, and the cursor after them."""
-    statistics = read_again(store, lambda: find_topic(store, name).statistics())
+    statistics = read_with_refresh(store, lambda: find_topic(store, name).statistics())
     head, earliest = statistics.head_seq, statistics.earliest_seq
     span = count
     while True:
         after = max(head - span, earliest - 1, 0) if count else head
-        cursor = Cursor(store, name, after, node)
+        cursor = TopicCursor(store, name, after, node)
         cursor.epoch = statistics.epoch
         records: list[Record] = []
         while cursor.after < head:
-            page = cursor.turn(_PAGE)
+            page = cursor.next_page(_PAGE)
             records += page.records
             if page.caught_up:  # below the earlier head: the topic was created again
                 break
@@ -164,10 +172,10 @@ def _newest(store: Store, name: str, count: int, node: str | None) -> tuple[list
         span = span * 4
 
 
-def _follow(store: Store, cursor: Cursor, out: Output) -> None:
+def _follow(store: Store, cursor: TopicCursor, out: RowPrinter) -> None:
     pause = _POLL_S
     while True:
-        page = cursor.turn(_PAGE)
+        page = cursor.next_page(_PAGE)
         _print(out, page)
         if page.caught_up:
             sys.stdout.flush()
@@ -177,7 +185,7 @@ def _follow(store: Store, cursor: Cursor, out: Output) -> None:
             pause = max(_POLL_S, time.monotonic() - started_at)
 
 
-def _follow_served(topic: Topic, cursor: Cursor, out: Output) -> None:
+def _follow_served(topic: Topic, cursor: TopicCursor, out: RowPrinter) -> None:
     """Follow a topic of a server. The client waits while the server is unreachable."""
     while True:
         try:
@@ -192,9 +200,9 @@ def _follow_served(topic: Topic, cursor: Cursor, out: Output) -> None:
                 cursor.after, cursor.epoch = 0, topic.read(0, 1).epoch
 
 
-def _print(out: Output, page: Page) -> None:
+def _print(out: RowPrinter, page: Page) -> None:
     if page.tombstone is not None:
         out.notice(tombstone_row(page.tombstone))
-    rows: list[Row] = [RecordRow(record) for record in page.records]
+    rows: list[OutputRow] = [RecordRow(record) for record in page.records]
     if rows:
         out.rows(rows)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from strandline.cli.input.confirm import Yes, ask
-from strandline.cli.open_store import find_topic, read_again, reading, writing
-from strandline.cli.options import NOTHING_GIVEN, TARGET, Flag, Target, TopicOptions
+from strandline.cli.input.confirm import Yes, confirm
+from strandline.cli.open_store import (
+    find_topic,
+    open_target_to_read,
+    open_target_to_write,
+    read_with_refresh,
+)
+from strandline.cli.options import NO_TOPIC_OPTIONS, TARGET, Flag, Target, TopicConfigOptions
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Cells, Made, Row, row_of
+from strandline.cli.output.formatting import Cells, OutputRow, PreparedRow, row_of
 from strandline.cli.output.output import output
 from strandline.config.view_config import KINDS, ViewConfigs
 from strandline.errors import Invalid
@@ -35,7 +40,7 @@ def list_topics(
         Only topics whose name begins with this.
     """
     out = output(target.output)
-    with reading(target) as store:
+    with open_target_to_read(target) as store:
         names = store.topics(prefix)
         for first in range(0, len(names), _CHUNK):
             chunk = names[first : first + _CHUNK]
@@ -48,7 +53,7 @@ def create(
     topic: str,
     /,
     *,
-    options: TopicOptions = NOTHING_GIVEN,
+    options: TopicConfigOptions = NO_TOPIC_OPTIONS,
     target: Target = TARGET,
 ) -> None:
     """Create a topic, and the store if there is none.
@@ -58,8 +63,8 @@ def create(
     topic
         Name of the topic: letters, digits and . _ : -
     """
-    with writing(target, create=True) as store:
-        new_topic = store.create_topic(topic, **options.given())
+    with open_target_to_write(target, create=True) as store:
+        new_topic = store.create_topic(topic, **options.changes())
         output(target.output).one(_info_row(new_topic.statistics()))
 
 
@@ -77,7 +82,7 @@ def show(
     topic
         Name of the topic.
     """
-    with reading(target) as store:
+    with open_target_to_read(target) as store:
         output(target.output).one(_info_row(_statistics(store, topic)))
 
 
@@ -86,7 +91,7 @@ def alter(
     topic: str,
     /,
     *,
-    options: TopicOptions = NOTHING_GIVEN,
+    options: TopicConfigOptions = NO_TOPIC_OPTIONS,
     target: Target = TARGET,
 ) -> None:
     """Change the configuration of a topic from now on.
@@ -96,10 +101,10 @@ def alter(
     topic
         Name of the topic.
     """
-    changes = options.given()
+    changes = options.changes()
     if not changes:
         raise Invalid("name an option to alter: --durability, --ttl, --cap-records, --schema, …")
-    with writing(target, create=False) as store:
+    with open_target_to_write(target, create=False) as store:
         existing = find_topic(store, topic)
         existing.alter(**changes)
         output(target.output).one(_info_row(existing.statistics()))
@@ -123,14 +128,14 @@ def delete(
     if_empty
         Reject the delete if the topic has records.
     """
-    with writing(target, create=False) as store:
+    with open_target_to_write(target, create=False) as store:
         statistics = find_topic(store, topic).statistics()
         if statistics.count and not (yes or if_empty):
-            ask(f"Delete topic {topic!r} and its {statistics.count} records?")
+            confirm(f"Delete topic {topic!r} and its {statistics.count} records?")
         store.delete_topic(topic, if_empty=if_empty)
         result = {"topic": topic, "deleted": True, "records": statistics.count}
         output(target.output).one(
-            Made(result, {name: formatting.text(it) for name, it in result.items()})
+            PreparedRow(result, {name: formatting.text(it) for name, it in result.items()})
         )
 
 
@@ -157,21 +162,21 @@ def trim(
     """
     if before is None and match is None:
         raise Invalid("name records to delete: --before SEQ, --match TAG, or both")
-    with writing(target, create=False) as store:
+    with open_target_to_write(target, create=False) as store:
         existing = find_topic(store, topic)
         if not yes:
             below = "" if before is None else f" below seq {before}"
             tagged = "" if match is None else f" with the tag {match!r}"
-            ask(f"Delete the records of {topic!r}{below}{tagged}?")
+            confirm(f"Delete the records of {topic!r}{below}{tagged}?")
         result = existing.delete(before=before, match=match)
         output(target.output).one(row_of(result))
 
 
 def _statistics(store: Store, name: str) -> TopicStatistics:
-    return read_again(store, lambda: find_topic(store, name).statistics())
+    return read_with_refresh(store, lambda: find_topic(store, name).statistics())
 
 
-def _list_row(statistics: TopicStatistics) -> Row:
+def _list_row(statistics: TopicStatistics) -> OutputRow:
     config = statistics.config
     caps = [f"{config.cap_records} records"] if config.cap_records else []
     caps += [formatting.size(config.cap_bytes)] if config.cap_bytes else []
@@ -184,12 +189,12 @@ def _list_row(statistics: TopicStatistics) -> Row:
         "durability": config.durability,
         "ttl": formatting.duration(config.ttl_ms),
         "cap": ", ".join(caps) or "-",
-        "newest": formatting.moment(statistics.last_ts) if statistics.last_ts else "-",
+        "newest": formatting.time_text(statistics.last_ts) if statistics.last_ts else "-",
     }
     return _row(statistics, columns)
 
 
-def _info_row(statistics: TopicStatistics) -> Row:
+def _info_row(statistics: TopicStatistics) -> OutputRow:
     config = statistics.config
     facts = {
         "name": statistics.name,
@@ -199,8 +204,8 @@ def _info_row(statistics: TopicStatistics) -> Row:
         "evict floor": str(statistics.evict_floor),
         "size": f"{formatting.size(statistics.payload_bytes)} ({statistics.payload_bytes} bytes)",
         "in the lake": _cold(statistics.cold),
-        "newest": formatting.moment(statistics.last_ts) if statistics.last_ts else "-",
-        "epoch": formatting.moment(statistics.epoch),
+        "newest": formatting.time_text(statistics.last_ts) if statistics.last_ts else "-",
+        "epoch": formatting.time_text(statistics.epoch),
         "durability": config.durability,
         "ttl": formatting.duration(config.ttl_ms),
         "cap records": str(config.cap_records or "-"),
@@ -214,7 +219,7 @@ def _info_row(statistics: TopicStatistics) -> Row:
     return _row(statistics, facts)
 
 
-def _row(statistics: TopicStatistics, texts: Cells) -> Row:
+def _row(statistics: TopicStatistics, texts: Cells) -> OutputRow:
     """A topic; the JSON of its configuration has only the views that exist."""
     json = row_of(statistics, texts).json
     views = statistics.config.views
@@ -224,7 +229,7 @@ def _row(statistics: TopicStatistics, texts: Cells) -> Row:
     owner = {"owner": views.owner} if views.owner else {}
     config = json["config"]
     assert isinstance(config, dict)
-    return Made(json | {"config": config | {"views": existing | owner}}, texts)
+    return PreparedRow(json | {"config": config | {"views": existing | owner}}, texts)
 
 
 def _views(views: ViewConfigs) -> str:

@@ -7,15 +7,15 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from strandline.cli import errors
-from strandline.cli.open_store import open_to_read, open_to_write, read_again
+from strandline.cli.open_store import open_to_read, open_to_write, read_with_refresh
 from strandline.cli.options import TARGET, Flag, Target
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Made, Row
+from strandline.cli.output.formatting import OutputRow, PreparedRow
 from strandline.cli.output.output import output, print_report
 from strandline.errors import Invalid
 from strandline.platform.clock import SystemClock
 from strandline.security import audit as log
-from strandline.security.audit import Entry
+from strandline.security.audit import AuditLogEntry
 
 app = App(name="audit")
 
@@ -37,8 +37,8 @@ def show(*, after: int = 0, limit: int = 100, target: Target = TARGET) -> None:
     with open_to_read(target.store, target.lake_url) as store:
         if log.TOPIC in store.topics(log.TOPIC):
             topic = store.existing_topic(log.TOPIC)
-            page = read_again(store, lambda: topic.read(after, limit))
-            entries = [(record.seq, log.decoded(record)) for record in page.records]
+            page = read_with_refresh(store, lambda: topic.read(after, limit))
+            entries = [(record.seq, log.decode(record)) for record in page.records]
             out.rows([_row(seq, entry) for seq, entry in entries])
     out.end()
 
@@ -53,9 +53,9 @@ def verify(*, target: Target = TARGET) -> int:
         if log.TOPIC not in store.topics(log.TOPIC):
             raise Invalid("there is no audit log: no server has opened this store yet")
         topic = store.existing_topic(log.TOPIC)
-        verification = read_again(store, lambda: log.verify(topic))
+        verification = read_with_refresh(store, lambda: log.verify(topic))
     facts = {
-        "holds": verification.holds,
+        "holds": verification.is_intact,
         "entries": verification.entries,
         "restarts": verification.restarts,
         "last_hash": verification.last_hash,
@@ -63,8 +63,8 @@ def verify(*, target: Target = TARGET) -> int:
     }
     broken = [formatting.fact_row(each._asdict()) for each in verification.broken]
     shown = {name: formatting.text(value) for name, value in facts.items() if name != "broken"}
-    print_report(target.output, Made(facts, shown), {"broken": broken})
-    return 0 if verification.holds else errors.DAMAGED
+    print_report(target.output, PreparedRow(facts, shown), {"broken": broken})
+    return 0 if verification.is_intact else errors.DAMAGED
 
 
 @app.command
@@ -87,14 +87,14 @@ def restart(
         output(target.output).one(formatting.fact_row({"restarted_at": placed.first_seq}))
 
 
-def _row(seq: int, entry: Entry | None) -> Row:
+def _row(seq: int, entry: AuditLogEntry | None) -> OutputRow:
     if entry is None:
-        return Made({"seq": seq, "damaged": True}, _no_cells(seq))
-    return Made(
+        return PreparedRow({"seq": seq, "damaged": True}, _no_cells(seq))
+    return PreparedRow(
         {"seq": seq} | {name: getattr(entry, name) for name in entry.__struct_fields__},
         {
             "seq": str(seq),
-            "time": formatting.moment(entry.at_us),
+            "time": formatting.time_text(entry.at_us),
             "kind": formatting.plain(entry.kind),
             "who": formatting.plain(entry.who) or None,
             "address": formatting.plain(entry.address) or None,

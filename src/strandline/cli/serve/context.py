@@ -10,10 +10,10 @@ import msgspec
 from cyclopts import App, Parameter
 
 from strandline.cli import context_file
-from strandline.cli.context_file import Context, Contexts
-from strandline.cli.options import PRINTED, Flag, Printed
+from strandline.cli.context_file import ContextEntry, ContextFile
+from strandline.cli.options import DEFAULT_OUTPUT, Flag, OutputOptions
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made, Row
+from strandline.cli.output.formatting import Json, OutputRow, PreparedRow
 from strandline.cli.output.output import output
 from strandline.client.address import address_of
 from strandline.client.credentials import checked_token
@@ -36,7 +36,7 @@ def add(
     keep_token: Flag = False,
     replace: Flag = False,
     use: Flag = False,
-    printed: Printed = PRINTED,
+    printed: OutputOptions = DEFAULT_OUTPUT,
 ) -> None:
     """Name a store or a server. The first context becomes the current one.
 
@@ -66,21 +66,21 @@ def add(
     context = _context(store, url, token_file, token_env, keep_token=keep_token)
     current = name if use or not contexts.current else contexts.current
     entries = {**contexts.contexts, name: context}
-    context_file.save(Contexts(current=current, contexts=entries))
+    context_file.save(ContextFile(current=current, contexts=entries))
     output(printed.output).one(_row(name, context, current=current))
 
 
 @app.command
-def use(name: Name, /, *, printed: Printed = PRINTED) -> None:
+def use(name: Name, /, *, printed: OutputOptions = DEFAULT_OUTPUT) -> None:
     """Make a context the current one, for commands that name no store or server."""
     contexts = context_file.load()
-    context = contexts.named(name)
+    context = contexts.find(name)
     context_file.save(msgspec.structs.replace(contexts, current=name))
     output(printed.output).one(_row(name, context, current=name))
 
 
 @app.command(name="ls", alias="list")
-def list_contexts(*, printed: Printed = PRINTED) -> None:
+def list_contexts(*, printed: OutputOptions = DEFAULT_OUTPUT) -> None:
     """List the contexts; a star marks the current one."""
     contexts = context_file.load()
     out = output(printed.output)
@@ -90,7 +90,7 @@ def list_contexts(*, printed: Printed = PRINTED) -> None:
 
 
 @app.command
-def show(name: str | None = None, /, *, printed: Printed = PRINTED) -> None:
+def show(name: str | None = None, /, *, printed: OutputOptions = DEFAULT_OUTPUT) -> None:
     """Show a context and the source of its token, without the token.
 
     Parameters
@@ -104,35 +104,37 @@ def show(name: str | None = None, /, *, printed: Printed = PRINTED) -> None:
         missing.add_note("`strandline context use NAME` chooses one, `context add` adds one")
         raise missing
     chosen = name or contexts.current
-    output(printed.output).one(_row(chosen, contexts.named(chosen), current=contexts.current))
+    output(printed.output).one(_row(chosen, contexts.find(chosen), current=contexts.current))
 
 
 @app.command(name="rm")
-def remove(name: Name, /, *, printed: Printed = PRINTED) -> None:
+def remove(name: Name, /, *, printed: OutputOptions = DEFAULT_OUTPUT) -> None:
     """Remove a context. Its store or server is not changed."""
     contexts = context_file.load()
-    removed = contexts.named(name)
+    removed = contexts.find(name)
     rest = {each: it for each, it in contexts.contexts.items() if each != name}
     current = "" if contexts.current == name else contexts.current
-    context_file.save(Contexts(current=current, contexts=rest))
+    context_file.save(ContextFile(current=current, contexts=rest))
     output(printed.output).one(_row(name, removed, current=current))
 
 
-def _context(store: str, url: str, token_file: str, token_env: str, *, keep_token: bool) -> Context:
+def _context(
+    store: str, url: str, token_file: str, token_env: str, *, keep_token: bool
+) -> ContextEntry:
     if bool(store) == bool(url):
         raise Invalid("a context is a directory or a server: give --store DIR or --url URL")
     if store:
         if token_file or token_env or keep_token:
             raise Invalid("a directory needs no token: leave out --token-… and --keep-token")
-        return Context(store=os.path.abspath(store))
+        return ContextEntry(store=os.path.abspath(store))
     address_of(url)
     if token_env and (token_file or keep_token):
         raise Invalid("the token is in a file or in a variable: give one of them")
     if token_env:
-        return Context(url=url, token_env=token_env)
+        return ContextEntry(url=url, token_env=token_env)
     if keep_token:
-        return Context(url=url, token=_token(token_file))
-    return Context(url=url, token_file=os.path.abspath(token_file) if token_file else "")
+        return ContextEntry(url=url, token=_token(token_file))
+    return ContextEntry(url=url, token_file=os.path.abspath(token_file) if token_file else "")
 
 
 def _token(file: str) -> str:
@@ -147,21 +149,21 @@ def _token(file: str) -> str:
     return checked_token(text.strip()) or ""
 
 
-def _row(name: str, context: Context, *, current: str) -> Row:
+def _row(name: str, context: ContextEntry, *, current: str) -> OutputRow:
     json: Json = {
         "name": name,
         "current": name == current,
         "store": context.store or None,
         "url": context.url or None,
-        "token": context.token_place or None,
+        "token": context.token_source or None,
     }
     location = context.url or context.store
-    return Made(
+    return PreparedRow(
         json,
         {
             "used": "*" if name == current else "",
             "name": name,
             "place": formatting.plain(location),
-            "token": formatting.plain(context.token_place) if context.token_place else None,
+            "token": formatting.plain(context.token_source) if context.token_source else None,
         },
     )

@@ -14,9 +14,9 @@ import msgspec
 from cyclopts import App, Parameter
 
 from strandline.cli.open_store import is_served
-from strandline.cli.open_view import look, writing
+from strandline.cli.open_view import open_to_write, run_query
 from strandline.cli.options import VIEW_TARGET, ViewTarget
-from strandline.cli.output.formatting import Json, Row, fact_row
+from strandline.cli.output.formatting import Json, OutputRow, fact_row
 from strandline.cli.output.output import output
 from strandline.errors import Invalid
 from strandline.routers.routers import RouterStatistics
@@ -27,7 +27,7 @@ app = App(name="router")
 
 @Parameter(name="*", group="How it forwards")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Manner:
+class _RouterOptions:
     """Options of a router."""
 
     preserve_tag: Annotated[bool, Parameter(help="Keep the records' tags.")] = True
@@ -40,7 +40,7 @@ class Manner:
     ] = False
 
 
-_OPTIONS = Manner()
+_OPTIONS = _RouterOptions()
 
 Name = Annotated[str, Parameter(metavar="ROUTER", help="Name of the router.")]
 
@@ -55,7 +55,7 @@ def put(
     tag: str | None = None,
     exactly_once: bool = False,
     from_start: bool = False,
-    manner: Manner = _OPTIONS,
+    manner: _RouterOptions = _OPTIONS,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Create a router, or change one.
@@ -73,7 +73,7 @@ def put(
     from_start
         Start with the oldest record instead of the next one.
     """
-    with writing(target) as store:
+    with open_to_write(target) as store:
         store.routers.put(
             name,
             source=source,
@@ -109,7 +109,7 @@ def ls(
         Only routers into this topic.
     """
     out = output(target.output)
-    routers = look(target, lambda store: store.routers.list(prefix, source=source, dest=dest))
+    routers = run_query(target, lambda store: store.routers.list(prefix, source=source, dest=dest))
     out.rows([_row(each) for each in routers])
     out.end()
 
@@ -117,13 +117,13 @@ def ls(
 @app.command
 def show(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Show a router and its progress."""
-    output(target.output).one(look(target, lambda store: _row(_existing(store, name))))
+    output(target.output).one(run_query(target, lambda store: _row(_existing(store, name))))
 
 
 @app.command
 def rm(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Delete a router; records that it has forwarded stay."""
-    with writing(target) as store:
+    with open_to_write(target) as store:
         _existing(store, name)
         store.routers.delete(name)
 
@@ -141,7 +141,7 @@ def _existing(store: Store, name: str) -> RouterStatistics:
     raise missing
 
 
-def _row(statistics: RouterStatistics) -> Row:
+def _row(statistics: RouterStatistics) -> OutputRow:
     router = statistics.router
     json: Json = {
         "router": router.name,

@@ -20,7 +20,7 @@ from strandline.platform.clock import SystemClock
 from strandline.server import config
 
 if TYPE_CHECKING:
-    from strandline.server.serve import Serving
+    from strandline.server.serve import Server
 
 DEFAULT_FILE = "strandline.toml"
 _OTHER_FILES = 4096  # of the store, besides connections
@@ -64,9 +64,8 @@ def serve(
     By default it listens on the local machine only. With another address in ``--bind`` it needs a
     token (``strandline token create``) and TLS.
     """
-    # Slow to import, and only this command needs them.
-    from strandline.server import logs  # noqa: PLC0415 - as above
-    from strandline.server.serve import Serving  # noqa: PLC0415 - as above
+    from strandline.server import logs  # noqa: PLC0415 - slow, and only this command needs it
+    from strandline.server.serve import Server  # noqa: PLC0415 - as above
 
     flags: dict[str, object] = {
         "data": data,
@@ -85,7 +84,7 @@ def serve(
     clock = SystemClock()
     logs.configure(effective.log_format, clock)
     listen_sockets.allow_open_files(effective.limits.connections_max + _OTHER_FILES)
-    Serving(effective, clock=clock, on_bound=_print_bound, on_ready=_print_ready).run()
+    Server(effective, clock=clock, on_bound=_print_bound, on_ready=_print_ready).run()
     print("stopped: everything acknowledged is on disk", file=sys.stderr)
 
 
@@ -110,14 +109,16 @@ def _as_variables(settings: Iterable[str]) -> Iterable[tuple[str, str]]:
         if not equals:
             raise Invalid(f"--set {text!r}: write it as NAME=VALUE, as in limits.claim_max=500")
         if name not in config.names():
-            raise Invalid(f"--set {text!r}: there is no setting {name!r}{config.meant(name)}")
+            raise Invalid(
+                f"--set {text!r}: there is no setting {name!r}{config.suggestion_for(name)}"
+            )
         yield config.PREFIX + name.upper().replace(".", "__"), value
 
 
-def _print_bound(serving: Serving) -> None:
+def _print_bound(serving: Server) -> None:
     data = os.path.abspath(serving.settings.data)
     print(f"listening on {serving.url}, opening the store in {data}", file=sys.stderr, flush=True)
 
 
-def _print_ready(serving: Serving) -> None:
+def _print_ready(serving: Server) -> None:
     print(f"serving {serving.url}: stop with Ctrl-C", file=sys.stderr, flush=True)

@@ -17,7 +17,7 @@ from cyclopts import App, Parameter
 from strandline.cli.open_store import open_to_read, open_to_write
 from strandline.cli.options import TARGET, Flag, Target, microseconds, milliseconds
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made, Row
+from strandline.cli.output.formatting import Json, OutputRow, PreparedRow
 from strandline.cli.output.output import output
 from strandline.cli.serve import server_tokens
 from strandline.errors import Invalid, Locked
@@ -25,7 +25,7 @@ from strandline.platform.clock import SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.security import audit, token_store
 from strandline.security.scopes import Scopes, parse
-from strandline.security.token_store import Registry
+from strandline.security.token_store import TokenStore
 from strandline.security.tokens import Token
 from strandline.store import Store
 
@@ -82,7 +82,7 @@ def _created(
     label: str,
     valid_us: int,
     not_before_us: int,
-) -> Row:
+) -> OutputRow:
     with _opened(target, create=True) as (store, tokens):
         created = tokens.create(
             scopes=scopes,
@@ -94,7 +94,7 @@ def _created(
         )
         _note(store, "token-created", token=created.token.id, scopes=created.token.scopes)
         json: Json = {"token": created.text} | _json(created.token, tokens)
-        return Made(json, {"token": created.text, **_cells(created.token, tokens)})
+        return PreparedRow(json, {"token": created.text, **_cells(created.token, tokens)})
 
 
 @app.command(name="ls")
@@ -147,7 +147,7 @@ def revoke(
 
 
 @contextlib.contextmanager
-def _opened(target: Target, *, create: bool) -> Iterator[tuple[Store, Registry]]:
+def _opened(target: Target, *, create: bool) -> Iterator[tuple[Store, TokenStore]]:
     try:
         opened = open_to_write(target.store, create=create, lake_url=target.lake_url)
     except Locked as error:
@@ -157,19 +157,19 @@ def _opened(target: Target, *, create: bool) -> Iterator[tuple[Store, Registry]]
         yield store, _registry(store)
 
 
-def _registry(store: Store) -> Registry:
-    return Registry(store, SystemClock(), OsDisk().random_id)
+def _registry(store: Store) -> TokenStore:
+    return TokenStore(store, SystemClock(), OsDisk().random_id)
 
 
 def _note(store: Store, kind: str, **what: object) -> None:
     audit.Audit(store, SystemClock()).note(kind, what, who=_ACTOR).wait()
 
 
-def _row(token: Token, tokens: Registry) -> Row:
-    return Made(_json(token, tokens), _cells(token, tokens))
+def _row(token: Token, tokens: TokenStore) -> OutputRow:
+    return PreparedRow(_json(token, tokens), _cells(token, tokens))
 
 
-def _json(token: Token, tokens: Registry) -> Json:
+def _json(token: Token, tokens: TokenStore) -> Json:
     return {
         "id": token.id,
         "principal": token.principal,
@@ -181,18 +181,18 @@ def _json(token: Token, tokens: Registry) -> Json:
         "expires_us": token.expires_us,
         "revoked_us": token.revoked_us or None,
         "last_used": tokens.last_used(token.id),
-        "valid": not token.why_not(SystemClock().now_us()),
+        "valid": not token.invalid_reason(SystemClock().now_us()),
     }
 
 
-def _cells(token: Token, tokens: Registry) -> dict[str, str | None]:
-    reason = token.why_not(SystemClock().now_us())
+def _cells(token: Token, tokens: TokenStore) -> dict[str, str | None]:
+    reason = token.invalid_reason(SystemClock().now_us())
     return {
         "id": token.id,
         "principal": formatting.plain(token.principal),
         "scopes": token.scopes,
         "valid": reason.removeprefix("this token ") or "yes",
-        "expires": formatting.moment(token.expires_us),
+        "expires": formatting.time_text(token.expires_us),
         "used": tokens.last_used(token.id),
         "label": formatting.plain(token.label) or None,
     }

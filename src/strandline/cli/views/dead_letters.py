@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from strandline.cli.input.confirm import Yes, ask
-from strandline.cli.open_view import Looking, changing, queue_of
+from strandline.cli.input.confirm import Yes, confirm
+from strandline.cli.open_view import ReadOnlyView, open_existing_view, queue_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made, Row, fact_row, row_of
+from strandline.cli.output.formatting import Json, OutputRow, PreparedRow, fact_row, row_of
 from strandline.cli.output.output import output
 from strandline.errors import Invalid, UnknownTopic
-from strandline.views.queue.dead_letter_codec import DeadLetter, Where
-from strandline.views.queue.dead_letter_filter import Meant as Filter
+from strandline.views.queue.dead_letter_codec import DeadLetter, DeadLetterPredicate
+from strandline.views.queue.dead_letter_filter import DeadLetterFilter as Filter
 
 if TYPE_CHECKING:  # a view is imported when it is opened
     from strandline.views.queue.queue import Queue
@@ -29,7 +29,7 @@ Name = Annotated[str, Parameter(metavar="NAME", help="Name of the queue, and of 
 
 @Parameter(name="*", group="Which dead letters")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Meant:
+class DeadLetterOptions:
     """A filter of dead letters: those that match every option; all without options."""
 
     seq: Annotated[
@@ -47,7 +47,7 @@ class Meant:
         Parameter(help="Those given up before this time: 2026-03-28T14:05:00Z, or microseconds."),
     ] = None
 
-    def where(self) -> Where | None:
+    def predicate(self) -> DeadLetterPredicate | None:
         """The filter as a predicate; None for all."""
         return Filter(
             seqs=frozenset(self.seq) if self.seq else None,
@@ -56,10 +56,10 @@ class Meant:
             group=None if self.group is None else os.fsencode(self.group),
             contains=None if self.contains is None else os.fsencode(self.contains),
             before_us=None if self.before is None else microseconds(self.before),
-        ).where()
+        ).predicate()
 
 
-ALL = Meant()
+ALL_DEAD_LETTERS = DeadLetterOptions()
 
 
 @app.command(name="ls", alias="list")
@@ -78,8 +78,8 @@ def list_letters(
     if after < 0 or limit < 1:
         raise Invalid("--after is 0 or a seq, --limit is 1 or more")
     out = output(target.output)
-    with Looking(target, "queue", name, queue_of) as view:
-        page = view.ask(lambda queue: _letters(queue, after, limit + 1))
+    with ReadOnlyView(target, "queue", name, queue_of) as view:
+        page = view.run(lambda queue: _letters(queue, after, limit + 1))
     letters = page[:limit]
     out.rows([_letter_row(letter) for letter in letters])
     out.end()
@@ -95,7 +95,7 @@ def redrive(
     *,
     limit: int | None = None,
     dry_run: Flag = False,
-    options: Meant = ALL,
+    options: DeadLetterOptions = ALL_DEAD_LETTERS,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Put dead letters back into the queue: all, or those that match.
@@ -109,8 +109,8 @@ def redrive(
     """
     if limit is not None and limit < 1:
         raise Invalid("--limit is 1 or more")
-    where = options.where()
-    with changing(target, "queue", name, queue_of) as queue:
+    where = options.predicate()
+    with open_existing_view(target, "queue", name, queue_of) as queue:
         result = queue.dead.redrive(where, limit=limit, dry_run=dry_run)
         output(target.output).one(row_of(result, dry_run=dry_run))
 
@@ -122,7 +122,7 @@ def purge(
     *,
     dry_run: Flag = False,
     yes: Yes = False,
-    options: Meant = ALL,
+    options: DeadLetterOptions = ALL_DEAD_LETTERS,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Delete dead letters: all, or those that match. It asks first.
@@ -132,12 +132,12 @@ def purge(
     dry_run
         Only report how many match.
     """
-    where = options.where()
-    with changing(target, "queue", name, queue_of) as queue:
+    where = options.predicate()
+    with open_existing_view(target, "queue", name, queue_of) as queue:
         count = queue.dead.purge(where, dry_run=True)
         if count and not dry_run:
             if not yes:
-                ask(f"Delete {count} dead letters of {name!r}?")
+                confirm(f"Delete {count} dead letters of {name!r}?")
             count = queue.dead.purge(where)
         result = fact_row({"name": name, "purged": count, "dry_run": dry_run})
         output(target.output).one(result)
@@ -150,7 +150,7 @@ def _letters(queue: Queue, after: int, limit: int) -> list[DeadLetter]:
         return []  # the topic is created with the first dead letter
 
 
-def _letter_row(letter: DeadLetter) -> Row:
+def _letter_row(letter: DeadLetter) -> OutputRow:
     json: Json = {"seq": letter.seq, "ts": letter.ts, "reason": letter.reason}
     json |= {"job_seq": letter.job_seq, "put_ts": letter.put_ts}
     json |= {"deliveries": letter.deliveries, "priority": letter.priority}
@@ -158,11 +158,11 @@ def _letter_row(letter: DeadLetter) -> Row:
     formatting.put_bytes(json, "key", letter.key)
     json["tag"] = letter.tag
     formatting.put_bytes(json, "data", letter.data)
-    return Made(
+    return PreparedRow(
         json,
         {
             "seq": str(letter.seq),
-            "given up": formatting.moment(letter.ts),
+            "given up": formatting.time_text(letter.ts),
             "job": str(letter.job_seq),
             "deliveries": str(letter.deliveries),
             "group": formatting.plain(letter.group) if letter.group else None,

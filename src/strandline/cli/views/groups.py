@@ -13,9 +13,9 @@ import msgspec
 from cyclopts import App, Parameter
 
 from strandline.cli.open_store import find_topic
-from strandline.cli.open_view import look, writing
+from strandline.cli.open_view import open_to_write, run_query
 from strandline.cli.options import VIEW_TARGET, ViewTarget, microseconds, milliseconds
-from strandline.cli.output.formatting import Json, Row, fact_row
+from strandline.cli.output.formatting import Json, OutputRow, fact_row
 from strandline.cli.output.output import output
 from strandline.errors import Invalid
 from strandline.store import Store
@@ -37,14 +37,14 @@ def list_groups(topic: str | None = None, /, *, target: ViewTarget = VIEW_TARGET
         Name of the topic.
     """
     out = output(target.output)
-    out.rows(look(target, lambda store: _all_rows(store, topic)))
+    out.rows(run_query(target, lambda store: _all_rows(store, topic)))
     out.end()
 
 
 @app.command
 def show(topic: Topic, group: Group, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Show the position and the lag of a group."""
-    output(target.output).one(look(target, lambda store: _existing_row(store, topic, group)))
+    output(target.output).one(run_query(target, lambda store: _existing_row(store, topic, group)))
 
 
 @app.command
@@ -70,7 +70,7 @@ def seek(
         raise Invalid("name a position: --to SEQ, --to earliest, --to latest, or --at TIME")
     position = None if to is None else _position(to)
     ts = None if at is None else microseconds(at)
-    with writing(target) as store:
+    with open_to_write(target) as store:
         _must_exist(store, topic, group)
         store.group(topic, group).seek(position, ts=ts)
         output(target.output).one(_row(store, topic, group))
@@ -106,7 +106,7 @@ def alter(
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if not changes:
         raise Invalid("name an option to change: --mode, --lease, --deliveries-max or --window")
-    with writing(target) as store:
+    with open_to_write(target) as store:
         _must_exist(store, topic, group)
         options = store.groups.alter(topic, group, **changes)
         facts: Json = {"topic": topic, "group": group, **msgspec.structs.asdict(options)}
@@ -125,7 +125,7 @@ def _position(text: str) -> int | Literal["earliest", "latest"]:
     return int(text)
 
 
-def _all_rows(store: Store, topic: str | None) -> list[Row]:
+def _all_rows(store: Store, topic: str | None) -> list[OutputRow]:
     if topic is not None:
         find_topic(store, topic)
         return [_row(store, topic, name) for name in _names(store, topic)]
@@ -133,7 +133,7 @@ def _all_rows(store: Store, topic: str | None) -> list[Row]:
     return [_row(store, each, name) for each in topics for name in _names(store, each)]
 
 
-def _existing_row(store: Store, topic: str, group: str) -> Row:
+def _existing_row(store: Store, topic: str, group: str) -> OutputRow:
     _must_exist(store, topic, group)
     return _row(store, topic, group)
 
@@ -159,7 +159,7 @@ def _names(store: Store, topic: str) -> list[str]:
     return store.groups.names(topic) if exists else []
 
 
-def _row(store: Store, topic: str, group: str) -> Row:
+def _row(store: Store, topic: str, group: str) -> OutputRow:
     numbers = store.groups.open(topic, group, {}).statistics()
     letters = f"{topic}:{group}{DEAD}"
     exists = letters in store.topics(letters)

@@ -13,14 +13,21 @@ from cyclopts import App, Parameter
 
 from strandline.cli.input.input import value_of
 from strandline.cli.open_store import is_served
-from strandline.cli.open_view import Looking, changing, kv_of, must_have, putting, writing
+from strandline.cli.open_view import (
+    ReadOnlyView,
+    check_view_exists,
+    kv_of,
+    open_existing_view,
+    open_or_create_view,
+    open_to_write,
+)
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds, milliseconds
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made, Row, row_of
+from strandline.cli.output.formatting import Json, OutputRow, PreparedRow, row_of
 from strandline.cli.output.output import output
 from strandline.cli.views import kv_json, kv_watch
 from strandline.errors import Conflict, Invalid, NotFound
-from strandline.views.kv.compaction import Compacted
+from strandline.views.kv.compaction import KvCompactionResult
 from strandline.views.kv.values import Entry, Version
 
 if TYPE_CHECKING:  # a view is imported when it is opened
@@ -64,7 +71,7 @@ def get(
     ts = None if at is None else microseconds(at)
     plain = os.fsencode(key)
     with _view(name, target) as view:
-        entry = view.ask(lambda kv: _find(kv, plain, version, ts))
+        entry = view.run(lambda kv: _find(kv, plain, version, ts))
     if entry is None:
         raise _no_key(name, key)
     if raw:
@@ -104,7 +111,7 @@ def put(
     """
     seconds = None if ttl is None else _ttl(ttl)
     stored = value_of(value, "value")
-    with putting(target, "kv", name, kv_of) as kv:
+    with open_or_create_view(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
         with _conflict_hint(name, key):
             new_version = kv.put(plain, stored, ttl=seconds, nx=nx, xx=xx, version=version)
@@ -122,7 +129,7 @@ def delete(
     version
         Only if the key has this version.
     """
-    with changing(target, "kv", name, kv_of) as kv:
+    with open_existing_view(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
         with _conflict_hint(name, key):
             deleted = kv.delete(plain, version=version)
@@ -138,7 +145,7 @@ def incr(name: Name, key: Key, /, *, by: int = 1, target: ViewTarget = VIEW_TARG
     by
         Amount to add; a negative one subtracts.
     """
-    with putting(target, "kv", name, kv_of) as kv:
+    with open_or_create_view(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
         with _conflict_hint(name, key):
             number = kv.incr(plain, by)
@@ -185,7 +192,7 @@ def scan(
     out = output(target.output)
     with _view(name, target) as view:
         while True:
-            page = view.ask(_page_after(cursor, min(remaining, _PAGE) + 1, bounds, reverse=reverse))
+            page = view.run(_page_after(cursor, min(remaining, _PAGE) + 1, bounds, reverse=reverse))
             shown = page[: min(remaining, _PAGE)]
             out.rows([_entry_row(entry) for entry in shown])
             remaining -= len(shown)
@@ -204,7 +211,7 @@ def history(name: Name, key: Key, /, *, target: ViewTarget = VIEW_TARGET) -> Non
     plain = os.fsencode(key)
     out = output(target.output)
     with _view(name, target) as view:
-        versions = view.ask(lambda kv: kv.history(plain))
+        versions = view.run(lambda kv: kv.history(plain))
     if not versions:
         raise _no_key(name, key)
     out.rows([_version_row(each) for each in versions])
@@ -217,16 +224,16 @@ def compact(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 
     A store does this by itself, after every save of its views.
     """
-    with writing(target) as store:
-        must_have(store, "kv", name)
+    with open_to_write(target) as store:
+        check_view_exists(store, "kv", name)
         kv = store.kv(name)
         expired = kv.compact()
         if is_served(store):  # a server saves its views itself
             output(target.output).one(row_of(expired))
             return
-        store.views.shelf.save()  # the log may lose only records that the saved view has applied
+        store.views.registry.save()  # the log may lose only records that the saved view has applied
         compacted = kv.compact()
-        both = Compacted(
+        both = KvCompactionResult(
             expired=expired.expired + compacted.expired,
             forgotten=expired.forgotten + compacted.forgotten,
             released=expired.released + compacted.released,
@@ -234,8 +241,8 @@ def compact(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
         output(target.output).one(row_of(both))
 
 
-def _view(name: str, target: ViewTarget) -> Looking[Kv]:
-    return Looking(target, "kv", name, kv_of)
+def _view(name: str, target: ViewTarget) -> ReadOnlyView[Kv]:
+    return ReadOnlyView(target, "kv", name, kv_of)
 
 
 def _find(kv: Kv, key: bytes, version: int | None, ts: int | None) -> Entry | None:
@@ -276,44 +283,46 @@ def _no_key(name: str, key: str) -> NotFound:
     return error
 
 
-def _entry_row(entry: Entry) -> Row:
+def _entry_row(entry: Entry) -> OutputRow:
     json: Json = {}
     formatting.put_bytes(json, "key", entry.key)
     formatting.put_bytes(json, "value", entry.value)
     json |= {"version": entry.version, "ts": entry.ts, "expires_us": entry.expires_us}
-    return Made(
+    return PreparedRow(
         json,
         {
             "key": formatting.plain(entry.key),
             "version": str(entry.version),
-            "written": formatting.moment(entry.ts),
-            "ends": None if entry.expires_us is None else formatting.moment(entry.expires_us),
+            "written": formatting.time_text(entry.ts),
+            "ends": None if entry.expires_us is None else formatting.time_text(entry.expires_us),
             "value": formatting.plain(entry.value),
         },
     )
 
 
-def _version_row(version: Version) -> Row:
+def _version_row(version: Version) -> OutputRow:
     json: Json = {"version": version.version, "ts": version.ts, "deleted": version.deleted}
     formatting.put_bytes(json, "value", version.value)
     json["expires_us"] = version.expires_us
-    return Made(
+    return PreparedRow(
         json,
         {
             "version": str(version.version),
-            "written": formatting.moment(version.ts),
-            "ends": None if version.expires_us is None else formatting.moment(version.expires_us),
+            "written": formatting.time_text(version.ts),
+            "ends": None
+            if version.expires_us is None
+            else formatting.time_text(version.expires_us),
             "value": "(deleted)" if version.value is None else formatting.plain(version.value),
         },
     )
 
 
-def _result_row(name: str, key: bytes, **outcome: object) -> Row:
+def _result_row(name: str, key: bytes, **outcome: object) -> OutputRow:
     """The result of a change of a key."""
     json: Json = {"name": name}
     formatting.put_bytes(json, "key", key)
     texts = {field: formatting.text(value) for field, value in outcome.items()}
-    return Made(json | outcome, {"name": name, "key": formatting.plain(key), **texts})
+    return PreparedRow(json | outcome, {"name": name, "key": formatting.plain(key), **texts})
 
 
 def _bytes(text: str | None) -> bytes | None:

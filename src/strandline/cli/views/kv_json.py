@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from strandline.cli.input.input import value_of
-from strandline.cli.open_view import Looking, changing, kv_of, putting
+from strandline.cli.open_view import ReadOnlyView, kv_of, open_existing_view, open_or_create_view
 from strandline.cli.options import VIEW_TARGET, ViewTarget
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made
+from strandline.cli.output.formatting import Json, PreparedRow
 from strandline.cli.output.output import output
 from strandline.errors import Invalid, NotFound
 
@@ -41,8 +41,8 @@ def get(name: Name, key: Key, path: Path = "$", /, *, target: ViewTarget = VIEW_
     def find(kv: Kv) -> object:
         return kv.json_get(plain, path, _ABSENT)
 
-    with Looking(target, "kv", name, kv_of) as view:
-        found = view.ask(find)
+    with ReadOnlyView(target, "kv", name, kv_of) as view:
+        found = view.run(find)
     if found is _ABSENT:
         error = NotFound(f"there is nothing at {path} of key {key!r} in {name!r}")
         error.add_note(f"`strandline kv get {name} {shlex.quote(key)}` shows the value")
@@ -68,7 +68,7 @@ def put(
         JSON: 5, true, "text", {"a": [1]}. Default: all of a piped stdin.
     """
     json_value = _parsed(value_of(value, "value"))
-    with putting(target, "kv", name, kv_of) as kv:
+    with open_or_create_view(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
         version = kv.json_set(plain, path, json_value)
         _print_result(target, name, plain, path, version=version)
@@ -77,7 +77,7 @@ def put(
 @app.command
 def delete(name: Name, key: Key, path: Path, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Delete the part of a value at a path, and print whether it existed."""
-    with changing(target, "kv", name, kv_of) as kv:
+    with open_existing_view(target, "kv", name, kv_of) as kv:
         plain = os.fsencode(key)
         deleted = kv.json_delete(plain, path)
         _print_result(target, name, plain, path, deleted=deleted)
@@ -98,4 +98,4 @@ def _print_result(target: ViewTarget, name: str, key: bytes, path: str, **outcom
     texts = {field: json.dumps(value, ensure_ascii=False) for field, value in outcome.items()}
     columns = {"name": name, "key": formatting.plain(key), "path": formatting.plain(path)}
     columns |= {field: formatting.plain(text) for field, text in texts.items()}
-    output(target.output).one(Made(row | {"path": path} | outcome, columns))
+    output(target.output).one(PreparedRow(row | {"path": path} | outcome, columns))

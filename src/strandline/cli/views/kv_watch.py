@@ -12,11 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from strandline.cli.open_store import is_served
-from strandline.cli.open_view import Looking, kv_of
+from strandline.cli.open_view import ReadOnlyView, kv_of
 from strandline.cli.options import VIEW_TARGET, ViewTarget, milliseconds
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made, Row
-from strandline.cli.output.output import Output, output
+from strandline.cli.output.formatting import Json, OutputRow, PreparedRow
+from strandline.cli.output.output import RowPrinter, output
 from strandline.errors import Invalid
 from strandline.views.kv.values import Change
 
@@ -58,27 +58,27 @@ def watch(
         raise Invalid("--after is 0 or a version")
     idle_s = None if timeout is None else milliseconds(timeout) / 1000
     out = output(target.output, live=True)
-    with Looking(target, "kv", name, kv_of) as view:
+    with ReadOnlyView(target, "kv", name, kv_of) as view:
         try:
             if is_served(view.store):
-                kv = view.ask(lambda kv: kv)
+                kv = view.run(lambda kv: kv)
                 changes = kv.watch(
                     _bytes(key), prefix=_bytes(prefix), after=after, timeout_s=idle_s
                 )
                 for change in changes:
                     out.rows([_change_row(change)])
             else:
-                _follow(Watcher(view, _bytes(key), _bytes(prefix), after), out, idle_s)
+                _follow(ChangePoller(view, _bytes(key), _bytes(prefix), after), out, idle_s)
         finally:
             out.end()
 
 
-class Watcher:
+class ChangePoller:
     """A position in the changes of a view."""
 
     def __init__(
         self,
-        view: Looking[Kv],
+        view: ReadOnlyView[Kv],
         key: bytes | None,
         prefix: bytes | None,
         after: int | None,
@@ -86,11 +86,11 @@ class Watcher:
         self._view = view
         self._key = key
         self._prefix = prefix
-        self._after = view.ask(lambda kv: kv.head) if after is None else after
+        self._after = view.run(lambda kv: kv.head) if after is None else after
 
-    def turn(self) -> list[Change]:
+    def poll(self) -> list[Change]:
         """The next available changes, at most a page."""
-        head, changes = self._view.ask(lambda kv: (kv.head, self._changes(kv)))
+        head, changes = self._view.run(lambda kv: (kv.head, self._changes(kv)))
         self._after = changes[-1].version if changes else max(self._after, head)
         return changes
 
@@ -103,11 +103,11 @@ class Watcher:
         return list(islice(changes, _PAGE))
 
 
-def _follow(watcher: Watcher, out: Output, idle_s: float | None) -> None:
+def _follow(watcher: ChangePoller, out: RowPrinter, idle_s: float | None) -> None:
     pause = _POLL_S
     deadline = None if idle_s is None else time.monotonic() + idle_s
     while True:
-        changes = watcher.turn()
+        changes = watcher.poll()
         if changes:
             out.rows([_change_row(change) for change in changes])
             deadline = None if idle_s is None else time.monotonic() + idle_s
@@ -122,18 +122,18 @@ def _follow(watcher: Watcher, out: Output, idle_s: float | None) -> None:
         pause = max(_POLL_S, time.monotonic() - started_at)
 
 
-def _change_row(change: Change) -> Row:
+def _change_row(change: Change) -> OutputRow:
     json: Json = {"version": change.version, "ts": change.ts}
     formatting.put_bytes(json, "key", change.key)
     json |= {"deleted": change.deleted, "expired": change.expired}
     formatting.put_bytes(json, "value", change.value)
     json["expires_us"] = change.expires_us
     gone = "(ended)" if change.expired else "(deleted)"
-    return Made(
+    return PreparedRow(
         json,
         {
             "version": str(change.version),
-            "time": formatting.moment(change.ts),
+            "time": formatting.time_text(change.ts),
             "key": formatting.plain(change.key),
             "value": gone if change.value is None else formatting.plain(change.value),
         },

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from strandline.cli.input.input import lines_of, opened_file
-from strandline.cli.open_view import Looking, metrics_of, putting
+from strandline.cli.input.input import lines_of, open_input
+from strandline.cli.open_view import ReadOnlyView, metrics_of, open_or_create_view
 from strandline.cli.options import VIEW_TARGET, ViewTarget
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made, Row, fact_row
+from strandline.cli.output.formatting import Json, OutputRow, PreparedRow, fact_row
 from strandline.cli.output.output import output, print_report
 from strandline.cli.views import metrics_rules
 from strandline.errors import Invalid, NotFound
 
 if TYPE_CHECKING:  # a view is imported when it is opened
     from strandline.views.metrics.metrics import Metrics
-    from strandline.views.metrics.query.result import Answer
+    from strandline.views.metrics.query.result import MetricsResult
     from strandline.views.metrics.report import MeasurementCardinality
 
 _BATCH = 10_000
@@ -58,7 +58,10 @@ def write(
     """
     if batch < 1:
         raise Invalid(f"--batch {batch} is not possible: it is 1 or more")
-    with _opened(file) as descriptor, putting(target, "metrics", name, metrics_of) as metrics:
+    with (
+        _opened(file) as descriptor,
+        open_or_create_view(target, "metrics", name, metrics_of) as metrics,
+    ):
         summary: Json = {"name": name, "lines": 0, "last_seq": None}
         written = 0
         try:
@@ -88,7 +91,7 @@ def query(name: Name, text: str, /, *, target: ViewTarget = VIEW_TARGET) -> None
     """
     out = output(target.output)
     with _view(name, target) as view:
-        result = view.ask(lambda metrics: _run_query(metrics, text))
+        result = view.run(lambda metrics: _run_query(metrics, text))
     for rows in _rows(result):
         out.rows(rows)
     out.end()
@@ -98,15 +101,15 @@ def query(name: Name, text: str, /, *, target: ViewTarget = VIEW_TARGET) -> None
 def cardinality(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Print the number of series, and the tags with the most values."""
     with _view(name, target) as view:
-        report = view.ask(lambda metrics: metrics.cardinality())
+        report = view.run(lambda metrics: metrics.cardinality())
     by_size = sorted(report.measurements.items(), key=lambda item: -item[1].series)
     facts = {"series": str(report.series), "measurements": str(len(by_size))}
     rows = [_measurement_row(*each) for each in by_size]
     print_report(target.output, formatting.row_of(report, facts), {"measurements": rows})
 
 
-def _view(name: str, target: ViewTarget) -> Looking[Metrics]:
-    return Looking(target, "metrics", name, metrics_of)
+def _view(name: str, target: ViewTarget) -> ReadOnlyView[Metrics]:
+    return ReadOnlyView(target, "metrics", name, metrics_of)
 
 
 @contextlib.contextmanager
@@ -117,7 +120,7 @@ def _opened(file: str | None) -> Iterator[int]:
             raise Invalid("nothing to write: name a file with lines, or pipe them to stdin")
         yield sys.stdin.fileno()
         return
-    with opened_file(file) as descriptor:
+    with open_input(file) as descriptor:
         yield descriptor
 
 
@@ -136,7 +139,7 @@ def _line_hint(before: int) -> Iterator[None]:
         raise
 
 
-def _run_query(metrics: Metrics, text: str) -> Answer:
+def _run_query(metrics: Metrics, text: str) -> MetricsResult:
     try:
         return metrics.query(text)
     except NotFound as error:
@@ -148,10 +151,10 @@ def _run_query(metrics: Metrics, text: str) -> Answer:
         raise wrong from error
 
 
-def _rows(result: Answer) -> Iterator[list[Row]]:
+def _rows(result: MetricsResult) -> Iterator[list[OutputRow]]:
     """The values in pages; every tag of any group is a column."""
     tags = sorted({tag for group in result.groups for tag in group})
-    page: list[Row] = []
+    page: list[OutputRow] = []
     for value in result:
         page.append(_value_row(result.name, tags, value.tags, value.at, value.value))
         if len(page) == _PAGE:
@@ -163,13 +166,13 @@ def _rows(result: Answer) -> Iterator[list[Row]]:
 
 def _value_row(
     name: str, columns: Sequence[str], tags: dict[str, str], at: int, value: float
-) -> Row:
+) -> OutputRow:
     tag_cells = {f"tag {tag}" if tag in ("time", name) else tag: tags.get(tag) for tag in columns}
-    return Made(
+    return PreparedRow(
         {"tags": tags, "at": at, "value": value},
         {
             **{tag: None if it is None else formatting.plain(it) for tag, it in tag_cells.items()},
-            "time": formatting.moment(at // 1000),
+            "time": formatting.time_text(at // 1000),
             formatting.plain(name): formatting.text(value)
             if isinstance(value, bool)
             else str(value),
@@ -177,8 +180,8 @@ def _value_row(
     )
 
 
-def _measurement_row(name: str, measurement: MeasurementCardinality) -> Row:
-    return Made(
+def _measurement_row(name: str, measurement: MeasurementCardinality) -> OutputRow:
+    return PreparedRow(
         {},
         {
             "measurement": formatting.plain(name),

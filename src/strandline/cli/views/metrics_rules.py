@@ -6,13 +6,18 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from strandline.cli.open_view import Looking, changing, metrics_of, putting
+from strandline.cli.open_view import (
+    ReadOnlyView,
+    metrics_of,
+    open_existing_view,
+    open_or_create_view,
+)
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made, Row
+from strandline.cli.output.formatting import Json, OutputRow, PreparedRow
 from strandline.cli.output.output import output
 from strandline.errors import NotFound
-from strandline.views.metrics.rules import Keep, Rule, name_of
+from strandline.views.metrics.rules import RetentionRule, Rule, name_of
 
 app = App(name="rule", help="List, add and remove rules of retention and downsampling.")
 
@@ -25,8 +30,8 @@ _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 @app.command(name="ls", alias="list")
 def list_rules(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Print the rules of a view."""
-    with Looking(target, "metrics", name, metrics_of) as view:
-        rules = view.ask(lambda metrics: metrics.rules())
+    with ReadOnlyView(target, "metrics", name, metrics_of) as view:
+        rules = view.run(lambda metrics: metrics.rules())
     out = output(target.output)
     out.rows([_row(rule) for rule in rules])
     out.end()
@@ -43,7 +48,7 @@ def keep(
     duration
         Maximum age of a point: 12h, 30d, 52w.
     """
-    with putting(target, "metrics", name, metrics_of) as metrics:
+    with open_or_create_view(target, "metrics", name, metrics_of) as metrics:
         metrics.keep(measurement, duration)
         _print_rule(target, metrics.rules(), "keep", measurement)
 
@@ -81,7 +86,7 @@ def downsample(
         Time from the end of a window to its computation; later points compute it again.
     """
     groups = () if together else by
-    with putting(target, "metrics", name, metrics_of) as metrics:
+    with open_or_create_view(target, "metrics", name, metrics_of) as metrics:
         metrics.downsample(
             source,
             into=into,
@@ -111,7 +116,7 @@ def remove(
     measurement
         The measurement that is kept, or that holds the results.
     """
-    with changing(target, "metrics", name, metrics_of) as metrics:
+    with open_existing_view(target, "metrics", name, metrics_of) as metrics:
         rule = _find(metrics.rules(), kind, measurement)
         if rule is None:
             error = NotFound(f"{name!r} has no rule of kind {kind} for {measurement!r}")
@@ -134,10 +139,10 @@ def _find(rules: list[Rule], kind: str, measurement: str) -> Rule | None:
     return next((rule for rule in rules if name_of(rule) == (kind, measurement)), None)
 
 
-def _row(rule: Rule) -> Row:
-    if isinstance(rule, Keep):
+def _row(rule: Rule) -> OutputRow:
+    if isinstance(rule, RetentionRule):
         kept = f"kept for {_duration(rule.keep_ns)}"
-        return Made(
+        return PreparedRow(
             {"kind": "keep", "measurement": rule.measurement, "keep_ns": rule.keep_ns},
             {"measurement": formatting.plain(rule.measurement), "kind": "keep", "rule": kept},
         )
@@ -154,7 +159,7 @@ def _row(rule: Rule) -> Row:
     text = f"{', '.join(rule.aggregates)} of {rule.source}, {_duration(rule.window_ns)}, {by}"
     if rule.delay_ns:
         text += f", {_duration(rule.delay_ns)} later"
-    return Made(
+    return PreparedRow(
         json,
         {
             "measurement": formatting.plain(rule.into),

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import msgspec
 from cyclopts import App, Parameter
 
-from strandline.cli.input.confirm import ask
+from strandline.cli.input.confirm import confirm
 from strandline.cli.input.input import batches_of
-from strandline.cli.open_view import Looking, changing, putting, queue_of
+from strandline.cli.open_view import ReadOnlyView, open_existing_view, open_or_create_view, queue_of
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds, milliseconds
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Cells, Json, Made, Row, fact_row, row_of
-from strandline.cli.output.output import JsonLinesOutput, Output, output
+from strandline.cli.output.formatting import Cells, Json, OutputRow, PreparedRow, fact_row, row_of
+from strandline.cli.output.output import JsonLinesOutput, RowPrinter, output
 from strandline.cli.views import dead_letters
 from strandline.errors import Conflict, Invalid
 from strandline.views.queue.codec import PRIORITY
-from strandline.views.queue.job import Job, Put, Settled, Ticket, Waiting
+from strandline.views.queue.job import AckResult, Job, LeaseTicket, PeekedJob, PutResult
 
 if TYPE_CHECKING:  # a view is imported when it is opened
     from strandline.views.queue.queue import Queue
@@ -44,7 +44,7 @@ Tickets = Annotated[str, Parameter(metavar="TICKET", help="Tickets of claimed jo
 
 @Parameter(name="*", group="Options of every job")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class JobOptions:
+class _JobOptions:
     """Options that all jobs of one put share."""
 
     priority: Annotated[
@@ -69,7 +69,7 @@ class JobOptions:
     ] = None
     tag: Annotated[str | None, Parameter(help="A tag, for filters of dead letters.")] = None
 
-    def given(self, count: int) -> _PutOptions:
+    def put_options(self, count: int) -> _PutOptions:
         """The arguments of ``Queue.put_many`` for this number of jobs."""
         if self.delay is not None and self.at is not None:
             raise Invalid("give --delay or --at, not both")
@@ -84,7 +84,7 @@ class JobOptions:
         }
 
 
-PLAIN_JOBS = JobOptions()
+_DEFAULT_JOB_OPTIONS = _JobOptions()
 
 
 class _PutOptions(TypedDict):
@@ -97,7 +97,7 @@ class _PutOptions(TypedDict):
     tag: str | None
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class _PutResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a put, or of one of its batches."""
 
     name: str
@@ -115,7 +115,7 @@ def put(
     *data: str,
     stdin: Flag = False,
     batch: int | None = None,
-    jobs: JobOptions = PLAIN_JOBS,
+    jobs: _JobOptions = _DEFAULT_JOB_OPTIONS,
     target: ViewTarget = VIEW_TARGET,
 ) -> None:
     """Put jobs, and create the queue with its topics and store if they do not exist.
@@ -135,13 +135,13 @@ def put(
         raise Invalid(f"--batch {batch} is not possible: it is 1 or more")
     if jobs.key is not None and (stdin or len(data) != 1):
         raise Invalid("--key is for one job: give one DATA argument with it")
-    jobs.given(0)  # checked before a store is created
+    jobs.put_options(0)  # checked before a store is created
     batches = batches_of(data, batch, stdin=stdin, once=False)
-    with putting(target, "queue", name, queue_of) as queue:
+    with open_or_create_view(target, "queue", name, queue_of) as queue:
         putter = _Putter(name, output(target.output))
         try:
             for each in batches:
-                putter.add(queue.put_many(each, **jobs.given(len(each))))
+                putter.add(queue.put_many(each, **jobs.put_options(len(each))))
         except BaseException:
             if putter.puts:
                 putter.end()
@@ -176,7 +176,7 @@ def claim(
     lease_s = None if lease is None else milliseconds(lease) / 1000
     wait_s = 0.0 if wait is None else milliseconds(wait) / 1000
     out = output(target.output)
-    with changing(target, "queue", name, queue_of) as queue:
+    with open_existing_view(target, "queue", name, queue_of) as queue:
         jobs = queue.claim(max, worker=worker, lease=lease_s, wait_s=wait_s)
         out.rows([_job_row(job) for job in jobs])
     out.end()
@@ -227,7 +227,7 @@ def release(name: Name, worker: str, /, *, target: ViewTarget = VIEW_TARGET) -> 
     worker
         Name of the worker in the claims.
     """
-    with changing(target, "queue", name, queue_of) as queue:
+    with open_existing_view(target, "queue", name, queue_of) as queue:
         released = queue.release(worker)
         output(target.output).one(fact_row({"name": name, "worker": worker, "released": released}))
 
@@ -259,11 +259,11 @@ def purge(
     yes
         Do not ask for confirmation.
     """
-    with changing(target, "queue", name, queue_of) as queue:
+    with open_existing_view(target, "queue", name, queue_of) as queue:
         purged = queue.purge(tag=tag, from_seq=from_seq, to_seq=to_seq, dry_run=True)
         if purged and not dry_run:
             if not yes:
-                ask(f"Delete {purged} jobs of {name!r}?")
+                confirm(f"Delete {purged} jobs of {name!r}?")
             purged = queue.purge(tag=tag, from_seq=from_seq, to_seq=to_seq)
         result = fact_row({"name": name, "purged": purged, "dry_run": dry_run})
         output(target.output).one(result)
@@ -286,7 +286,7 @@ def peek(
     """
     out = output(target.output)
     with _view(name, target) as view:
-        jobs = view.ask(lambda queue: queue.peek(max))
+        jobs = view.run(lambda queue: queue.peek(max))
         out.rows([_waiting_row(job) for job in jobs])
     out.end()
 
@@ -295,14 +295,14 @@ def peek(
 def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Print how many jobs are waiting, in flight, or dead letters."""
     with _view(name, target) as view:
-        numbers = view.ask(lambda queue: queue.statistics())
+        numbers = view.run(lambda queue: queue.statistics())
     output(target.output).one(row_of(numbers, waiting=numbers.waiting))
 
 
 @app.command
 def pause(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Deliver no jobs until `queue resume`. Puts are still accepted."""
-    with changing(target, "queue", name, queue_of) as queue:
+    with open_existing_view(target, "queue", name, queue_of) as queue:
         queue.pause()
         output(target.output).one(fact_row({"name": name, "paused": queue.paused}))
 
@@ -310,7 +310,7 @@ def pause(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 @app.command
 def resume(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Deliver jobs again."""
-    with changing(target, "queue", name, queue_of) as queue:
+    with open_existing_view(target, "queue", name, queue_of) as queue:
         queue.resume()
         output(target.output).one(fact_row({"name": name, "paused": queue.paused}))
 
@@ -318,13 +318,13 @@ def resume(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 class _Putter:
     """Counts jobs that were put and prints the result: per batch as jsonl, else at the end."""
 
-    def __init__(self, name: str, out: Output) -> None:
-        self.puts: list[Put] = []
+    def __init__(self, name: str, out: RowPrinter) -> None:
+        self.puts: list[PutResult] = []
         self._name = name
         self._out = out
         self._per_batch = isinstance(out, JsonLinesOutput)
 
-    def add(self, puts: list[Put]) -> None:
+    def add(self, puts: list[PutResult]) -> None:
         self.puts += puts
         if self._per_batch:
             self._out.one(_summary_row(self._name, self.puts))
@@ -335,20 +335,20 @@ class _Putter:
             self._out.one(_summary_row(self._name, self.puts))
 
 
-def _view(name: str, target: ViewTarget) -> Looking[Queue]:
-    return Looking(target, "queue", name, queue_of)
+def _view(name: str, target: ViewTarget) -> ReadOnlyView[Queue]:
+    return ReadOnlyView(target, "queue", name, queue_of)
 
 
 def _update(
     name: str,
     tickets: Iterable[str],
     target: ViewTarget,
-    operation: Callable[[Queue, list[Ticket]], Settled],
+    operation: Callable[[Queue, list[LeaseTicket]], AckResult],
 ) -> None:
     parsed = [_ticket(text) for text in tickets]
     if not parsed:
         raise Invalid("name the jobs by the tickets of a claim, as SEQ:LEASE")
-    with changing(target, "queue", name, queue_of) as queue:
+    with open_existing_view(target, "queue", name, queue_of) as queue:
         result = operation(queue, parsed)
         output(target.output).one(
             fact_row({"name": name, "done": result.done, "skipped": list(result.skipped)})
@@ -359,19 +359,19 @@ def _update(
         raise error
 
 
-def _ticket(text: str) -> Ticket:
+def _ticket(text: str) -> LeaseTicket:
     match = _TICKET.fullmatch(text)
     if match is None:
         error = Invalid(f"{text!r} is not a ticket: a ticket is SEQ:LEASE")
         error.add_note("`strandline queue claim` prints the ticket of every job")
         raise error
-    return Ticket(int(match[1]), int(match[2], 16))
+    return LeaseTicket(int(match[1]), int(match[2], 16))
 
 
-def _summary_row(name: str, puts: list[Put]) -> Row:
+def _summary_row(name: str, puts: list[PutResult]) -> OutputRow:
     seqs = [each.seq for each in puts]
     existed = sum(each.existed for each in puts)
-    totals = Tally(
+    totals = _PutResult(
         name=name,
         jobs=len(puts),
         existed=existed,
@@ -387,33 +387,33 @@ def _summary_row(name: str, puts: list[Put]) -> Row:
     return row_of(totals, texts)
 
 
-def _job_row(job: Job) -> Row:
+def _job_row(job: Job) -> OutputRow:
     ticket = f"{job.seq}:{job.lease:x}"
     json: Json = {"ticket": ticket, "seq": job.seq, "ts": job.ts}
     json |= {"deliveries": job.deliveries, "deadline": job.deadline}
     columns: Cells = {
         "ticket": ticket,
         "deliveries": str(job.deliveries),
-        "lease ends": formatting.moment(job.deadline),
+        "lease ends": formatting.time_text(job.deadline),
         **_columns(job),
     }
-    return Made(json | _fields(job), columns)
+    return PreparedRow(json | _fields(job), columns)
 
 
-def _waiting_row(job: Waiting) -> Row:
+def _waiting_row(job: PeekedJob) -> OutputRow:
     json: Json = {"seq": job.seq, "ts": job.ts}
     json |= {"priority": job.priority, "deliveries": job.deliveries}
     columns: Cells = {
         "seq": str(job.seq),
-        "put": formatting.moment(job.ts),
+        "put": formatting.time_text(job.ts),
         "priority": str(job.priority),
         "deliveries": str(job.deliveries),
         **_columns(job),
     }
-    return Made(json | _fields(job), columns)
+    return PreparedRow(json | _fields(job), columns)
 
 
-def _fields(job: Job | Waiting) -> Json:
+def _fields(job: Job | PeekedJob) -> Json:
     json: Json = {}
     formatting.put_bytes(json, "key", job.key)
     json["tag"] = job.tag
@@ -421,7 +421,7 @@ def _fields(job: Job | Waiting) -> Json:
     return json
 
 
-def _columns(job: Job | Waiting) -> dict[str, str | None]:
+def _columns(job: Job | PeekedJob) -> dict[str, str | None]:
     return {
         "key": None if job.key is None else formatting.plain(job.key),
         "tag": None if job.tag is None else formatting.plain(job.tag),

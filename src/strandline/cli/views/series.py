@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from strandline.cli.input.confirm import Yes, ask
+from strandline.cli.input.confirm import Yes, confirm
 from strandline.cli.input.input import value_of
-from strandline.cli.open_view import Looking, must_have, putting, series_of, writing
+from strandline.cli.open_view import (
+    ReadOnlyView,
+    check_view_exists,
+    open_or_create_view,
+    open_to_write,
+    series_of,
+)
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget, microseconds
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made, Row, fact_row, row_of
+from strandline.cli.output.formatting import Json, OutputRow, PreparedRow, fact_row, row_of
 from strandline.cli.output.output import output
 from strandline.errors import Invalid, NotFound
 from strandline.views.series.meta import AT_MAX, AT_MIN
@@ -60,7 +66,7 @@ def append(
         Version of the payload format, for readers.
     """
     stored = value_of(payload, "payload")
-    with putting(target, "series", name, series_of) as series:
+    with open_or_create_view(target, "series", name, series_of) as series:
         unit = series.statistics().unit
         when = _now(unit) if at is None else _at(at, unit)
         appended = series.append(os.fsencode(source), when, stored, version=version)
@@ -99,11 +105,11 @@ def read_range(
     out = output(target.output)
     more: list[Point] = []
     with _view(name, target) as view:
-        unit = view.ask(lambda series: series.statistics().unit)
+        unit = view.run(lambda series: series.statistics().unit)
         start = AT_MIN if first is None else _at(first, unit)
         end = AT_MAX if last is None else _at(last, unit)
         for each in _sources(view, source):
-            points = view.ask(_points_of(each, start, end, 0 if everything else limit + 1))
+            points = view.run(_points_of(each, start, end, 0 if everything else limit + 1))
             shown = points if everything else points[:limit]
             out.rows([_point_row(point, unit) for point in shown])
             more += points[len(shown) :]
@@ -127,8 +133,8 @@ def latest(name: Name, /, *source: str, target: ViewTarget = VIEW_TARGET) -> Non
     sources = [os.fsencode(each) for each in source]
     out = output(target.output)
     with _view(name, target) as view:
-        unit = view.ask(lambda series: series.statistics().unit)
-        newest = view.ask(lambda series: _newest(series, sources))
+        unit = view.run(lambda series: series.statistics().unit)
+        newest = view.run(lambda series: _newest(series, sources))
         for each in sources:
             if each not in newest:
                 raise _no_source(name, each)
@@ -141,8 +147,8 @@ def list_sources(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """List the sources, with the times of their newest points."""
     out = output(target.output)
     with _view(name, target) as view:
-        unit = view.ask(lambda series: series.statistics().unit)
-        newest = view.ask(lambda series: series.read_latest())
+        unit = view.run(lambda series: series.statistics().unit)
+        newest = view.run(lambda series: series.read_latest())
         out.rows([_source_row(point, unit) for point in newest.values()])
     out.end()
 
@@ -151,7 +157,7 @@ def list_sources(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
 def stats(name: Name, /, *, target: ViewTarget = VIEW_TARGET) -> None:
     """Print statistics of sources, points, arrivals and the index."""
     with _view(name, target) as view:
-        numbers = view.ask(lambda series: series.statistics())
+        numbers = view.run(lambda series: series.statistics())
     output(target.output).one(row_of(numbers))
 
 
@@ -178,28 +184,28 @@ def retain(
         2026-03-28T14:05:00Z. Default: the distance `retention` before the newest point or before
         now (option `retention_by`).
     """
-    with writing(target) as store:
-        must_have(store, "series", name)
+    with open_to_write(target) as store:
+        check_view_exists(store, "series", name)
         series = store.series(name)
         config = store.existing_topic(name).config.views.series
-        if floor is None and (config is None or not config.kept):
+        if floor is None and (config is None or not config.effective_retention):
             error = Invalid(f"the series {name!r} has no retention: give a floor with --floor")
             error.add_note(f"`strandline view alter series {name} --option retention=N` sets one")
             raise error
         at = None if floor is None else _at(floor, series.statistics().unit)
         if at is not None and not yes:
-            ask(f"Delete the points of {name!r} before {floor}?")
+            confirm(f"Delete the points of {name!r} before {floor}?")
         output(target.output).one(row_of(series.run_retention(at)))
 
 
-def _view(name: str, target: ViewTarget) -> Looking[Series]:
-    return Looking(target, "series", name, series_of)
+def _view(name: str, target: ViewTarget) -> ReadOnlyView[Series]:
+    return ReadOnlyView(target, "series", name, series_of)
 
 
-def _sources(view: Looking[Series], names: Sequence[str]) -> list[bytes]:
+def _sources(view: ReadOnlyView[Series], names: Sequence[str]) -> list[bytes]:
     if names:
         return [os.fsencode(each) for each in dict.fromkeys(names)]
-    return view.ask(lambda series: list(series.read_latest()))
+    return view.run(lambda series: list(series.read_latest()))
 
 
 def _points_of(source: bytes, start: int, end: int, limit: int) -> Callable[[Series], list[Point]]:
@@ -241,22 +247,22 @@ def _at(text: str, unit: str) -> int:
         ) from error
 
 
-def _source_row(newest: Point, unit: str) -> Row:
+def _source_row(newest: Point, unit: str) -> OutputRow:
     json: Json = {}
     formatting.put_bytes(json, "source", newest.source)
     json |= {"newest_at": newest.at, "seq": newest.seq}
-    when = formatting.moment(newest.at * _NS[unit] // 1_000) if unit in _NS else None
+    when = formatting.time_text(newest.at * _NS[unit] // 1_000) if unit in _NS else None
     columns = {"source": formatting.plain(newest.source), "newest at": str(newest.at), "time": when}
-    return Made(json, columns)
+    return PreparedRow(json, columns)
 
 
-def _point_row(point: Point, unit: str) -> Row:
+def _point_row(point: Point, unit: str) -> OutputRow:
     json: Json = {}
     formatting.put_bytes(json, "source", point.source)
     json |= {"at": point.at, "version": point.version, "seq": point.seq}
     formatting.put_bytes(json, "payload", point.payload)
-    when = formatting.moment(point.at * _NS[unit] // 1_000) if unit in _NS else None
-    return Made(
+    when = formatting.time_text(point.at * _NS[unit] // 1_000) if unit in _NS else None
+    return PreparedRow(
         json,
         {
             "source": formatting.plain(point.source),

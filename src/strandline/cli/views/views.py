@@ -17,16 +17,16 @@ from cyclopts import App, Parameter
 from strandline.cli.open_store import is_served
 from strandline.cli.open_view import (
     Kind,
-    Looking,
-    look,
-    must_have,
+    ReadOnlyView,
+    check_view_exists,
     open_to_read,
-    refuse_owned,
-    writing,
+    open_to_write,
+    reject_owned,
+    run_query,
 )
 from strandline.cli.options import VIEW_TARGET, Flag, ViewTarget
 from strandline.cli.output import formatting
-from strandline.cli.output.formatting import Json, Made, Row, fact_row
+from strandline.cli.output.formatting import Json, OutputRow, PreparedRow, fact_row
 from strandline.cli.output.output import output, print_report
 from strandline.config.memory_budget import RESERVE, ShareUse
 from strandline.config.settings import Durability
@@ -83,9 +83,9 @@ def create(
     options = _options(kind, option or [])
     if durability is not None:
         options["durability"] = durability
-    with writing(target, create=True) as store:
+    with open_to_write(target, create=True) as store:
         with contextlib.suppress(UnknownTopic):
-            refuse_owned(name, store.existing_topic(name).config.views)
+            reject_owned(name, store.existing_topic(name).config.views)
         view = _opened(store, kind, name, options)
         output(target.output).one(_facts(_details(store, kind, name, view)))
 
@@ -102,10 +102,10 @@ def show(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> None:
         Name of the view.
     """
     with _view(kind, name, target) as reader:
-        json = reader.ask(lambda view: _details(reader.store, kind, name, view))
+        json = reader.run(lambda view: _details(reader.store, kind, name, view))
     notes = json["notes"]
     assert isinstance(notes, list)
-    listed: list[Row] = [Made({}, {"note": formatting.text(note)}) for note in notes]
+    listed: list[OutputRow] = [PreparedRow({}, {"note": formatting.text(note)}) for note in notes]
     print_report(target.output, _facts(json), {"notes": listed})
 
 
@@ -126,8 +126,8 @@ def alter(
     if not options:
         known = ", ".join(load_kinds()[kind].config.__struct_fields__)
         raise Invalid(f"name an option to alter: --option NAME=VALUE, with one of {known}")
-    with writing(target) as store:
-        must_have(store, kind, name)
+    with open_to_write(target) as store:
+        check_view_exists(store, kind, name)
         store.views.alter(kind, name, **options)
         _save(store)
         output(target.output).one(_list_row(store, kind, name))
@@ -156,7 +156,7 @@ def rebuild(
     if everything == (kind is not None and name is not None) or (everything and kind is not None):
         raise Invalid("name the view to rebuild: KIND NAME, or --all")
     out = output(target.output)
-    with writing(target) as store:
+    with open_to_write(target) as store:
         views = store.views.names() if everything else [(str(kind), str(name))]
         out.rows([_rebuild(store, cast("Kind", each), of) for each, of in views])
         _save(store)
@@ -175,7 +175,7 @@ def digest(kind: Kind, name: str, /, *, target: ViewTarget = VIEW_TARGET) -> Non
         Name of the view.
     """
     with _view(kind, name, target) as reader:
-        json = reader.ask(
+        json = reader.run(
             lambda _: {
                 "kind": kind,
                 "name": name,
@@ -193,7 +193,7 @@ def memory(*, target: ViewTarget = VIEW_TARGET) -> None:
     A process that opens fewer views uses less; one that writes may use more.
     """
     out = output(target.output)
-    out.rows([_share_row(each) for each in look(target, _memory_of_all).values()])
+    out.rows([_share_row(each) for each in run_query(target, _memory_of_all).values()])
     out.end()
 
 
@@ -205,11 +205,11 @@ def _memory_of_all(store: Store) -> dict[str, ShareUse]:
     return store.views.memory()
 
 
-def _view(kind: Kind, name: str, target: ViewTarget) -> Looking[object]:
+def _view(kind: Kind, name: str, target: ViewTarget) -> ReadOnlyView[object]:
     def open_view(store: Store, name: str) -> object:
         return _opened(store, kind, name, {})
 
-    return Looking(target, kind, name, open_view)
+    return ReadOnlyView(target, kind, name, open_view)
 
 
 def _opened(store: Store, kind: Kind, name: str, options: dict[str, object]) -> object:
@@ -220,7 +220,7 @@ def _opened(store: Store, kind: Kind, name: str, options: dict[str, object]) -> 
 
 def _save(store: Store) -> None:
     if not is_served(store):  # a server saves its views itself
-        store.views.shelf.save()
+        store.views.registry.save()
 
 
 def _options(kind: Kind, texts: Sequence[str]) -> dict[str, object]:
@@ -241,7 +241,7 @@ def _options(kind: Kind, texts: Sequence[str]) -> dict[str, object]:
     return options
 
 
-def _list_row(store: Store, kind: Kind, name: str) -> Row:
+def _list_row(store: Store, kind: Kind, name: str) -> OutputRow:
     topic = store.existing_topic(name)
     statistics = topic.statistics()
     json: Json = {
@@ -260,13 +260,13 @@ def _list_row(store: Store, kind: Kind, name: str) -> Row:
         "size": formatting.size(statistics.payload_bytes),
         "options": formatting.text(json["options"]),
     }
-    return Made(json, columns)
+    return PreparedRow(json, columns)
 
 
 def _details(store: Store, kind: Kind, name: str, view: object) -> Json:
     if is_served(store):
         return _details_of_server(store, kind, name, view)
-    runner = store.views.shelf.host(kind, store.existing_topic(name))
+    runner = store.views.registry.host(kind, store.existing_topic(name))
     runner.catch_up()
     numbers = _statistics(view)
     return {
@@ -278,7 +278,7 @@ def _details(store: Store, kind: Kind, name: str, view: object) -> Json:
         "saved_seqs": list(runner.saved.applied),
         "options": formatting.jsonable(getattr(runner.topics[0].config.views, kind)),
         **numbers,
-        "notes": list(store.views.shelf.complaints),
+        "notes": list(store.views.registry.problems),
     }
 
 
@@ -307,8 +307,8 @@ def _statistics(view: object) -> Json:
     return numbers
 
 
-def _rebuild(store: Store, kind: Kind, name: str) -> Row:
-    must_have(store, kind, name)
+def _rebuild(store: Store, kind: Kind, name: str) -> OutputRow:
+    check_view_exists(store, kind, name)
     started_at = time.monotonic()
     store.rebuild(kind, name)
     seconds = round(time.monotonic() - started_at, 3)
@@ -322,7 +322,7 @@ def _rebuild(store: Store, kind: Kind, name: str) -> Row:
     return fact_row(json)
 
 
-def _share_row(use: ShareUse) -> Row:
+def _share_row(use: ShareUse) -> OutputRow:
     is_reserve = use.name == RESERVE
     columns = {
         "share": use.name,
@@ -335,6 +335,6 @@ def _share_row(use: ShareUse) -> Row:
     return formatting.row_of(use, columns)
 
 
-def _facts(json: Json) -> Row:
+def _facts(json: Json) -> OutputRow:
     without_notes = {name: value for name, value in json.items() if name != "notes"}
-    return Made(json, fact_row(without_notes).cells)
+    return PreparedRow(json, fact_row(without_notes).cells)

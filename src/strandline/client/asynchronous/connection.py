@@ -13,16 +13,16 @@ from typing import NoReturn
 
 import httpx2
 
-from strandline.api.errors import read_problem
+from strandline.api.errors import read_wire_error
 from strandline.client.address import Address
 from strandline.client.request import (
-    Ask,
-    Failed,
-    Patience,
-    Reply,
-    failed_on_the_way,
-    refused,
+    FailedAttempt,
+    Request,
+    RequestRetryPolicy,
+    Response,
+    rejection_failure,
     shut_down,
+    transport_failure,
 )
 from strandline.client.settings import ClientSettings
 from strandline.errors import Closed
@@ -52,7 +52,7 @@ class AsyncConnection:
         self._headers = {"user-agent": "strandline-python"}
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
-        self._headers["accept-encoding"] = "identity" if address.is_near else "gzip"
+        self._headers["accept-encoding"] = "identity" if address.is_local else "gzip"
         self._verify = verify
         self._closed = False
         self._name = OsDisk().random_id().hex()
@@ -63,7 +63,7 @@ class AsyncConnection:
         self._streams: dict[int, httpx2.Response] = {}
         """Streaming responses, by their identity."""
         self._http = self._new_client()
-        process.tell_when_forked(self)
+        process.register_forkable(self)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a connection cannot be pickled: send the URL, and connect there")
@@ -75,14 +75,14 @@ class AsyncConnection:
         """An idempotency key that no other append has."""
         return f"{self._name}.{next(self._key_numbers)}"
 
-    async def ask(self, request: Ask) -> Reply:
+    async def request(self, request: Request) -> Response:
         """Send a request; return the response, or raise what an embedded store would raise."""
-        patience = Patience(request, self.settings, self.clock)
+        patience = RequestRetryPolicy(request, self.settings, self.clock)
         try:
             async for attempt in Attempts(patience.pause_after):
                 with attempt:
-                    return await self._attempt(request, repeated=patience.perhaps_done)
-        except Failed as failed:
+                    return await self._attempt(request, repeated=patience.may_be_executed)
+        except FailedAttempt as failed:
             raise failed.error from failed.__cause__
         raise AssertionError("the last attempt returns or raises")
 
@@ -90,7 +90,9 @@ class AsyncConnection:
     def is_closed(self) -> bool:
         return self._closed
 
-    async def open(self, request: Ask, headers: dict[str, str], quiet_s: float) -> httpx2.Response:
+    async def open_stream(
+        self, request: Request, headers: dict[str, str], quiet_s: float
+    ) -> httpx2.Response:
         """Open a streaming response, until ``leave``. ``quiet_s`` is its timeout without data."""
         if self._closed:
             raise Closed("the connection is closed: connect again")
@@ -110,16 +112,16 @@ class AsyncConnection:
         except httpx2.RequestError as error:
             if self._closed:
                 raise Closed("the connection was closed during the request") from None
-            raise failed_on_the_way(error, self.address.shown) from error
+            raise transport_failure(error, self.address.shown) from error
         wait_s = _seconds(response.headers.get("retry-after"))
-        raise refused(read_problem(response.status_code, content, wait_s), request)
+        raise rejection_failure(read_wire_error(response.status_code, content, wait_s), request)
 
-    async def leave(self, response: httpx2.Response) -> None:
+    async def close_stream(self, response: httpx2.Response) -> None:
         """Close a streaming response. Closing it twice is fine."""
         self._streams.pop(id(response), None)
         await response.aclose()
 
-    async def mention(self, request: Ask) -> None:
+    async def send_once(self, request: Request) -> None:
         """Send a request once without waiting long; its failure is ignored."""
         if self._closed:
             return
@@ -145,7 +147,7 @@ class AsyncConnection:
         self._http = self._new_client()
         self._name = OsDisk().random_id().hex()
 
-    async def _attempt(self, request: Ask, *, repeated: bool) -> Reply:
+    async def _attempt(self, request: Request, *, repeated: bool) -> Response:
         if self._closed:
             raise Closed("the connection is closed: connect again")
         try:
@@ -160,20 +162,20 @@ class AsyncConnection:
         except httpx2.RequestError as error:
             if self._closed:
                 raise Closed("the connection was closed during the request") from None
-            raise failed_on_the_way(error, self.address.shown) from error
+            raise transport_failure(error, self.address.shown) from error
         if response.status_code >= 300:
             wait_s = _seconds(response.headers.get("retry-after"))
-            problem = read_problem(response.status_code, response.content, wait_s)
-            raise refused(problem, request)
+            problem = read_wire_error(response.status_code, response.content, wait_s)
+            raise rejection_failure(problem, request)
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return Reply(response.status_code, media_type, response.content, repeated)
+        return Response(response.status_code, media_type, response.content, repeated)
 
     def _timeout(self, wait_s: float, quiet_s: float | None = None) -> httpx2.Timeout:
         settings = self.settings
         return httpx2.Timeout(
-            settings.answer_s_max,
+            settings.response_s_max,
             connect=settings.connect_s_max,
-            read=settings.answer_s_max + wait_s if quiet_s is None else quiet_s,
+            read=settings.response_s_max + wait_s if quiet_s is None else quiet_s,
         )
 
     def _new_client(self) -> httpx2.AsyncClient:
@@ -192,7 +194,7 @@ class AsyncConnection:
         return httpx2.AsyncClient(transport=transport, headers=self._headers, trust_env=False)
 
 
-def _headers(request: Ask) -> dict[str, str]:
+def _headers(request: Request) -> dict[str, str]:
     headers = {"accept": request.accept}
     if request.body or request.method != "GET":
         headers["content-type"] = request.media_type

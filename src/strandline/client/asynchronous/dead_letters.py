@@ -7,12 +7,12 @@ function is called here with every letter, and the request has the seqs that it 
 from __future__ import annotations
 
 from strandline.api import queues as wire
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 from strandline.client.queue_codec import filter_of, letter_of
 from strandline.errors import Invalid
 from strandline.log.topic.validation import check_whole
-from strandline.views.queue.dead_letter_codec import DeadLetter, Where
-from strandline.views.queue.dead_letters import Redriven
+from strandline.views.queue.dead_letter_codec import DeadLetter, DeadLetterPredicate
+from strandline.views.queue.dead_letters import RedriveResult
 
 _BATCH_SIZE = 1000
 
@@ -20,7 +20,7 @@ _BATCH_SIZE = 1000
 class AsyncDeadLetters:
     """The dead letters of a queue. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute) -> None:
+    def __init__(self, endpoint: AsyncEndpoint) -> None:
         self._endpoint = endpoint
         self._letters = endpoint.below("dead")
 
@@ -37,7 +37,7 @@ class AsyncDeadLetters:
         while len(letters) < limit:
             count = min(_BATCH_SIZE, limit - len(letters))
             query = {"after": str(after), "limit": str(count)}
-            page = await self._letters.get("", wire.Letters, query)
+            page = await self._letters.get("", wire.DeadLettersResponse, query)
             letters += [letter_of(each) for each in page.letters]
             after = page.next_after
             if not after:
@@ -45,8 +45,12 @@ class AsyncDeadLetters:
         return letters
 
     async def redrive(
-        self, where: Where | None = None, *, limit: int | None = None, dry_run: bool = False
-    ) -> Redriven:
+        self,
+        where: DeadLetterPredicate | None = None,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> RedriveResult:
         """Put dead letters back into the queue: all, or those that ``where`` selects.
 
         At most ``limit`` are put back. Payload, key, tag, group and priority stay; deliveries start
@@ -57,18 +61,22 @@ class AsyncDeadLetters:
             if limit < 1:
                 raise Invalid(f"limit is at least 1, not {limit}")
         selected = await self._filter(where, limit)
-        body = wire.Redrive(where=selected, limit=limit, dry_run=dry_run)
-        response = await self._letters.do("redrive", body, wire.Redriven)
-        return Redriven(
+        body = wire.RedriveRequest(where=selected, limit=limit, dry_run=dry_run)
+        response = await self._letters.post("redrive", body, wire.RedriveResponse)
+        return RedriveResult(
             matched=response.matched, redriven=response.redriven, kept=tuple(response.kept)
         )
 
-    async def purge(self, where: Where | None = None, *, dry_run: bool = False) -> int:
+    async def purge(
+        self, where: DeadLetterPredicate | None = None, *, dry_run: bool = False
+    ) -> int:
         """Delete dead letters: all, or those that ``where`` selects; return their number."""
-        body = wire.Purge(where=await self._filter(where, None), dry_run=dry_run)
-        return (await self._letters.do("purge", body, wire.Purged)).purged
+        body = wire.PurgeDeadLettersRequest(where=await self._filter(where, None), dry_run=dry_run)
+        return (await self._letters.post("purge", body, wire.PurgeResponse)).purged
 
-    async def _filter(self, where: Where | None, limit: int | None) -> wire.Meant:
+    async def _filter(
+        self, where: DeadLetterPredicate | None, limit: int | None
+    ) -> wire.DeadLetterSelection:
         selected = filter_of(where)
         if selected is not None:
             return selected
@@ -81,4 +89,4 @@ class AsyncDeadLetters:
             if len(letters) < _BATCH_SIZE:
                 break
             after = letters[-1].seq
-        return wire.Meant(seqs=seqs)
+        return wire.DeadLetterSelection(seqs=seqs)

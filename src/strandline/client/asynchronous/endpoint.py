@@ -11,12 +11,12 @@ import pyarrow as pa
 from strandline.client.append_codec import ipc
 from strandline.client.asynchronous.connection import AsyncConnection
 from strandline.client.page_codec import table_of
-from strandline.client.request import ARROW, Ask, Reply
+from strandline.client.request import ARROW, Request, Response
 
 Kind = TypeVar("Kind")
 
 
-class AsyncRoute:
+class AsyncEndpoint:
     """Requests below one path. Safe from many tasks of one loop."""
 
     def __init__(self, connection: AsyncConnection, *names: str) -> None:
@@ -25,59 +25,65 @@ class AsyncRoute:
         self.clock = connection.clock
         self.path = "/".join(["/v0", *(quote(name, safe="") for name in names)])
 
-    def below(self, *names: str) -> AsyncRoute:
+    def below(self, *names: str) -> AsyncEndpoint:
         """The endpoint of a subpath."""
-        endpoint = AsyncRoute(self.connection)
+        endpoint = AsyncEndpoint(self.connection)
         endpoint.path = "/".join([self.path, *(quote(name, safe="") for name in names)])
         return endpoint
 
     async def get(self, verb: str, kind: type[Kind], query: dict[str, str] | None = None) -> Kind:
         """GET a resource."""
-        return (await self.ask(Ask("GET", self._to(verb), query or {}, safe=True))).told(kind)
+        return (await self.request(Request("GET", self._to(verb), query or {}, safe=True))).decode(
+            kind
+        )
 
-    async def find(self, verb: str, body: object, kind: type[Kind], *, wait_s: float = 0.0) -> Kind:
+    async def post_safe(
+        self, verb: str, body: object, kind: type[Kind], *, wait_s: float = 0.0
+    ) -> Kind:
         """POST a request that is safe to repeat; the server may wait ``wait_s`` to respond."""
-        request = Ask("POST", self._to(verb), body=_json(body), safe=True, wait_s=wait_s)
-        return (await self.ask(request)).told(kind)
+        request = Request("POST", self._to(verb), body=_json(body), safe=True, wait_s=wait_s)
+        return (await self.request(request)).decode(kind)
 
     async def poll(self, verb: str, body: object, kind: type[Kind], *, wait_s: float) -> Kind:
         """The same for a loop that continues after the server was unavailable."""
         path, content = self._to(verb), _json(body)
-        request = Ask("POST", path, body=content, safe=True, wait_s=wait_s, in_loop=True)
-        return (await self.ask(request)).told(kind)
+        request = Request("POST", path, body=content, safe=True, wait_s=wait_s, in_loop=True)
+        return (await self.request(request)).decode(kind)
 
-    async def do(self, verb: str, body: object, kind: type[Kind]) -> Kind:
+    async def post(self, verb: str, body: object, kind: type[Kind]) -> Kind:
         """POST a request that must not be executed twice."""
-        return (await self.ask(Ask("POST", self._to(verb), body=_json(body)))).told(kind)
+        return (await self.request(Request("POST", self._to(verb), body=_json(body)))).decode(kind)
 
     async def put(self, verb: str, body: object, kind: type[Kind]) -> Kind:
         """PUT a resource (idempotent)."""
-        request = Ask("PUT", self._to(verb), body=_json(body), safe=True)
-        return (await self.ask(request)).told(kind)
+        request = Request("PUT", self._to(verb), body=_json(body), safe=True)
+        return (await self.request(request)).decode(kind)
 
     async def patch(self, verb: str, body: object, kind: type[Kind]) -> Kind:
         """PATCH a resource (idempotent)."""
-        request = Ask("PATCH", self._to(verb), body=_json(body), safe=True)
-        return (await self.ask(request)).told(kind)
+        request = Request("PATCH", self._to(verb), body=_json(body), safe=True)
+        return (await self.request(request)).decode(kind)
 
-    async def drop(self, verb: str, kind: type[Kind], query: dict[str, str] | None = None) -> Kind:
+    async def delete(
+        self, verb: str, kind: type[Kind], query: dict[str, str] | None = None
+    ) -> Kind:
         """DELETE a resource. Not repeated: a second attempt would report that it is absent."""
-        return (await self.ask(Ask("DELETE", self._to(verb), query or {}))).told(kind)
+        return (await self.request(Request("DELETE", self._to(verb), query or {}))).decode(kind)
 
     async def table(self, verb: str, body: object) -> pa.Table:
         """POST a read whose response is columns."""
-        request = Ask("POST", self._to(verb), body=_json(body), accept=ARROW, safe=True)
-        return table_of(await self.ask(request))
+        request = Request("POST", self._to(verb), body=_json(body), accept=ARROW, safe=True)
+        return table_of(await self.request(request))
 
     async def send(
         self, verb: str, table: pa.Table, kind: type[Kind], query: dict[str, str]
     ) -> Kind:
         """POST columns; must not be executed twice."""
-        request = Ask("POST", self._to(verb), query, ipc(table), ARROW)
-        return (await self.ask(request)).told(kind)
+        request = Request("POST", self._to(verb), query, ipc(table), ARROW)
+        return (await self.request(request)).decode(kind)
 
-    async def ask(self, request: Ask) -> Reply:
-        return await self.connection.ask(request)
+    async def request(self, request: Request) -> Response:
+        return await self.connection.request(request)
 
     def _to(self, verb: str) -> str:
         return f"{self.path}/{verb}" if verb else self.path

@@ -17,15 +17,29 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from strandline.api.errors import Problem
-from strandline.api.live import HEARTBEAT_MS, HEARTBEAT_MS_RANGE, From, WatchAnswer, WatchRequest
-from strandline.api.topics import Diff
+from strandline.api.errors import WireError
+from strandline.api.live import (
+    HEARTBEAT_MS,
+    HEARTBEAT_MS_RANGE,
+    StartPosition,
+    WatchRequest,
+    WatchResponse,
+)
+from strandline.api.topics import DiffRequest
 from strandline.client.asynchronous.connection import AsyncConnection
-from strandline.client.asynchronous.event_stream import AsyncListening
+from strandline.client.asynchronous.event_stream import AsyncEventStream
 from strandline.client.page_codec import page_of
-from strandline.client.request import ARROW, JSON, Ask, Failed, Patience, Quiet, refused
-from strandline.client.sse import Event, told_error, told_records
-from strandline.errors import NotFound, RecordsLost, Unreachable
+from strandline.client.request import (
+    ARROW,
+    JSON,
+    FailedAttempt,
+    Request,
+    RequestRetryPolicy,
+    StreamTimeout,
+    rejection_failure,
+)
+from strandline.client.sse import SseEvent, decode_error, decode_records
+from strandline.errors import NotFound, ObjectStoreUnreachable, RecordsLost
 from strandline.log.read.page import Page
 from strandline.platform.objectstore.retry_policy import Attempts
 from strandline.records import Record
@@ -36,10 +50,10 @@ _ARROW_FROM = 64
 """With this many records or more, columns are faster than JSON."""
 _RETRY_PAUSE_S_MAX = 1.0
 """Longest pause between attempts to open a stream again."""
-_WATCH = Ask("POST", "/v0/watch", safe=True, in_loop=True)
+_WATCH = Request("POST", "/v0/watch", safe=True, in_loop=True)
 
 
-class AsyncFollowing:
+class AsyncFollower:
     """A cursor in a topic with its watch session. Owned by one task."""
 
     def __init__(
@@ -65,10 +79,10 @@ class AsyncFollowing:
         self._last_record_s = connection.clock.monotonic()
         """When a record was received last."""
         self._prefers_arrow = True
-        self._session: WatchAnswer | None = None
+        self._session: WatchResponse | None = None
         self._forks = 0
         self._last_id = ""
-        self._stream: AsyncListening | None = None
+        self._stream: AsyncEventStream | None = None
         self._retry_policy = self._new_retry_policy()
 
     async def records(self) -> AsyncIterator[Record]:
@@ -91,7 +105,7 @@ class AsyncFollowing:
 
     async def _read_page(self) -> Page:
         """Read the page after the cursor, and advance the cursor past it."""
-        diff = Diff(
+        diff = DiffRequest(
             from_seq=self._after,
             limit=_RECORDS_MAX,
             node=self._node,
@@ -99,7 +113,7 @@ class AsyncFollowing:
             include_tags=True,
             include_micros=True,
         )
-        request = Ask(
+        request = Request(
             "POST",
             f"{self._path}/diff",
             body=msgspec.json.encode(diff),
@@ -107,7 +121,7 @@ class AsyncFollowing:
             safe=True,
             in_loop=True,
         )
-        page = page_of(await self._connection.ask(request))
+        page = page_of(await self._connection.request(request))
         gap = page.tombstone
         if gap is not None and not self._lossy:
             raise RecordsLost(self._name, gap.gap_from, gap.gap_to, gap.reason)
@@ -127,10 +141,10 @@ class AsyncFollowing:
                 with attempt:
                     try:
                         return await self._read_event()
-                    except Failed:
+                    except FailedAttempt:
                         await self._close_stream()
                         raise
-        except Failed as failed:
+        except FailedAttempt as failed:
             raise failed.error from failed.__cause__
         raise AssertionError("the last attempt returns or raises")
 
@@ -143,23 +157,25 @@ class AsyncFollowing:
             self._retry_policy = self._new_retry_policy()
         try:
             event = await self._stream.event()
-        except Quiet:
+        except StreamTimeout:
             if self._left_s() > 0:
                 message = f"{self._connection.address.shown} sent nothing until the timeout"
-                raise Failed(Unreachable(message), undone=True, passing=True) from None
+                raise FailedAttempt(
+                    ObjectStoreUnreachable(message), not_executed=True, is_transient=True
+                ) from None
             await self._close_stream()
             return None
         return await self._apply(event)
 
-    async def _apply(self, event: Event) -> list[Record] | None:
+    async def _apply(self, event: SseEvent) -> list[Record] | None:
         self._last_id = event.id or self._last_id
         match event.name:
             case "record":
-                batch = told_records(event)
+                batch = decode_records(event)
                 has_gap = batch.from_seq > self._after and self._node is None
                 if has_gap or not event.is_exact:
                     return None
-                records = batch.behind(self._after)
+                records = batch.records_after(self._after)
                 self._after = max(self._after, batch.to_seq)
                 self._last_record_s = self._connection.clock.monotonic()
                 return records
@@ -171,33 +187,33 @@ class AsyncFollowing:
                 await self._close_stream()  # the remaining time is less than the stream's timeout
                 return None
             case "error":
-                error = told_error(event)
+                error = decode_error(event)
                 if error.status != 429:  # 429 is a hint; the stream continues
                     pause_s = error.retry_after_ms / 1000 or None
-                    problem = Problem(error.status, error.code, error.error, {}, pause_s)
+                    problem = WireError(error.status, error.code, error.error, {}, pause_s)
                     raise _stream_failure(problem)
         return []
 
-    async def _open_stream(self) -> AsyncListening:
+    async def _open_stream(self) -> AsyncEventStream:
         """Open a stream of the session; create the session if there is none."""
         if self._session is None:
             self._session = await self._create_session()
             self._last_id = self._session.last_event_id
         heartbeat_s = self._heartbeat_ms() / 1000
-        quiet_s = min(self._left_s(), heartbeat_s + self._connection.settings.answer_s_max)
+        quiet_s = min(self._left_s(), heartbeat_s + self._connection.settings.response_s_max)
         try:
-            return await AsyncListening.begin(
+            return await AsyncEventStream.open(
                 self._connection, self._session.stream_url, last_id=self._last_id, quiet_s=quiet_s
             )
-        except Failed as failed:
+        except FailedAttempt as failed:
             if not isinstance(failed.error, NotFound):
                 raise
             self._session = None  # the session expired, or the server was restarted
-            raise Failed(failed.error, undone=True, passing=True) from failed
+            raise FailedAttempt(failed.error, not_executed=True, is_transient=True) from failed
 
-    async def _create_session(self) -> WatchAnswer:
+    async def _create_session(self) -> WatchResponse:
         watch = WatchRequest(
-            topics={self._name: From(from_seq=self._after, epoch=self._epoch)},
+            topics={self._name: StartPosition(from_seq=self._after, epoch=self._epoch)},
             node=self._node,
             limit=_RECORDS_MAX,
             max_batch_bytes=_BATCH_BYTES,
@@ -207,7 +223,7 @@ class AsyncFollowing:
         )
         self._forks = self._connection.forks
         request = _WATCH._replace(body=msgspec.json.encode(watch))
-        return (await self._connection.ask(request)).told(WatchAnswer)
+        return (await self._connection.request(request)).decode(WatchResponse)
 
     async def _close_stream(self) -> None:
         stream, self._stream = self._stream, None
@@ -218,7 +234,7 @@ class AsyncFollowing:
         """Delete the session on the server, unless it belongs to a parent process."""
         session, self._session = self._session, None
         if session is not None and self._forks == self._connection.forks:
-            await self._connection.mention(Ask("DELETE", session.stream_url))
+            await self._connection.send_once(Request("DELETE", session.stream_url))
 
     def _left_s(self) -> float:
         """How long to wait for the next record."""
@@ -233,13 +249,15 @@ class AsyncFollowing:
     def _pause_after(self, error: Exception) -> bool | float:
         return self._retry_policy.pause_after(error)
 
-    def _new_retry_policy(self) -> Patience:
-        return Patience(_WATCH, self._connection.settings, self._connection.clock)
+    def _new_retry_policy(self) -> RequestRetryPolicy:
+        return RequestRetryPolicy(_WATCH, self._connection.settings, self._connection.clock)
 
 
-def _stream_failure(problem: Problem) -> Failed:
+def _stream_failure(problem: WireError) -> FailedAttempt:
     """The failure for an error event that ends a stream; 410 concerns only the stream."""
-    failed = refused(problem, _WATCH)
+    failed = rejection_failure(problem, _WATCH)
     if problem.status != 410:
         return failed
-    return Failed(failed.error, undone=True, passing=True, pause_s=problem.retry_after_s)
+    return FailedAttempt(
+        failed.error, not_executed=True, is_transient=True, pause_s=problem.retry_after_s
+    )

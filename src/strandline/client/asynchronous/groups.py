@@ -16,11 +16,11 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.api import groups as wire
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 from strandline.client.bytes_fields import bytes_of, sure_bytes
-from strandline.client.name_validation import known
-from strandline.client.request import Ask, Reply
-from strandline.errors import Closed, Invalid, UnknownTopic, Unreachable
+from strandline.client.name_validation import check_possible_name
+from strandline.client.request import Request, Response
+from strandline.errors import Closed, Invalid, ObjectStoreUnreachable, UnknownTopic
 from strandline.log.topic.validation import check_timeout, check_whole
 from strandline.records import Record, Tombstone, check_topic_name
 from strandline.views.groups.consumer_group import READ_MAX
@@ -28,7 +28,7 @@ from strandline.views.groups.group_registry import DEAD, OFFSETS
 from strandline.views.groups.group_state import GroupOptions
 from strandline.views.groups.lag import GroupStatistics, PendingDelivery
 from strandline.views.groups.options import options_of
-from strandline.views.queue.job import Settled
+from strandline.views.queue.job import AckResult
 
 _WAIT_S_MAX = 25.0
 _BATCH_SIZE = 1000
@@ -39,7 +39,7 @@ class AsyncDelivery:
 
     __slots__ = ("deliveries", "member", "record", "token")
 
-    def __init__(self, member: AsyncMember, record: Record, delivery: wire.Delivery) -> None:
+    def __init__(self, member: AsyncMember, record: Record, delivery: wire.GroupDelivery) -> None:
         self.record = record
         self.member = member
         self.deliveries = delivery.deliveries
@@ -68,18 +68,18 @@ class AsyncDelivery:
     async def nack(self, delay_s: float = 0.0) -> bool:
         """Return the record, to be delivered again after ``delay_s``. False as above."""
         check_timeout(delay_s)
-        result = await self.member.settle("nack", (self,), {"delay_ms": max(0.0, delay_s) * 1000})
+        result = await self.member.finish("nack", (self,), {"delay_ms": max(0.0, delay_s) * 1000})
         return result.done == 1
 
     async def extend(self) -> bool:
         """Renew the lease for its whole time from now. False as above."""
-        return (await self.member.settle("extend", (self,), {})).done == 1
+        return (await self.member.finish("extend", (self,), {})).done == 1
 
 
 class AsyncMember:
     """A member of a group, from ``AsyncGroup.join``. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute, name: str, incarnation: str) -> None:
+    def __init__(self, endpoint: AsyncEndpoint, name: str, incarnation: str) -> None:
         self.name = name
         self.incarnation = incarnation
         self.has_left = False
@@ -109,54 +109,56 @@ class AsyncMember:
                 **self._identity(), max=max, wait_ms=round(request_wait_s * 1000)
             )
             response = await self._send("read", body, wait_s=request_wait_s, in_loop=True)
-            deliveries = response.told(wire.Deliveries).deliveries
+            deliveries = response.decode(wire.DeliveriesResponse).deliveries
             if deliveries or left <= request_wait_s:
                 return [AsyncDelivery(self, _record(each), each) for each in deliveries]
 
-    async def ack_many(self, deliveries: Sequence[AsyncDelivery]) -> Settled:
+    async def ack_many(self, deliveries: Sequence[AsyncDelivery]) -> AckResult:
         """Report records as done, at the cost of one ack; skip those that this member does not
         hold.
         """
-        return await self.settle("ack", deliveries, {})
+        return await self.finish("ack", deliveries, {})
 
     async def leave(self) -> None:
         """Leave the group; its records go to other members at once. Leaving twice is fine."""
         if not self.has_left:
             self.has_left = True
-            request = Ask(
-                "POST", f"{self._endpoint.path}/leave", body=_json(wire.Leave(**self._identity()))
+            request = Request(
+                "POST",
+                f"{self._endpoint.path}/leave",
+                body=_json(wire.LeaveRequest(**self._identity())),
             )
             try:
-                await self._endpoint.ask(request._replace(safe=True, closed_is_final=True))
+                await self._endpoint.request(request._replace(safe=True, closed_is_final=True))
             except Closed:
                 return  # the group was deleted, and with it the member
 
-    async def settle(
+    async def finish(
         self, verb: str, deliveries: Sequence[AsyncDelivery], fields: dict[str, Any]
-    ) -> Settled:
+    ) -> AckResult:
         """Send ``ack``, ``nack`` or ``extend`` for deliveries."""
         done, skipped = 0, []
         for first in range(0, len(deliveries), _BATCH_SIZE):
             batch = deliveries[first : first + _BATCH_SIZE]
-            tokens = [wire.Held(seq=each.seq, token=each.token) for each in batch]
-            kind = wire.Nack if verb == "nack" else wire.Settle
+            tokens = [wire.DeliveryHandle(seq=each.seq, token=each.token) for each in batch]
+            kind = wire.NackDeliveriesRequest if verb == "nack" else wire.AckDeliveriesRequest
             response = await self._send(verb, kind(**self._identity(), deliveries=tokens, **fields))
-            result = response.told(wire.Settled)
+            result = response.decode(wire.AckDeliveriesResponse)
             if result.skipped and response.repeated and verb != "extend":
-                raise Unreachable(
+                raise ObjectStoreUnreachable(
                     f"a response was lost: {verb} of records {result.skipped} was executed then, "
                     "or came too late; which of the two is not known"
                 )
             done += result.done
             skipped += result.skipped
-        return Settled(done, tuple(skipped))
+        return AckResult(done, tuple(skipped))
 
     async def _send(
         self, verb: str, body: object, *, wait_s: float = 0.0, in_loop: bool = False
-    ) -> Reply:
+    ) -> Response:
         if self.has_left:
             raise Closed(f"{self.name!r} has left the group: join again")
-        request = Ask(
+        request = Request(
             "POST",
             f"{self._endpoint.path}/{verb}",
             body=_json(body),
@@ -165,7 +167,7 @@ class AsyncMember:
             in_loop=in_loop,
             closed_is_final=True,
         )
-        return await self._endpoint.ask(request)
+        return await self._endpoint.request(request)
 
     def _identity(self) -> dict[str, Any]:
         return {"member": self.name, "incarnation": self.incarnation}
@@ -174,7 +176,9 @@ class AsyncMember:
 class AsyncGroup:
     """Members that share a topic. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute, topic: str, name: str, options: GroupOptions) -> None:
+    def __init__(
+        self, endpoint: AsyncEndpoint, topic: str, name: str, options: GroupOptions
+    ) -> None:
         self.name = name
         self.options = options
         self._endpoint = endpoint
@@ -187,7 +191,9 @@ class AsyncGroup:
         """Join as a new member. An earlier member of this name is removed."""
         if not isinstance(name, str) or not name:
             raise Invalid(f"the name of a member is non-empty text, not {name!r}")
-        response = await self._endpoint.find("join", wire.Join(member=name), wire.Joined)
+        response = await self._endpoint.post_safe(
+            "join", wire.JoinRequest(member=name), wire.JoinResponse
+        )
         return AsyncMember(self._endpoint, name, response.incarnation)
 
     async def seek(
@@ -204,22 +210,22 @@ class AsyncGroup:
             check_whole(ts=ts)
         elif to not in ("earliest", "latest"):
             check_whole(seq=to)
-        await self._endpoint.do("seek", wire.Seek(to=to, ts_us=ts), wire.Lag)
+        await self._endpoint.post("seek", wire.SeekGroupRequest(to=to, ts_us=ts), wire.LagResponse)
 
     async def lag(self) -> int:
         """The number of records that are neither done nor deleted, delivered or not."""
-        return (await self._endpoint.get("lag", wire.Lag)).lag
+        return (await self._endpoint.get("lag", wire.LagResponse)).lag
 
     async def pending(self) -> list[PendingDelivery]:
         """The records that members hold, in order of seq."""
-        response = await self._endpoint.get("pending", wire.Pending)
+        response = await self._endpoint.get("pending", wire.PendingResponse)
         return msgspec.convert(msgspec.to_builtins(response.pending), list[PendingDelivery])
 
     async def gaps(self) -> list[Tombstone]:
         """Gaps of records that were lost before the group was done with them, found since the
         group was opened.
         """
-        response = await self._endpoint.get("gaps", wire.Gaps)
+        response = await self._endpoint.get("gaps", wire.GapsResponse)
         return msgspec.convert(msgspec.to_builtins(response.gaps), list[Tombstone])
 
     async def statistics(self) -> GroupStatistics:
@@ -231,7 +237,7 @@ class AsyncGroup:
 class AsyncGroups:
     """The groups of all topics. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute) -> None:
+    def __init__(self, endpoint: AsyncEndpoint) -> None:
         self._endpoint = endpoint.below("groups")
 
     async def open(self, topic: str, name: str, options: dict[str, object]) -> AsyncGroup:
@@ -242,33 +248,35 @@ class AsyncGroups:
         check_topic_name(f"{topic}:{name}{DEAD}")
         endpoint = self._endpoint.below(topic, name)
         try:
-            group = await endpoint.put("", options, wire.Group)
+            group = await endpoint.put("", options, wire.GroupInfo)
         except UnknownTopic:
-            await self._endpoint.connection.ask(_create_topic(topic))
-            group = await endpoint.put("", options, wire.Group)
+            await self._endpoint.connection.request(_create_topic(topic))
+            group = await endpoint.put("", options, wire.GroupInfo)
         return AsyncGroup(endpoint, topic, name, _options(group))
 
     async def alter(self, topic: str, name: str, **options: object) -> GroupOptions:
         """Change the options of a group. Its members get an error, and have to join again."""
-        endpoint = self._endpoint.below(known(topic), name)
-        return _options(await endpoint.patch("", options, wire.Group))
+        endpoint = self._endpoint.below(check_possible_name(topic), name)
+        return _options(await endpoint.patch("", options, wire.GroupInfo))
 
     async def names(self, topic: str) -> list[str]:
         """The names of the groups of a topic."""
-        return (await self._endpoint.below(known(topic)).get("", wire.GroupNames)).groups
+        return (
+            await self._endpoint.below(check_possible_name(topic)).get("", wire.GroupsResponse)
+        ).groups
 
     async def delete(self, topic: str, name: str) -> bool:
         """Delete a group and its offsets; return whether it existed. Its members get an error."""
-        endpoint = self._endpoint.below(known(topic), name)
-        return (await endpoint.drop("", wire.GroupDeleted)).deleted
+        endpoint = self._endpoint.below(check_possible_name(topic), name)
+        return (await endpoint.delete("", wire.DeleteGroupResponse)).deleted
 
 
-def _options(group: wire.Group) -> GroupOptions:
+def _options(group: wire.GroupInfo) -> GroupOptions:
     values = {name: getattr(group, name) for name in GroupOptions.__struct_fields__}
     return msgspec.convert(values, GroupOptions)
 
 
-def _record(delivery: wire.Delivery) -> Record:
+def _record(delivery: wire.GroupDelivery) -> Record:
     return Record(
         seq=delivery.seq,
         ts=delivery.us,
@@ -280,8 +288,8 @@ def _record(delivery: wire.Delivery) -> Record:
     )
 
 
-def _create_topic(topic: str) -> Ask:
-    return Ask("PUT", f"/v0/topics/{quote(topic, safe='')}", {"if": "same"}, b"{}", safe=True)
+def _create_topic(topic: str) -> Request:
+    return Request("PUT", f"/v0/topics/{quote(topic, safe='')}", {"if": "same"}, b"{}", safe=True)
 
 
 def _json(body: object) -> bytes:

@@ -9,14 +9,14 @@ from msgspec import UNSET
 
 from strandline.api import kv as wire
 from strandline.client import kv_codec
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 from strandline.client.asynchronous.transaction import AsyncTransaction
 from strandline.client.bytes_fields import key_pair, maybe_key, value_pair
 from strandline.errors import Invalid
 from strandline.log.topic.validation import check_timeout
 from strandline.views.kv import conditions
 from strandline.views.kv import scan as kv_scan
-from strandline.views.kv.compaction import Compacted
+from strandline.views.kv.compaction import KvCompactionResult
 from strandline.views.kv.values import (
     Change,
     Delete,
@@ -24,7 +24,7 @@ from strandline.views.kv.values import (
     Key,
     Put,
     Version,
-    end_of,
+    expiry_of,
     plain_key,
     plain_value,
 )
@@ -37,7 +37,7 @@ _PAGE_SIZE_MAX = 1000
 class AsyncKv:
     """A key-value view. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute, name: str) -> None:
+    def __init__(self, endpoint: AsyncEndpoint, name: str) -> None:
         self.name = name
         self._endpoint = endpoint
 
@@ -47,7 +47,7 @@ class AsyncKv:
     @property
     async def head(self) -> int:
         """The version of the newest change: a watch from here gets all later changes."""
-        return (await self._endpoint.get("", wire.Head)).head
+        return (await self._endpoint.get("", wire.HeadResponse)).head
 
     async def get(self, key: Key) -> bytes | None:
         """The value of a key; None if it is absent."""
@@ -56,15 +56,15 @@ class AsyncKv:
 
     async def entry(self, key: Key) -> Entry | None:
         """A key with its value, version and expiry; None if it is absent."""
-        body = wire.Get(**key_pair(plain_key(key)))
-        return kv_codec.found(await self._endpoint.find("get", body, wire.Found))
+        body = wire.GetRequest(**key_pair(plain_key(key)))
+        return kv_codec.found_entry(await self._endpoint.post_safe("get", body, wire.EntryResponse))
 
     async def mget(self, keys: Sequence[Key]) -> list[bytes | None]:
         """The values of many keys, in their order."""
-        body = wire.Keys(keys=[wire.ByKey(**key_pair(plain_key(key))) for key in keys])
+        body = wire.KeysRequest(keys=[wire.KeyRequest(**key_pair(plain_key(key))) for key in keys])
         return [
             kv_codec.value_of(each)
-            for each in (await self._endpoint.find("mget", body, wire.Values)).values
+            for each in (await self._endpoint.post_safe("mget", body, wire.ValuesResponse)).values
         ]
 
     async def exists(self, key: Key) -> bool:
@@ -86,7 +86,7 @@ class AsyncKv:
         (0: absent). Otherwise Conflict is raised and nothing is written.
         """
         conditions.check_conditions(nx=nx, xx=xx, version=version)
-        body = wire.Put(
+        body = wire.PutRequest(
             **key_pair(plain_key(key)),
             **value_pair(plain_value(value)),
             ttl_ms=self._ttl_ms(ttl),
@@ -94,7 +94,7 @@ class AsyncKv:
             xx=xx,
             version=version,
         )
-        return (await self._endpoint.do("put", body, wire.Versioned)).version
+        return (await self._endpoint.post("put", body, wire.VersionResponse)).version
 
     async def put_many(self, values: Mapping[Key, bytes], *, ttl: float | None = None) -> list[int]:
         """Set many keys, all or none; return their versions. Faster than a batch."""
@@ -105,49 +105,49 @@ class AsyncKv:
         ttl_ms = self._ttl_ms(ttl)
         if not new:
             return []
-        body = wire.PutMany(values=new, ttl_ms=ttl_ms)
-        return (await self._endpoint.do("put_many", body, wire.VersionsDone)).versions
+        body = wire.PutManyRequest(values=new, ttl_ms=ttl_ms)
+        return (await self._endpoint.post("put_many", body, wire.VersionsResponse)).versions
 
     async def delete(self, key: Key, *, version: int | None = None) -> bool:
         """Delete a key, with ``version`` only if it has this one; return whether it existed."""
         conditions.check_conditions(nx=False, xx=False, version=version)
-        body = wire.Delete(**key_pair(plain_key(key)), version=version)
-        return (await self._endpoint.do("delete", body, wire.Deleted)).deleted
+        body = wire.DeleteRequest(**key_pair(plain_key(key)), version=version)
+        return (await self._endpoint.post("delete", body, wire.DeleteResponse)).deleted
 
     async def incr(self, key: Key, delta: int = 1) -> int:
         """Add to a counter, an integer stored as text that starts at 0; return the new number."""
-        body = wire.Incr(**key_pair(plain_key(key)), delta=delta)
-        return (await self._endpoint.do("incr", body, wire.Number)).number
+        body = wire.IncrRequest(**key_pair(plain_key(key)), delta=delta)
+        return (await self._endpoint.post("incr", body, wire.IncrResponse)).number
 
     async def touch(self, key: Key, ttl: float) -> int:
         """Set the time to live of a key in seconds from now; its version, 0 if it is absent."""
         ttl_ms = self._ttl_ms(ttl)
         if ttl_ms is None:
             raise Invalid("touch needs a time to live: use touch(key, ttl=SECONDS) or persist(key)")
-        body = wire.Touch(**key_pair(plain_key(key)), ttl_ms=ttl_ms)
-        return (await self._endpoint.do("touch", body, wire.Versioned)).version
+        body = wire.TouchRequest(**key_pair(plain_key(key)), ttl_ms=ttl_ms)
+        return (await self._endpoint.post("touch", body, wire.VersionResponse)).version
 
     async def persist(self, key: Key) -> int:
         """Remove the time to live of a key; its version, 0 if it is absent."""
-        body = wire.ByKey(**key_pair(plain_key(key)))
-        return (await self._endpoint.do("persist", body, wire.Versioned)).version
+        body = wire.KeyRequest(**key_pair(plain_key(key)))
+        return (await self._endpoint.post("persist", body, wire.VersionResponse)).version
 
     async def json_get(self, key: Key, path: str = "$", default: object = None) -> object:
         """The value at a path of a JSON document; the default if it is absent."""
-        body = wire.JsonPlace(**key_pair(plain_key(key)), path=path)
-        response = await self._endpoint.find("json_get", body, wire.JsonFound)
+        body = wire.JsonPathRequest(**key_pair(plain_key(key)), path=path)
+        response = await self._endpoint.post_safe("json_get", body, wire.JsonPathResponse)
         return default if response.value is UNSET else msgspec.json.decode(response.value)
 
     async def json_set(self, key: Key, path: str, value: object) -> int:
         """Set the value at a path of a JSON document (``$`` is all of it); the new version."""
         raw = msgspec.Raw(_json(value))
-        body = wire.JsonSet(**key_pair(plain_key(key)), path=path, value=raw)
-        return (await self._endpoint.do("json_set", body, wire.Versioned)).version
+        body = wire.JsonSetRequest(**key_pair(plain_key(key)), path=path, value=raw)
+        return (await self._endpoint.post("json_set", body, wire.VersionResponse)).version
 
     async def json_delete(self, key: Key, path: str) -> bool:
         """Delete a path of a JSON document; return whether it existed."""
-        body = wire.JsonPlace(**key_pair(plain_key(key)), path=path)
-        return (await self._endpoint.do("json_delete", body, wire.Deleted)).deleted
+        body = wire.JsonPathRequest(**key_pair(plain_key(key)), path=path)
+        return (await self._endpoint.post("json_delete", body, wire.DeleteResponse)).deleted
 
     async def batch(self, operations: Sequence[Put | Delete]) -> list[int]:
         """Apply all operations or none; the version of each, 0 for a delete of an absent key.
@@ -155,10 +155,10 @@ class AsyncKv:
         Conditions see the effects of earlier operations of the batch. A key that occurs twice is
         written once, with its last state.
         """
-        body = wire.Batch(operations=[self._operation(each) for each in operations])
+        body = wire.BatchRequest(operations=[self._operation(each) for each in operations])
         if not body.operations:
             return []
-        return (await self._endpoint.do("batch", body, wire.VersionsDone)).versions
+        return (await self._endpoint.post("batch", body, wire.VersionsResponse)).versions
 
     def transaction(self) -> AsyncTransaction:
         """Reads and writes that are applied together: ``with kv.transaction() as work``."""
@@ -166,8 +166,8 @@ class AsyncKv:
 
     async def history(self, key: Key) -> list[Version]:
         """The kept versions of a key, newest first, including deletes."""
-        body = wire.ByKey(**key_pair(plain_key(key)))
-        response = await self._endpoint.find("history", body, wire.History)
+        body = wire.KeyRequest(**key_pair(plain_key(key)))
+        response = await self._endpoint.post_safe("history", body, wire.HistoryResponse)
         return [kv_codec.version_of(each) for each in response.versions]
 
     async def entry_at(
@@ -179,8 +179,8 @@ class AsyncKv:
         """
         if (version is None) == (ts is None):
             raise Invalid("give one of version=VERSION and ts=MICROSECONDS")
-        body = wire.Get(**key_pair(plain_key(key)), version=version, ts_us=ts)
-        return kv_codec.found(await self._endpoint.find("get", body, wire.Found))
+        body = wire.GetRequest(**key_pair(plain_key(key)), version=version, ts_us=ts)
+        return kv_codec.found_entry(await self._endpoint.post_safe("get", body, wire.EntryResponse))
 
     def scan(
         self,
@@ -197,7 +197,7 @@ class AsyncKv:
         ``after`` is a cursor: the key of the last entry that was read, in the same direction.
         Entries are read in pages; each entry is current when its page is read.
         """
-        span = kv_scan.span_of(prefix, first, next, after, reverse=reverse)
+        span = kv_scan.range_of(prefix, first, next, after, reverse=reverse)
         if limit is not None and (type(limit) is not int or limit < 0):
             raise Invalid(f"limit is a whole number of at least 0, or None, not {limit!r}")
         return self._scan(span, limit)
@@ -231,29 +231,29 @@ class AsyncKv:
         while True:
             left = _WAIT_S_MAX if until is None else until - clock.monotonic()
             wait_s = max(0.0, min(_WAIT_S_MAX, left))
-            body = wire.Wait(**pair, after=after, wait_ms=round(wait_s * 1000))
-            entry = kv_codec.found(
-                await self._endpoint.poll("wait", body, wire.Found, wait_s=wait_s)
+            body = wire.WaitRequest(**pair, after=after, wait_ms=round(wait_s * 1000))
+            entry = kv_codec.found_entry(
+                await self._endpoint.poll("wait", body, wire.EntryResponse, wait_s=wait_s)
             )
             if entry is not None or (until is not None and left <= wait_s):
                 return entry
 
-    async def compact(self) -> Compacted:
+    async def compact(self) -> KvCompactionResult:
         """Release records that no read needs: old versions, deleted and expired keys."""
-        response = await self._endpoint.do("compact", None, wire.Compacted)
-        return msgspec.convert(msgspec.to_builtins(response), Compacted)
+        response = await self._endpoint.post("compact", None, wire.CompactKvResponse)
+        return msgspec.convert(msgspec.to_builtins(response), KvCompactionResult)
 
-    async def _scan(self, span: kv_scan.Span, limit: int | None) -> AsyncIterator[Entry]:
+    async def _scan(self, span: kv_scan.KeyRange, limit: int | None) -> AsyncIterator[Entry]:
         low, high, left, size = span.first, span.next, limit, _FIRST_PAGE_SIZE
         while left is None or left > 0:
             count = size if left is None else min(size, left)
-            body = wire.Scan(
+            body = wire.ScanRequest(
                 **maybe_key(low, "first"),
                 **maybe_key(high, "next"),
                 limit=count,
                 reverse=span.reverse,
             )
-            page = await self._endpoint.find("scan", body, wire.Scanned)
+            page = await self._endpoint.post_safe("scan", body, wire.ScanResponse)
             for line in page.entries:
                 entry = kv_codec.entry_of(line)
                 low, high = (low, entry.key) if span.reverse else (entry.key + b"\0", high)
@@ -273,8 +273,8 @@ class AsyncKv:
                 _WAIT_S_MAX if timeout_s is None else last_change_s + timeout_s - clock.monotonic()
             )
             wait_s = max(0.0, min(_WAIT_S_MAX, left))
-            body = wire.Changes(**keys, after=after, wait_ms=round(wait_s * 1000))  # type: ignore[arg-type]  # pairs
-            page = await self._endpoint.poll("changes", body, wire.Changed, wait_s=wait_s)
+            body = wire.ChangesRequest(**keys, after=after, wait_ms=round(wait_s * 1000))  # type: ignore[arg-type]  # pairs
+            page = await self._endpoint.poll("changes", body, wire.ChangesResponse, wait_s=wait_s)
             for change in page.changes:
                 yield kv_codec.change_of(change)
             if page.next_after > after:
@@ -286,11 +286,11 @@ class AsyncKv:
     async def _position(self, after: int | None) -> int:
         return await self.head if after is None else after
 
-    def _operation(self, operation: Put | Delete) -> wire.Operation:
+    def _operation(self, operation: Put | Delete) -> wire.BatchOperation:
         key = key_pair(plain_key(operation.key))
         if isinstance(operation, Delete):
-            return wire.Operation(**key, delete=True, version=operation.version)
-        return wire.Operation(
+            return wire.BatchOperation(**key, delete=True, version=operation.version)
+        return wire.BatchOperation(
             **key,
             **value_pair(plain_value(operation.value)),
             ttl_ms=self._ttl_ms(operation.ttl),
@@ -300,7 +300,7 @@ class AsyncKv:
         )
 
     def _ttl_ms(self, ttl: float | None) -> float | None:
-        end_of(ttl, self._endpoint.clock.now_us())  # raises Invalid for a wrong ttl
+        expiry_of(ttl, self._endpoint.clock.now_us())  # raises Invalid for a wrong ttl
         return None if ttl is None else ttl * 1000
 
 

@@ -9,18 +9,18 @@ import msgspec
 import numpy as np
 
 from strandline.api import metrics as wire
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 from strandline.client.metrics_codec import answer_of, columns_of, line_bytes
 from strandline.client.page_codec import table_of
-from strandline.client.request import ARROW, Ask
+from strandline.client.request import ARROW, Request
 from strandline.errors import Invalid
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.views.metrics.metrics import Duration
 from strandline.views.metrics.query.durations import Moment, at_ns, duration_ns
 from strandline.views.metrics.query.field_query import EACH
-from strandline.views.metrics.query.result import Answer
-from strandline.views.metrics.report import Cardinality, Statistics
-from strandline.views.metrics.rules import Downsample, Keep, Rule
+from strandline.views.metrics.query.result import MetricsResult
+from strandline.views.metrics.report import Cardinality, MetricsStatistics
+from strandline.views.metrics.rules import DownsamplingRule, RetentionRule, Rule
 from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, INT64_MIN
 
 _LINES = "application/x-line-protocol"
@@ -29,7 +29,7 @@ _LINES = "application/x-line-protocol"
 class AsyncMetrics:
     """A metrics view of a topic. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute, name: str) -> None:
+    def __init__(self, endpoint: AsyncEndpoint, name: str) -> None:
         self.name = name
         self._endpoint = endpoint
 
@@ -42,7 +42,7 @@ class AsyncMetrics:
         tags: Mapping[str, str],
         fields: Mapping[str, float | int | bool],
         at: Moment | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Write one point for each field, at a time (default: now)."""
         body = wire.WritePoint(
             measurement=measurement,
@@ -50,31 +50,35 @@ class AsyncMetrics:
             fields={name: _plain(value) for name, value in fields.items()},
             at_ns=None if at is None else at_ns(at),
         )
-        return _appended(await self._endpoint.do("write", body, wire.Written))
+        return _appended(await self._endpoint.post("write", body, wire.MetricsWriteResponse))
 
     async def write_lines(
         self, text: str | bytes, *, precision: Literal["ns", "us", "ms", "s"] = "ns"
-    ) -> Appended | None:
+    ) -> AppendResult | None:
         """Write line protocol; None when there is no line. Errors name the line and column."""
         query = {"precision": precision}
         path = f"{self._endpoint.path}/lines"
-        response = await self._endpoint.ask(Ask("POST", path, query, line_bytes(text), _LINES))
-        return _appended_or_none(response.told(wire.Written))
+        response = await self._endpoint.request(
+            Request("POST", path, query, line_bytes(text), _LINES)
+        )
+        return _appended_or_none(response.decode(wire.MetricsWriteResponse))
 
     async def write_table(
         self, measurement: str, table: Any, *, at: str = "at", tags: Sequence[str] = ()
-    ) -> Appended | None:
+    ) -> AppendResult | None:
         """Write columns, an Arrow table or a dict of arrays: a column of times, tags, and fields.
 
         None when there is no value.
         """
         query = {"measurement": measurement, "at": at, "tags": ",".join(tags)}
         columns = columns_of(table)
-        return _appended_or_none(await self._endpoint.send("table", columns, wire.Written, query))
+        return _appended_or_none(
+            await self._endpoint.send("table", columns, wire.MetricsWriteResponse, query)
+        )
 
-    async def query(self, text: str) -> Answer:
+    async def query(self, text: str) -> MetricsResult:
         """The result of a query in the pipe language."""
-        return await self._query("query", wire.Ask(query=text))
+        return await self._query("query", wire.MetricsQueryRequest(query=text))
 
     async def read(
         self,
@@ -85,12 +89,12 @@ class AsyncMetrics:
         first: Moment = AT_MIN,
         next: Moment = INT64_MAX,
         limit: int | None = None,
-    ) -> Answer:
+    ) -> MetricsResult:
         """Points of a field, from ``first`` on and before ``next``, up to ``limit`` of each series.
 
         The default field is the only one, or the one named value.
         """
-        body = wire.Read(
+        body = wire.MetricsReadRequest(
             measurement=measurement,
             field=field,
             tags=dict(tags or {}),
@@ -111,12 +115,12 @@ class AsyncMetrics:
         tags: Mapping[str, str] | None = None,
         first: Moment = AT_MIN,
         next: Moment = INT64_MAX,
-    ) -> Answer:
+    ) -> MetricsResult:
         """One value for each group and window: ``avg``, ``percentile(95)``, ... (aggregates.py).
 
         ``by`` names tags; none groups all series together, and "*" groups each by itself.
         """
-        body = wire.Aggregate(
+        body = wire.AggregateRequest(
             measurement=measurement,
             aggregate=aggregate,
             field=field,
@@ -130,34 +134,36 @@ class AsyncMetrics:
 
     async def measurements(self) -> list[str]:
         """The measurements that have points."""
-        return (await self._endpoint.get("names", wire.Names)).measurements
+        return (await self._endpoint.get("names", wire.MeasurementsResponse)).measurements
 
     async def fields(self, measurement: str) -> dict[str, str]:
         """The fields of a measurement, with the types of their values."""
         return (
-            await self._endpoint.get("fields", wire.Fields, {"measurement": measurement})
+            await self._endpoint.get("fields", wire.FieldsResponse, {"measurement": measurement})
         ).fields
 
     async def series(
         self, measurement: str, tags: Mapping[str, str] | None = None
     ) -> list[dict[str, str]]:
         """The tags of the series that have points, in order."""
-        body = wire.SeriesOf(measurement=measurement, tags=dict(tags or {}))
-        return (await self._endpoint.find("series", body, wire.SeriesFound)).series
+        body = wire.MetricsSeriesRequest(measurement=measurement, tags=dict(tags or {}))
+        return (await self._endpoint.post_safe("series", body, wire.MetricsSeriesResponse)).series
 
     async def cardinality(self) -> Cardinality:
         """The number of series, by measurement and tag."""
-        response = await self._endpoint.get("cardinality", wire.Cardinality)
+        response = await self._endpoint.get("cardinality", wire.CardinalityResponse)
         return msgspec.convert(msgspec.to_builtins(response), Cardinality)
 
     async def keep(self, measurement: str, duration: Duration) -> None:
         """Delete points of a measurement that are older than this; reject later ones as old."""
-        body = wire.KeepRule(measurement=measurement, keep=duration_ns(duration))
-        await self._endpoint.find("keep", body, wire.Done)
+        body = wire.KeepRequest(measurement=measurement, keep=duration_ns(duration))
+        await self._endpoint.post_safe("keep", body, wire.MetricsDoneResponse)
 
     async def keep_all(self, measurement: str) -> None:
         """Keep the points of a measurement without an age limit from now on."""
-        await self._endpoint.find("keep", wire.KeepRule(measurement=measurement), wire.Done)
+        await self._endpoint.post_safe(
+            "keep", wire.KeepRequest(measurement=measurement), wire.MetricsDoneResponse
+        )
 
     async def downsample(
         self,
@@ -173,7 +179,7 @@ class AsyncMetrics:
 
         A window is computed ``delay`` after it has ended, and again when late points arrive.
         """
-        body = wire.DownsampleRule(
+        body = wire.DownsampleRequest(
             source=source,
             into=into,
             window=duration_ns(window),
@@ -181,40 +187,44 @@ class AsyncMetrics:
             by=_tags_of(by),
             delay=duration_ns(delay) if delay else 0,
         )
-        await self._endpoint.find("downsample", body, wire.Done)
+        await self._endpoint.post_safe("downsample", body, wire.MetricsDoneResponse)
 
     async def stop_downsampling(self, into: str) -> None:
         """Stop computing points of this measurement; its existing points stay."""
-        await self._endpoint.find("stop_downsampling", wire.StopRule(into=into), wire.Done)
+        await self._endpoint.post_safe(
+            "stop_downsampling", wire.StopDownsamplingRequest(into=into), wire.MetricsDoneResponse
+        )
 
     async def rules(self) -> list[Rule]:
         """The rules in effect."""
-        response = await self._endpoint.get("rules", wire.Rules)
+        response = await self._endpoint.get("rules", wire.RulesResponse)
         rules: list[Rule] = msgspec.convert(
-            msgspec.to_builtins(response.rules), list[Keep | Downsample]
+            msgspec.to_builtins(response.rules), list[RetentionRule | DownsamplingRule]
         )
         return rules
 
     async def run_once(self) -> None:
         """Apply the rules: compute windows that have ended, delete points that are too old."""
-        await self._endpoint.find("rules/run", None, wire.Done)
+        await self._endpoint.post_safe("rules/run", None, wire.MetricsDoneResponse)
 
-    async def statistics(self) -> Statistics:
+    async def statistics(self) -> MetricsStatistics:
         """The current statistics of the view."""
         fields = msgspec.to_builtins(await self._endpoint.get("", wire.MetricsState))
-        return msgspec.convert(fields, Statistics)
+        return msgspec.convert(fields, MetricsStatistics)
 
-    async def _query(self, verb: str, fields: object) -> Answer:
+    async def _query(self, verb: str, fields: object) -> MetricsResult:
         body = msgspec.json.encode(fields)
-        request = Ask("POST", f"{self._endpoint.path}/{verb}", body=body, accept=ARROW, safe=True)
-        return answer_of(table_of(await self._endpoint.ask(request)))
+        request = Request(
+            "POST", f"{self._endpoint.path}/{verb}", body=body, accept=ARROW, safe=True
+        )
+        return answer_of(table_of(await self._endpoint.request(request)))
 
 
-def _appended(written: wire.Written) -> Appended:
-    return Appended(written.first_seq, written.last_seq, written.head_seq)
+def _appended(written: wire.MetricsWriteResponse) -> AppendResult:
+    return AppendResult(written.first_seq, written.last_seq, written.head_seq)
 
 
-def _appended_or_none(written: wire.Written) -> Appended | None:
+def _appended_or_none(written: wire.MetricsWriteResponse) -> AppendResult | None:
     return _appended(written) if written.last_seq else None
 
 

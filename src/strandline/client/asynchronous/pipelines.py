@@ -5,16 +5,16 @@ from __future__ import annotations
 import builtins
 
 from strandline.api import pipelines as wire
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 
 
 class AsyncPipelines:
     """The declared pipelines of a server. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute) -> None:
+    def __init__(self, endpoint: AsyncEndpoint) -> None:
         self._endpoint = endpoint.below("pipelines")
 
-    async def list(self) -> builtins.list[wire.Scheduled]:
+    async def list(self) -> builtins.list[wire.ScheduledPipeline]:
         """The declared pipelines in order of their names, with their last and next runs."""
         return (await self._endpoint.get("", wire.PipelineList)).pipelines
 
@@ -27,6 +27,6 @@ class AsyncPipelines:
         query |= {} if before is None else {"before": str(before)}
         return (await self._endpoint.get("runs", wire.RunList, query)).runs
 
-    async def start(self, name: str) -> wire.Run:
+    async def start(self, name: str) -> wire.PipelineRun:
         """Run a declared pipeline now; NotFound if it is not declared, Conflict if it runs."""
-        return (await self._endpoint.below(name).do("run", None, wire.RunBegun)).run
+        return (await self._endpoint.below(name).post("run", None, wire.StartRunResponse)).run

@@ -13,29 +13,35 @@ from typing import TypeVar
 import msgspec
 
 from strandline.api import queues as wire
-from strandline.api.topics import TopicState
+from strandline.api.topics import TopicInfo
 from strandline.client import queue_codec
 from strandline.client.append_codec import UNLIMITED
 from strandline.client.asynchronous.dead_letters import AsyncDeadLetters
-from strandline.client.asynchronous.endpoint import AsyncRoute
-from strandline.client.request import Ask
-from strandline.errors import Invalid, Unreachable
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
+from strandline.client.request import Request
+from strandline.errors import Invalid, ObjectStoreUnreachable
 from strandline.log.append.batch import of_many
 from strandline.log.topic.validation import check_whole
 from strandline.records import Record
 from strandline.views.queue import job_options
 from strandline.views.queue.acks import lease_ms_of
 from strandline.views.queue.codec import PRIORITY
-from strandline.views.queue.job import Held, Put, QueueStatistics, Settled, Waiting
+from strandline.views.queue.job import (
+    AckResult,
+    LeaseReference,
+    PeekedJob,
+    PutResult,
+    QueueStatistics,
+)
 from strandline.views.queue.job_options import Key
 from strandline.views.queue.purge import JobFilter
 from strandline.views.queue.queue import CLAIM_MAX
-from strandline.views.queue.times import checked_wait, moment_after
+from strandline.views.queue.times import checked_wait, time_after
 
 _BATCH_SIZE = 1000
 _WAIT_S_MAX = 25.0
 
-Response = TypeVar("Response", wire.Acked, wire.Nacked, wire.Extended)
+Response = TypeVar("Response", wire.AckJobsResponse, wire.NackJobsResponse, wire.ExtendJobsResponse)
 
 
 class AsyncJob:
@@ -81,7 +87,7 @@ class AsyncJob:
 class AsyncQueue:
     """A work queue. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute, leases: AsyncRoute, name: str) -> None:
+    def __init__(self, endpoint: AsyncEndpoint, leases: AsyncEndpoint, name: str) -> None:
         self.name = name
         self._endpoint = endpoint
         self._leases = leases
@@ -94,7 +100,7 @@ class AsyncQueue:
     @property
     async def lease_ms(self) -> int:
         """The default lease of a claim."""
-        return (await self._leases.get("", TopicState)).config.lease_ms
+        return (await self._leases.get("", TopicInfo)).config.lease_ms
 
     async def put(
         self,
@@ -107,7 +113,7 @@ class AsyncQueue:
         key: Key | None = None,
         group: Key | None = None,
         tag: str | None = None,
-    ) -> Put:
+    ) -> PutResult:
         """Put a job, claimable after a delay or a time, and until its ttl.
 
         If a waiting or claimed job has the same ``key``, that job is returned and none is put. Jobs
@@ -137,7 +143,7 @@ class AsyncQueue:
         groups: Sequence[Key | None] | None = None,
         priorities: Sequence[int] | None = None,
         tag: str | None = None,
-    ) -> list[Put]:
+    ) -> list[PutResult]:
         """Put jobs, all or none; for a key that is in use the job that has it is returned."""
         now_us = self._endpoint.clock.now_us()
         job = job_options.job_of(now_us, priority=priority, delay=delay, at=at, ttl=ttl)
@@ -155,8 +161,8 @@ class AsyncQueue:
             ttl_ms=None if ttl is None else ttl * 1000,
             tag=tag,
         )
-        response = await self._endpoint.do("jobs", body, wire.PutJobsDone)
-        return [Put(each.seq, each.existed) for each in response.jobs]
+        response = await self._endpoint.post("jobs", body, wire.PutJobsResponse)
+        return [PutResult(each.seq, each.existed) for each in response.jobs]
 
     async def claim(
         self, max: int = 1, *, worker: str = "", lease: float | None = None, wait_s: float = 0.0
@@ -176,63 +182,71 @@ class AsyncQueue:
         while True:
             left = until - clock.monotonic() if not jobs else 0.0
             request_wait_s = min(_WAIT_S_MAX, left) if left > 0 else 0.0
-            body = wire.Claim(
+            body = wire.ClaimJobsRequest(
                 node=worker,
                 max=min(_BATCH_SIZE, max - len(jobs)),
                 lease_ms=lease_ms,
                 wait_ms=round(request_wait_s * 1000),
                 include_micros=True,
             )
-            response = await self._leases.poll("claim", body, wire.Claimed, wait_s=request_wait_s)
+            response = await self._leases.poll(
+                "claim", body, wire.ClaimJobsResponse, wait_s=request_wait_s
+            )
             jobs += [self._job(each) for each in response.claimed]
             is_complete = len(jobs) >= max or (jobs and len(response.claimed) < body.max)
             if is_complete or (not response.claimed and left <= request_wait_s):
                 return jobs
 
-    async def ack(self, job: Held) -> bool:
+    async def ack(self, job: LeaseReference) -> bool:
         """Report a job as done: it leaves the queue. False if it is not under this lease."""
         return (await self.ack_many((job,))).done == 1
 
-    async def ack_many(self, jobs: Sequence[Held]) -> Settled:
+    async def ack_many(self, jobs: Sequence[LeaseReference]) -> AckResult:
         """Report jobs as done."""
 
-        def body_of(batch: Sequence[Held]) -> wire.Settle:
-            return wire.Settle(node="", **queue_codec.named(batch))
+        def body_of(batch: Sequence[LeaseReference]) -> wire.AckJobsRequest:
+            return wire.AckJobsRequest(node="", **queue_codec.lease_fields(batch))
 
-        return await self._finish("ack", jobs, body_of, wire.Acked)
+        return await self._finish("ack", jobs, body_of, wire.AckJobsResponse)
 
-    async def nack(self, job: Held, *, delay: float = 0.0) -> bool:
+    async def nack(self, job: LeaseReference, *, delay: float = 0.0) -> bool:
         """Return a job, to be claimed again after ``delay`` seconds; False if it is not held."""
         return (await self.nack_many((job,), delay=delay)).done == 1
 
-    async def nack_many(self, jobs: Sequence[Held], *, delay: float = 0.0) -> Settled:
+    async def nack_many(self, jobs: Sequence[LeaseReference], *, delay: float = 0.0) -> AckResult:
         """Return jobs."""
-        moment_after(0, delay, "delay")
+        time_after(0, delay, "delay")
 
-        def body_of(batch: Sequence[Held]) -> wire.Nack:
-            return wire.Nack(node="", **queue_codec.named(batch), delay_ms=delay * 1000)
+        def body_of(batch: Sequence[LeaseReference]) -> wire.NackJobsRequest:
+            return wire.NackJobsRequest(
+                node="", **queue_codec.lease_fields(batch), delay_ms=delay * 1000
+            )
 
-        return await self._finish("nack", jobs, body_of, wire.Nacked)
+        return await self._finish("nack", jobs, body_of, wire.NackJobsResponse)
 
-    async def extend(self, job: Held, *, lease: float | None = None) -> bool:
+    async def extend(self, job: LeaseReference, *, lease: float | None = None) -> bool:
         """Renew the lease of a job for so many seconds; False if it is not under this lease."""
         return (await self.extend_many((job,), lease=lease)).done == 1
 
-    async def extend_many(self, jobs: Sequence[Held], *, lease: float | None = None) -> Settled:
+    async def extend_many(
+        self, jobs: Sequence[LeaseReference], *, lease: float | None = None
+    ) -> AckResult:
         """Renew the leases of jobs."""
         lease_ms = None if lease is None else lease_ms_of(lease)
 
-        def body_of(batch: Sequence[Held]) -> wire.Extend:
-            return wire.Extend(node="", **queue_codec.named(batch), lease_ms=lease_ms)
+        def body_of(batch: Sequence[LeaseReference]) -> wire.ExtendJobsRequest:
+            return wire.ExtendJobsRequest(
+                node="", **queue_codec.lease_fields(batch), lease_ms=lease_ms
+            )
 
-        return await self._finish("extend", jobs, body_of, wire.Extended)
+        return await self._finish("extend", jobs, body_of, wire.ExtendJobsResponse)
 
     async def release(self, worker: str) -> int:
         """Return all jobs of a worker, as when its connection is lost; return their number."""
         if not job_options.plain_worker(worker):
             raise Invalid("name the worker whose jobs are to be returned")
-        body = wire.Release(node=worker)
-        return (await self._endpoint.do("release", body, wire.Released)).released
+        body = wire.ReleaseJobsRequest(node=worker)
+        return (await self._endpoint.post("release", body, wire.ReleaseJobsResponse)).released
 
     async def purge(
         self,
@@ -247,24 +261,24 @@ class AsyncQueue:
         """
         JobFilter(tag=tag, from_seq=from_seq, to_seq=to_seq).checked()
         body = wire.PurgeJobs(tag=tag, from_seq=from_seq, to_seq=to_seq, dry_run=dry_run)
-        return (await self._endpoint.do("purge", body, wire.Purged)).purged
+        return (await self._endpoint.post("purge", body, wire.PurgeResponse)).purged
 
-    async def peek(self, max: int = 1) -> list[Waiting]:
+    async def peek(self, max: int = 1) -> list[PeekedJob]:
         """The jobs that would be claimed next, at most ``max``; they are not claimed."""
         check_whole(max=max)
         if not 1 <= max <= CLAIM_MAX:
             raise Invalid(f"peek at 1 to {CLAIM_MAX} jobs, not {max}")
         query = {"max": str(max), "include_micros": "true"}
-        response = await self._endpoint.get("peek", wire.Peeked, query)
+        response = await self._endpoint.get("peek", wire.PeekResponse, query)
         return [queue_codec.waiting_of(each) for each in response.jobs]
 
     async def pause(self) -> None:
         """Stop claims until ``resume``, also after a restart. Puts continue."""
-        await self._endpoint.find("pause", None, wire.Paused)
+        await self._endpoint.post_safe("pause", None, wire.PauseResponse)
 
     async def resume(self) -> None:
         """Allow claims again."""
-        await self._endpoint.find("resume", None, wire.Paused)
+        await self._endpoint.post_safe("resume", None, wire.PauseResponse)
 
     @property
     async def paused(self) -> bool:
@@ -277,7 +291,7 @@ class AsyncQueue:
 
     async def compact(self) -> None:
         """Write a snapshot of the lease state, so that older lease records can leave the log."""
-        await self._endpoint.find("compact", None, wire.Compacted)
+        await self._endpoint.post_safe("compact", None, wire.CompactQueueResponse)
 
     def _job(self, claimed: wire.ClaimedJob) -> AsyncJob:
         record = queue_codec.record_of(claimed)
@@ -287,22 +301,22 @@ class AsyncQueue:
     async def _finish(
         self,
         verb: str,
-        held: Sequence[Held],
-        body_of: Callable[[Sequence[Held]], object],
+        held: Sequence[LeaseReference],
+        body_of: Callable[[Sequence[LeaseReference]], object],
         kind: type[Response],
-    ) -> Settled:
+    ) -> AckResult:
         done, skipped = 0, []
         for first in range(0, len(held), _BATCH_SIZE):
             batch = list({job.seq: job for job in held[first : first + _BATCH_SIZE]}.values())
             body = msgspec.json.encode(body_of(batch))
-            request = Ask("POST", f"{self._leases.path}/{verb}", body=body, safe=True)
-            response = await self._leases.ask(request)
-            result = response.told(kind)
+            request = Request("POST", f"{self._leases.path}/{verb}", body=body, safe=True)
+            response = await self._leases.request(request)
+            result = response.decode(kind)
             if result.skipped and response.repeated and verb != "extend":
-                raise Unreachable(
+                raise ObjectStoreUnreachable(
                     f"a response was lost: {verb} of jobs {result.skipped} was executed then, or "
                     "came too late; which of the two is not known"
                 )
             done += len(batch) - len(result.skipped)
             skipped += result.skipped
-        return Settled(done, tuple(skipped))
+        return AckResult(done, tuple(skipped))

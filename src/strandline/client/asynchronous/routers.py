@@ -8,11 +8,11 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.api import routers as wire
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 from strandline.errors import Invalid, NotFound, UnknownRouter
-from strandline.routers.definition import Router, check_router_name, define
-from strandline.routers.filters import parse
-from strandline.routers.routers import Put, RouterStatistics
+from strandline.routers.definition import Router, check_router_name, define_router
+from strandline.routers.filters import parse_filter
+from strandline.routers.routers import PutRouter, RouterStatistics
 
 _PAGE_SIZE = 1000
 
@@ -20,14 +20,14 @@ _PAGE_SIZE = 1000
 class AsyncRouters:
     """The routers of one store. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute) -> None:
+    def __init__(self, endpoint: AsyncEndpoint) -> None:
         self._endpoint = endpoint.below("routers")
 
-    async def put(self, name: str, **options: object) -> Put:
+    async def put(self, name: str, **options: object) -> PutRouter:
         """Create or change a router: source and dest are required, see ``Router`` for the rest."""
-        define(name, options)
+        define_router(name, options)
         response = await self._endpoint.below(name).put("", options, wire.RouterPut)
-        return Put(_router(response), response.created)
+        return PutRouter(_router(response), response.created)
 
     async def get(self, name: str) -> RouterStatistics:
         """The definition and the statistics of a router."""
@@ -62,7 +62,7 @@ class AsyncRouters:
         """Delete a router; forwarded records stay. False if there is no such router."""
         if not _can_be(name):
             return False
-        return (await self._endpoint.below(name).drop("", wire.RouterDeleted)).deleted
+        return (await self._endpoint.below(name).delete("", wire.RouterDeleted)).deleted
 
     async def of_topic(self, topic: str) -> builtins.list[str]:
         """The names of the routers of which a topic is the source or dest."""
@@ -94,5 +94,5 @@ def _router(definition: wire.RouterPut | wire.RouterState) -> Router:
     fields = {
         name: getattr(definition, name) for name in Router.__struct_fields__ if name != "name"
     }
-    fields["filter"] = parse(msgspec.to_builtins(definition.filter))
+    fields["filter"] = parse_filter(msgspec.to_builtins(definition.filter))
     return Router(name=definition.router, **fields)

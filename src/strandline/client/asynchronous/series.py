@@ -8,25 +8,25 @@ from typing import Literal, overload
 import msgspec
 
 from strandline.api import series as wire
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 from strandline.client.series_codec import (
     appended_of,
     by_source,
     is_small,
-    point_told,
+    point_fields,
     points_of,
-    source_told,
+    source_fields,
     table_of,
 )
 from strandline.errors import Invalid
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.payload_versions import PayloadVersions, check_version
 from strandline.views.series.values import (
     AppendedPoints,
-    Available,
+    AvailablePoints,
     Point,
-    Retained,
+    RetentionResult,
     SeriesStatistics,
     SourceName,
     check_at,
@@ -40,7 +40,7 @@ _SOURCES_BATCH = 64
 class AsyncSeries:
     """Records by source and time. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute, name: str) -> None:
+    def __init__(self, endpoint: AsyncEndpoint, name: str) -> None:
         self.name = name
         self._endpoint = endpoint
         self.versions = PayloadVersions()
@@ -51,7 +51,7 @@ class AsyncSeries:
 
     async def append(
         self, source: SourceName, at: int, payload: bytes, *, version: int = 0
-    ) -> Appended:
+    ) -> AppendResult:
         """Append one point."""
         return await self.append_many([(source, at, payload)], version=version)
 
@@ -71,7 +71,7 @@ class AsyncSeries:
         *,
         version: int = ...,
         drop_refused: bool = ...,
-    ) -> Appended: ...
+    ) -> AppendResult: ...
 
     async def append_many(
         self,
@@ -79,7 +79,7 @@ class AsyncSeries:
         *,
         version: int = 0,
         drop_refused: bool = False,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append points, each (source, at, payload), as one batch: all of them, or none.
 
         With ``drop_refused`` rejected points are left out, and listed in the result.
@@ -87,13 +87,13 @@ class AsyncSeries:
         check_version(version)
         names, ats, payloads = _columns(points)
         if is_small(payloads):
-            lines = [point_told(*point) for point in zip(names, ats, payloads, strict=True)]
+            lines = [point_fields(*point) for point in zip(names, ats, payloads, strict=True)]
             body = wire.AppendPoints(points=lines, version=version, drop_refused=drop_refused)
-            response = await self._endpoint.do("append", body, wire.Appended)
+            response = await self._endpoint.post("append", body, wire.AppendPointsResponse)
         else:
             query = {"version": str(version), "drop_refused": str(drop_refused).lower()}
             table = table_of(names, ats, payloads)
-            response = await self._endpoint.send("append", table, wire.Appended, query)
+            response = await self._endpoint.send("append", table, wire.AppendPointsResponse, query)
         return appended_of(response, drop_refused=drop_refused)
 
     @overload
@@ -135,7 +135,7 @@ class AsyncSeries:
 
     async def range_from_available(
         self, sources: Iterable[SourceName], start: int, window: int, *, limit: int = 0
-    ) -> Available:
+    ) -> AvailablePoints:
         """The points of a window that begins at the earliest point from ``start`` on.
 
         ``end`` of the result is the end of the window; continue after it. None: there is no point.
@@ -144,9 +144,9 @@ class AsyncSeries:
         distinct = list(dict.fromkeys(sources))
         first = await self.earliest(distinct, start)
         if first is None or window < 0:
-            return Available(None, {})
+            return AvailablePoints(None, {})
         end = min(first + window, AT_MAX)
-        return Available(end, await self.range(distinct, first, end, limit=limit))
+        return AvailablePoints(end, await self.range(distinct, first, end, limit=limit))
 
     async def visit(
         self,
@@ -184,25 +184,25 @@ class AsyncSeries:
 
     async def latest(self, source: SourceName) -> Point | None:
         """The point of a source with the greatest ``at``; of equal ones the last appended."""
-        name = source_told(source)
-        body = wire.Latest(source=name.source, source_base64=name.source_base64)
+        name = source_fields(source)
+        body = wire.LatestRequest(source=name.source, source_base64=name.source_base64)
         points = await self._latest(body)
         return points.get(name_of(source))
 
     async def read_latest(self) -> dict[bytes, Point]:
         """The same for every source that has points, in order of their names."""
-        return await self._latest(wire.Latest())
+        return await self._latest(wire.LatestRequest())
 
     async def earliest(
         self, sources: Iterable[SourceName] | None = None, start: int = AT_MIN
     ) -> int | None:
         """The smallest ``at`` from ``start`` on, of these or all sources; None if there is none."""
         check_at("start", start)
-        names = None if sources is None else [source_told(each) for each in sources]
-        body = wire.Earliest(sources=names, start=start)
-        return (await self._endpoint.find("earliest", body, wire.At)).at
+        names = None if sources is None else [source_fields(each) for each in sources]
+        body = wire.EarliestRequest(sources=names, start=start)
+        return (await self._endpoint.post_safe("earliest", body, wire.EarliestResponse)).at
 
-    async def run_retention(self, floor: int | None = None) -> Retained:
+    async def run_retention(self, floor: int | None = None) -> RetentionResult:
         """Delete all points before the floor, or before what ``retention`` keeps.
 
         The floor never falls: a lower one changes nothing. Records leave the log as far as views
@@ -210,8 +210,10 @@ class AsyncSeries:
         """
         if floor is not None:
             check_at("floor", floor)
-        response = await self._endpoint.find("retention", wire.Retain(floor=floor), wire.Retained)
-        return msgspec.convert(msgspec.to_builtins(response), Retained)
+        response = await self._endpoint.post_safe(
+            "retention", wire.RetainRequest(floor=floor), wire.RetainResponse
+        )
+        return msgspec.convert(msgspec.to_builtins(response), RetentionResult)
 
     async def statistics(self) -> SeriesStatistics:
         """The current statistics of the series."""
@@ -221,8 +223,8 @@ class AsyncSeries:
     async def _range(
         self, sources: Sequence[SourceName] | None, start: int, end: int, limit: int
     ) -> dict[bytes, list[Point]]:
-        names = None if sources is None else [source_told(each) for each in sources]
-        body = wire.Range(sources=names, start=start, end=end, limit=limit)
+        names = None if sources is None else [source_fields(each) for each in sources]
+        body = wire.RangeRequest(sources=names, start=start, end=end, limit=limit)
         return by_source(await self._endpoint.table("range", body))
 
     async def _points(
@@ -237,8 +239,8 @@ class AsyncSeries:
                 for point in points.get(name, []):
                     yield point
 
-    async def _latest(self, body: wire.Latest) -> dict[bytes, Point]:
-        response = await self._endpoint.find("latest", body, wire.Points)
+    async def _latest(self, body: wire.LatestRequest) -> dict[bytes, Point]:
+        response = await self._endpoint.post_safe("latest", body, wire.PointsResponse)
         by_name = dict(points_of(each) for each in response.sources)
         return {name: points[0] for name, points in by_name.items() if points}
 

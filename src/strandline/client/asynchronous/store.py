@@ -23,7 +23,7 @@ from strandline.api import topics as wire
 from strandline.api.health import StoreHealth
 from strandline.client.address import address_of
 from strandline.client.asynchronous.connection import AsyncConnection
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 from strandline.client.asynchronous.groups import AsyncGroup, AsyncGroups
 from strandline.client.asynchronous.kv import AsyncKv
 from strandline.client.asynchronous.metrics import AsyncMetrics
@@ -36,9 +36,9 @@ from strandline.client.asynchronous.tokens import AsyncTokens
 from strandline.client.asynchronous.topic import AsyncTopic
 from strandline.client.asynchronous.views import AsyncViews
 from strandline.client.credentials import checked_token, trust_of
-from strandline.client.name_validation import can_be, known
-from strandline.client.query_codec import as_of_told, params_told, result_of
-from strandline.client.request import ARROW, Ask
+from strandline.client.name_validation import check_possible_name, is_possible_name
+from strandline.client.query_codec import encode_as_of, encode_params, result_of
+from strandline.client.request import ARROW, Request
 from strandline.client.settings import ClientSettings
 from strandline.config.settings import TopicConfig, topic_config
 from strandline.errors import Forbidden, Invalid, UnknownTopic
@@ -70,7 +70,7 @@ class AsyncStore:
             settings=settings or ClientSettings(),
             clock=clock or SystemClock(),
         )
-        self._endpoint = AsyncRoute(self._connection)
+        self._endpoint = AsyncEndpoint(self._connection)
 
     async def __aenter__(self) -> AsyncStore:
         return self
@@ -113,17 +113,17 @@ class AsyncStore:
 
     async def existing_topic(self, name: str) -> AsyncTopic:
         """The topic of this name; UnknownTopic if it is absent."""
-        known(name)
-        state = await self._endpoint.below("topics", name).get("", wire.TopicState)
+        check_possible_name(name)
+        state = await self._endpoint.below("topics", name).get("", wire.TopicInfo)
         return AsyncTopic(self._connection, name, state.config.idempotency_window_ms)
 
     async def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
         """Delete a topic with all its records; False if it is absent."""
         query = {"if_empty": "true"} if if_empty else {}
-        if not can_be(name):
+        if not is_possible_name(name):
             return False
         endpoint = self._endpoint.below("topics", name)
-        return (await endpoint.drop("", wire.TopicDeleted, query)).deleted
+        return (await endpoint.delete("", wire.DeleteTopicResponse, query)).deleted
 
     async def topics(self, prefix: str = "") -> list[str]:
         """Names of the topics, sorted."""
@@ -200,9 +200,9 @@ class AsyncStore:
 
     async def run(self, command: str) -> Result:
         """Execute a command: docs/guide/queries.md."""
-        body = msgspec.json.encode(results.Command(command=command))
+        body = msgspec.json.encode(results.CommandRequest(command=command))
         return result_of(
-            await self._endpoint.ask(Ask("POST", "/v0/command", body=body, accept=ARROW))
+            await self._endpoint.request(Request("POST", "/v0/command", body=body, accept=ARROW))
         )
 
     async def sql(
@@ -213,10 +213,12 @@ class AsyncStore:
         params: Mapping[str, Any] | list[Any] | None = None,
     ) -> Result:
         """Run a SELECT over topics, views and tables, all at one position: docs/guide/sql.md."""
-        query = results.Sql(sql=text, params=params_told(params), as_of=as_of_told(as_of))
+        query = results.SqlRequest(
+            sql=text, params=encode_params(params), as_of=encode_as_of(as_of)
+        )
         body = msgspec.json.encode(query)
-        request = Ask("POST", "/v0/sql", body=body, accept=ARROW, safe=True)
-        return result_of(await self._endpoint.ask(request))
+        request = Request("POST", "/v0/sql", body=body, accept=ARROW, safe=True)
+        return result_of(await self._endpoint.request(request))
 
     async def health(self) -> Health:
         """The current health of the store."""
@@ -240,6 +242,6 @@ class AsyncStore:
         topic_config(TopicConfig(), options)  # raises Invalid for wrong options
         body = msgspec.json.encode(options)
         path = self._endpoint.below("topics", name).path
-        request = Ask("PUT", path, {"if": condition}, body, safe=condition == "same")
-        response = (await self._connection.ask(request)).told(wire.PutAnswer)
+        request = Request("PUT", path, {"if": condition}, body, safe=condition == "same")
+        response = (await self._connection.request(request)).decode(wire.PutTopicResponse)
         return AsyncTopic(self._connection, name, response.config.idempotency_window_ms)

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from strandline.api import tables as wire
 from strandline.client import table_codec
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 from strandline.errors import Invalid
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.schema import Schema
 from strandline.views.table import condition, schema_evolution
 from strandline.views.table.condition import Condition
@@ -22,7 +22,7 @@ from strandline.views.table.table import Event, TableStats
 class AsyncTable:
     """One event table. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute, name: str) -> None:
+    def __init__(self, endpoint: AsyncEndpoint, name: str) -> None:
         self.name = name
         self._endpoint = endpoint
 
@@ -43,26 +43,28 @@ class AsyncTable:
         ``version`` must be the resulting version. With ``new`` the table must have no definition.
         """
         types = schema_evolution.check_fields(fields)
-        body = wire.Define(fields=dict(types), version=version, new=new)
+        body = wire.DefineTableRequest(fields=dict(types), version=version, new=new)
         response = await self._endpoint.put("", body, wire.TableSchema)
         return Schema(response.version, response.fields)
 
-    async def store(self, context: str, event: Event) -> Appended:
+    async def store(self, context: str, event: Event) -> AppendResult:
         """Store one event of a context. A rejected event changes nothing."""
         return await self.store_many([context], [event])
 
-    async def store_many(self, contexts: Sequence[str] | str, events: Sequence[Event]) -> Appended:
+    async def store_many(
+        self, contexts: Sequence[str] | str, events: Sequence[Event]
+    ) -> AppendResult:
         """Store events, all or none; one context for each, or one for all."""
-        encoded = table_codec.checked(contexts, events)
+        encoded = table_codec.encode_events(contexts, events)
         context_list = contexts if isinstance(contexts, str) else list(contexts)
-        body = wire.StoreEvents(events=encoded, contexts=context_list)
-        response = await self._endpoint.do("store_many", body, wire.Stored)
-        return Appended(response.first_seq, response.last_seq, response.head_seq)
+        body = wire.StoreEventsRequest(events=encoded, contexts=context_list)
+        response = await self._endpoint.post("store_many", body, wire.StoreEventsResponse)
+        return AppendResult(response.first_seq, response.last_seq, response.head_seq)
 
     async def check(self, event: Event) -> None:
         """Validate an event: raise what ``store`` would raise."""
-        await self._endpoint.find(
-            "check", wire.CheckEvent(event=table_codec.told(event)), wire.Fits
+        await self._endpoint.post_safe(
+            "check", wire.CheckEvent(event=table_codec.encode_event(event)), wire.CheckEventResponse
         )
 
     async def snapshot(self, as_of: int | None = None) -> AsyncSnapshot:
@@ -76,15 +78,15 @@ class AsyncTable:
     async def delete(self, where: Condition) -> int:
         """Delete the events that match a bound condition at once; return their number."""
         body = wire.DeleteRows(condition=_raw(where))
-        return (await self._endpoint.do("delete", body, wire.RowsDeleted)).deleted
+        return (await self._endpoint.post("delete", body, wire.RowsDeleted)).deleted
 
     async def flush(self) -> None:
         """Write the rows in memory to a file now."""
-        await self._endpoint.find("flush", None, wire.Done)
+        await self._endpoint.post_safe("flush", None, wire.TableDoneResponse)
 
     async def compact(self) -> None:
         """Merge files now, as far as the merge policy requires."""
-        await self._endpoint.find("compact", None, wire.Done)
+        await self._endpoint.post_safe("compact", None, wire.TableDoneResponse)
 
     async def statistics(self) -> TableStats:
         """The current statistics of the table."""
@@ -96,7 +98,7 @@ class AsyncSnapshot:
     """A table at one position. The server keeps nothing for it: rows deleted later are missing."""
 
     def __init__(
-        self, endpoint: AsyncRoute, name: str, schema: Schema, position: int, rows: int
+        self, endpoint: AsyncEndpoint, name: str, schema: Schema, position: int, rows: int
     ) -> None:
         self.name = name
         self.schema = schema

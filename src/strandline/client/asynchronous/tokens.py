@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 
 from strandline.api import tokens as wire
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 
 _DAY_MS = 86_400_000
 
@@ -13,7 +13,7 @@ _DAY_MS = 86_400_000
 class AsyncTokens:
     """The tokens of a server. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute) -> None:
+    def __init__(self, endpoint: AsyncEndpoint) -> None:
         self._endpoint = endpoint
 
     async def create(
@@ -23,7 +23,7 @@ class AsyncTokens:
         body = wire.CreateToken(
             scopes=scopes, principal=principal, label=label, valid_ms=round(days * _DAY_MS)
         )
-        return await self._endpoint.do("tokens", body, wire.CreatedToken)
+        return await self._endpoint.post("tokens", body, wire.CreatedToken)
 
     async def list(self) -> builtins.list[wire.TokenInfo]:
         """All tokens, without their secrets, the newest last."""
@@ -31,14 +31,16 @@ class AsyncTokens:
 
     async def revoke(self, token_id: str) -> wire.TokenInfo:
         """Revoke a token at once, and close the streams that it opened."""
-        return await self._endpoint.below("tokens", token_id).drop("", wire.TokenInfo)
+        return await self._endpoint.below("tokens", token_id).delete("", wire.TokenInfo)
 
     async def rotate(
         self, token_id: str, *, grace_s: float = 86_400, days: float = 90
     ) -> wire.CreatedToken:
         """Create a new token for the same principal; the old one expires after ``grace_s``."""
         body = wire.RotateToken(grace_ms=round(grace_s * 1000), valid_ms=round(days * _DAY_MS))
-        return await self._endpoint.below("tokens", token_id).do("rotate", body, wire.CreatedToken)
+        return await self._endpoint.below("tokens", token_id).post(
+            "rotate", body, wire.CreatedToken
+        )
 
     async def whoami(self) -> wire.WhoAmI:
         """The principal and the scopes of the client's token."""

@@ -14,32 +14,32 @@ import msgspec
 import pyarrow as pa
 
 from strandline.api.topics import (
-    AppendAnswer,
-    Deletion,
-    DeletionAnswer,
-    Diff,
-    Pick,
-    PickAnswer,
-    Producers,
-    ProducerTaken,
-    SeekAnswer,
-    TopicState,
+    AppendResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DiffRequest,
+    PickRequest,
+    PickResponse,
+    ProducerResponse,
+    ProducersResponse,
+    SeekResponse,
+    TopicInfo,
 )
-from strandline.client.append_codec import Body, Terms, of_records, of_table
+from strandline.client.append_codec import AppendTerms, Body, encode_records, encode_table
 from strandline.client.asynchronous.connection import AsyncConnection
-from strandline.client.asynchronous.follow import AsyncFollowing
-from strandline.client.page_codec import joined, page_of, picked
-from strandline.client.request import ARROW, JSON, Ask, Reply
+from strandline.client.asynchronous.follow import AsyncFollower
+from strandline.client.page_codec import merged_pages, merged_picks, page_of
+from strandline.client.request import ARROW, JSON, Request, Response
 from strandline.config.settings import LimitSettings, TopicConfig, topic_config
 from strandline.errors import Invalid, TooLarge, UnknownTopic
 from strandline.lake.cold_index import ColdSummary
-from strandline.log.append.batch import AppendOptions, Once, check_options, checked_fields
+from strandline.log.append.batch import AppendOptions, IdempotencyKey, check_options, checked_fields
 from strandline.log.read.page import Page
 from strandline.log.state.statistics import TopicStatistics
-from strandline.log.topic.delete import Deleted
+from strandline.log.topic.delete import DeleteResult
 from strandline.log.topic.topic import PAGE_SIZE
 from strandline.log.topic.validation import check_timeout, check_whole
-from strandline.records import Appended, Record
+from strandline.records import AppendResult, Record
 
 _READ_SIZE_MAX = 64 << 20
 _RESPONSE_SIZE_MAX = 8 << 20
@@ -92,7 +92,7 @@ class AsyncTopic:
 
     async def append(
         self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]
-    ) -> Appended:
+    ) -> AppendResult:
         """Append one record, or a list of them that share the options' key, tag, node and meta."""
         check_options(options)
         key, tag = options.get("key"), options.get("tag")
@@ -102,9 +102,9 @@ class AsyncTopic:
         once = options.get("idempotency_key")
         terms = self._terms(options.get("expected_head"), once)
         if isinstance(data, bytes):
-            body = of_records([data], columns, terms, checked=once is None)
+            body = encode_records([data], columns, terms, checked=once is None)
         else:
-            body = of_records(data, columns, terms)
+            body = encode_records(data, columns, terms)
         return await self._append(body, once)
 
     async def append_many(
@@ -116,32 +116,34 @@ class AsyncTopic:
         nodes: Sequence[str | None] | None = None,
         metas: Sequence[bytes | None] | None = None,
         expected_head: int | None = None,
-        idempotency_key: Once | None = None,
-    ) -> Appended:
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> AppendResult:
         """Append records as one batch: all of them become durable, or none."""
         columns = {"key": keys, "tag": tags, "node": nodes, "meta": metas}
         terms = self._terms(expected_head, idempotency_key)
-        return await self._append(of_records(data, columns, terms), idempotency_key)
+        return await self._append(encode_records(data, columns, terms), idempotency_key)
 
     async def append_arrow(
         self,
         batch: pa.RecordBatch | pa.Table,
         *,
         expected_head: int | None = None,
-        idempotency_key: Once | None = None,
-    ) -> Appended:
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> AppendResult:
         """Append the rows of an Arrow batch: column data, and if present key, tag, node, meta."""
         terms = self._terms(expected_head, idempotency_key)
-        return await self._append(of_table(batch, terms), idempotency_key)
+        return await self._append(encode_table(batch, terms), idempotency_key)
 
-    async def taken(self, producer: str) -> int | None:
+    async def last_number(self, producer: str) -> int | None:
         """The highest number that this topic accepted from a producer; None if there is none."""
         path = f"/producers/{quote(producer, safe='')}"
-        return (await self._request("GET", path, ProducerTaken)).number
+        return (await self._request("GET", path, ProducerResponse)).number
 
     async def producers(self, prefix: str = "") -> list[str]:
         """The names of the producers whose numbers this topic stores."""
-        response = await self._request("GET", "/producers", Producers, query={"prefix": prefix})
+        response = await self._request(
+            "GET", "/producers", ProducersResponse, query={"prefix": prefix}
+        )
         return response.producers
 
     async def read(
@@ -163,23 +165,23 @@ class AsyncTopic:
             raise Invalid(f"node is text, not {type(node).__name__}")
         if epoch is not None:
             check_whole(epoch=epoch)
-        diff = Diff(from_seq=after, limit=limit, node=node, epoch=epoch)
+        diff = DiffRequest(from_seq=after, limit=limit, node=node, epoch=epoch)
         return await self._read(diff, size_max)
 
-    async def pick(self, seqs: Sequence[int]) -> Page:
+    async def get_many(self, seqs: Sequence[int]) -> Page:
         """Those of these records that exist, in order of seq."""
         ordered = sorted(set(seqs))
         responses = []
         for first in range(0, max(1, len(ordered)), _PICK_SEQS_MAX):
-            body = Pick(seqs=ordered[first : first + _PICK_SEQS_MAX], include_micros=True)
-            responses.append(await self._request("POST", "/pick", PickAnswer, body=body))
-        return picked(responses)
+            body = PickRequest(seqs=ordered[first : first + _PICK_SEQS_MAX], include_micros=True)
+            responses.append(await self._request("POST", "/pick", PickResponse, body=body))
+        return merged_picks(responses)
 
     async def cursor_at(self, ts: int) -> int:
         """The cursor from which a read returns the records of a time (microseconds) and later."""
         check_whole(ts=ts)
         query = {"ts_us": str(max(-(2**63 - 1), min(ts, 2**63 - 1)))}
-        return (await self._request("GET", "/seek", SeekAnswer, query=query)).from_seq
+        return (await self._request("GET", "/seek", SeekResponse, query=query)).from_seq
 
     async def wait_for(self, after: int, timeout_s: float | None = None) -> bool:
         """Wait until the head is past a cursor; False after the timeout or if the topic is gone."""
@@ -190,7 +192,7 @@ class AsyncTopic:
         while True:
             left = _WAIT_S_MAX if until is None else until - clock.monotonic()
             wait_s = max(0.0, min(_WAIT_S_MAX, left))
-            diff = Diff(from_seq=max(0, after), limit=1, include_data=False)
+            diff = DiffRequest(from_seq=max(0, after), limit=1, include_data=False)
             try:
                 page = page_of(await self._diff(diff, wait_s=wait_s))
             except UnknownTopic:
@@ -217,7 +219,7 @@ class AsyncTopic:
         """
         check_whole(after=after)
         check_timeout(timeout_s)
-        follower = AsyncFollowing(
+        follower = AsyncFollower(
             self._connection,
             self.name,
             self._path,
@@ -229,7 +231,7 @@ class AsyncTopic:
         )
         return follower.records()
 
-    async def delete(self, *, before: int | None = None, match: str | None = None) -> Deleted:
+    async def delete(self, *, before: int | None = None, match: str | None = None) -> DeleteResult:
         """Delete records permanently: below a seq, with a tag (``"eu*"`` for a prefix), or both."""
         if before is None and match is None:
             raise Invalid("select the records to delete: before=SEQ, match=TAG, or both")
@@ -239,9 +241,11 @@ class AsyncTopic:
                 raise Invalid("before is a seq: at least 1")
         if match is not None and not isinstance(match, str):
             raise Invalid(f"match is a tag, not {type(match).__name__}")
-        deletion = Deletion(before_seq=before, match=_as_match(match))
-        response = await self._request("POST", "/delete", DeletionAnswer, body=deletion, safe=False)
-        return Deleted(
+        deletion = DeleteRecordsRequest(before_seq=before, match=_as_match(match))
+        response = await self._request(
+            "POST", "/delete", DeleteRecordsResponse, body=deletion, safe=False
+        )
+        return DeleteResult(
             deleted=response.deleted, earliest_seq=response.earliest_seq, head_seq=response.head_seq
         )
 
@@ -249,7 +253,7 @@ class AsyncTopic:
         """Change the configuration from now on; records that the old one evicted stay evicted."""
         topic_config(TopicConfig(), options)
         body = msgspec.json.encode(options)
-        await self._connection.ask(Ask("PATCH", self._path, body=body, safe=True))
+        await self._connection.request(Request("PATCH", self._path, body=body, safe=True))
         config = await self.config
         self._window_s = config.idempotency_window_ms / 1000
         return config
@@ -270,8 +274,8 @@ class AsyncTopic:
             cold=None if state.cold is None else msgspec.convert(state.cold, ColdSummary),
         )
 
-    async def _append(self, body: Body, once: Once | None) -> Appended:
-        request = Ask(
+    async def _append(self, body: Body, once: IdempotencyKey | None) -> AppendResult:
+        request = Request(
             "POST",
             self._path,
             body.query,
@@ -280,17 +284,17 @@ class AsyncTopic:
             safe=True,
             window_s=self._window_s,
         )
-        response = await self._connection.ask(request)
-        appended = response.told(AppendAnswer)
+        response = await self._connection.request(request)
+        appended = response.decode(AppendResponse)
         deduped = (
             appended.deduped and once is not None
         )  # a generated key repeats only our own request
-        return Appended(appended.first_seq, appended.last_seq, appended.head_seq, deduped)
+        return AppendResult(appended.first_seq, appended.last_seq, appended.head_seq, deduped)
 
-    def _terms(self, expected_head: int | None, once: Once | None) -> Terms:
-        return Terms(expected_head, self._connection.new_key() if once is None else once)
+    def _terms(self, expected_head: int | None, once: IdempotencyKey | None) -> AppendTerms:
+        return AppendTerms(expected_head, self._connection.new_key() if once is None else once)
 
-    async def _read(self, diff: Diff, size_max: int) -> Page:
+    async def _read(self, diff: DiffRequest, size_max: int) -> Page:
         """A page of the requested size, from as many responses as necessary."""
         pages: list[Page] = []
         left, size = diff.limit, 0
@@ -299,18 +303,20 @@ class AsyncTopic:
             diff.max_batch_bytes = min(size_max - size, _RESPONSE_SIZE_MAX)
             page = page_of(await self._diff(diff, many=diff.limit >= _ARROW_FROM))
             if pages and (page.tombstone is not None or page.epoch != pages[0].epoch):
-                return joined(pages)  # the next read reports the tombstone
+                return merged_pages(pages)  # the next read reports the tombstone
             pages.append(page)
             left -= len(page)
             size += 0 if left < 1 or page.caught_up else sum(map(len, page.data))
             if left < 1 or size >= size_max or page.caught_up:
-                return joined(pages)
+                return merged_pages(pages)
             diff.from_seq = page.next
 
-    async def _diff(self, diff: Diff, *, wait_s: float = 0.0, many: bool = False) -> Reply:
+    async def _diff(
+        self, diff: DiffRequest, *, wait_s: float = 0.0, many: bool = False
+    ) -> Response:
         diff.include_tags = diff.include_micros = True
         diff.wait_ms = round(wait_s * 1000)
-        request = Ask(
+        request = Request(
             "POST",
             f"{self._path}/diff",
             body=msgspec.json.encode(diff),
@@ -318,10 +324,10 @@ class AsyncTopic:
             safe=True,
             wait_s=wait_s,
         )
-        return await self._connection.ask(request)
+        return await self._connection.request(request)
 
-    async def _state(self) -> TopicState:
-        return await self._request("GET", "", TopicState)
+    async def _state(self) -> TopicInfo:
+        return await self._request("GET", "", TopicInfo)
 
     async def _request(
         self,
@@ -334,8 +340,8 @@ class AsyncTopic:
         safe: bool = True,
     ) -> Kind:
         content = b"" if body is None else msgspec.json.encode(body)
-        request = Ask(method, self._path + path, query or {}, content, safe=safe)
-        return (await self._connection.ask(request)).told(kind)
+        request = Request(method, self._path + path, query or {}, content, safe=safe)
+        return (await self._connection.request(request)).decode(kind)
 
 
 def _as_match(match: str | None) -> str | list[str] | None:

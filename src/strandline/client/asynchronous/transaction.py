@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from strandline.api import kv as wire
 from strandline.client import kv_codec
-from strandline.client.asynchronous.endpoint import AsyncRoute
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
 from strandline.client.bytes_fields import key_pair, value_pair
 from strandline.errors import Closed
 from strandline.views.kv import conditions
-from strandline.views.kv.conditions import Now
-from strandline.views.kv.pending_writes import Changes
-from strandline.views.kv.values import Delete, Key, Put, end_of, plain_key
+from strandline.views.kv.conditions import CurrentValue
+from strandline.views.kv.pending_writes import PendingWrites
+from strandline.views.kv.values import Delete, Key, Put, expiry_of, plain_key
 
 
 class AsyncTransaction:
@@ -24,10 +24,10 @@ class AsyncTransaction:
     An error inside the block is passed on, and nothing is written.
     """
 
-    def __init__(self, endpoint: AsyncRoute) -> None:
+    def __init__(self, endpoint: AsyncEndpoint) -> None:
         self._endpoint = endpoint
-        self._seen: dict[bytes, Now | None] = {}
-        self._changes = Changes(self._seen.__getitem__, endpoint.clock.now_us())
+        self._seen: dict[bytes, CurrentValue | None] = {}
+        self._changes = PendingWrites(self._seen.__getitem__, endpoint.clock.now_us())
         self._ttls: dict[bytes, float] = {}
         """Keys with a time to live in seconds from the commit, by the server's clock."""
         self._done = False
@@ -75,14 +75,14 @@ class AsyncTransaction:
     async def touch(self, key: Key, ttl: float) -> bool:
         """Set the time to live of a key in seconds; return whether it exists."""
         changes = await self._read(key)
-        exists = changes.ends(plain_key(key), end_of(ttl, changes.now_us))
+        exists = changes.set_expiry(plain_key(key), expiry_of(ttl, changes.now_us))
         if exists:
             self._set_ttl(plain_key(key), ttl)
         return exists
 
     async def persist(self, key: Key) -> bool:
         """Remove the time to live of a key; return whether it exists."""
-        exists = (await self._read(key)).ends(plain_key(key), 0)
+        exists = (await self._read(key)).set_expiry(plain_key(key), 0)
         self._set_ttl(plain_key(key), None)
         return exists
 
@@ -103,27 +103,31 @@ class AsyncTransaction:
         self._open_changes()
         self._done = True
         seen = [
-            wire.Seen(**key_pair(key), version=0 if current is None else current.version)
+            wire.ReadVersion(**key_pair(key), version=0 if current is None else current.version)
             for key, current in self._seen.items()
         ]
         if not (seen or self._changes.writes):
             return 0
         writes = [self._write(key, write) for key, write in self._changes.writes.items()]
-        body = wire.Commit(seen=seen, writes=writes)
-        return (await self._endpoint.do("commit", body, wire.Versioned)).version
+        body = wire.CommitRequest(seen=seen, writes=writes)
+        return (await self._endpoint.post("commit", body, wire.VersionResponse)).version
 
     def rollback(self) -> None:
         """Discard all changes. Calling it twice is fine."""
         self._done = True
 
-    async def _read(self, key: Key) -> Changes:
+    async def _read(self, key: Key) -> PendingWrites:
         """The pending writes, after the key has been read."""
         changes, plain = self._open_changes(), plain_key(key)
         if plain not in self._seen and plain not in changes.writes:
-            body = wire.Get(**key_pair(plain))
-            entry = kv_codec.found(await self._endpoint.find("get", body, wire.Found))
+            body = wire.GetRequest(**key_pair(plain))
+            entry = kv_codec.found_entry(
+                await self._endpoint.post_safe("get", body, wire.EntryResponse)
+            )
             self._seen[plain] = (
-                None if entry is None else Now(entry.value, entry.version, entry.expires_us or 0)
+                None
+                if entry is None
+                else CurrentValue(entry.value, entry.version, entry.expires_us or 0)
             )
         return changes
 
@@ -133,15 +137,15 @@ class AsyncTransaction:
         else:
             self._ttls[key] = ttl
 
-    def _write(self, key: bytes, write: conditions.Write) -> wire.Write:
+    def _write(self, key: bytes, write: conditions.KeyWrite) -> wire.TransactionWrite:
         if write.value is None:
-            return wire.Write(**key_pair(key))
+            return wire.TransactionWrite(**key_pair(key))
         fields = {**key_pair(key), **value_pair(write.value)}
         if key in self._ttls:
-            return wire.Write(**fields, ttl_ms=self._ttls[key] * 1000)
-        return wire.Write(**fields, expires_us=write.expires_us)
+            return wire.TransactionWrite(**fields, ttl_ms=self._ttls[key] * 1000)
+        return wire.TransactionWrite(**fields, expires_us=write.expires_us)
 
-    def _open_changes(self) -> Changes:
+    def _open_changes(self) -> PendingWrites:
         if self._done:
             raise Closed("this transaction has ended: begin another")
         return self._changes

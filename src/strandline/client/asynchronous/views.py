@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from strandline.api import results as wire
-from strandline.client.asynchronous.endpoint import AsyncRoute
-from strandline.client.name_validation import known
+from strandline.client.asynchronous.endpoint import AsyncEndpoint
+from strandline.client.name_validation import check_possible_name
 from strandline.config.memory_budget import ShareUse
 from strandline.config.view_config import KINDS
 from strandline.errors import Invalid
@@ -16,42 +16,42 @@ from strandline.records import check_topic_name
 class AsyncViews:
     """The views of one store, by name. Safe from many tasks of one loop."""
 
-    def __init__(self, endpoint: AsyncRoute) -> None:
+    def __init__(self, endpoint: AsyncEndpoint) -> None:
         self._endpoint = endpoint
 
     async def open(self, kind: str, name: str, options: dict[str, object]) -> None:
         """Ensure that a view of this name exists; create it with these options if it is absent."""
         endpoint = self._view(kind, check_topic_name(name))
         body = wire.OpenView(options=_plain(options))
-        await endpoint.put("", body, wire.Opened)
+        await endpoint.put("", body, wire.OpenViewResponse)
 
     async def alter(self, kind: str, name: str, **options: object) -> None:
         """Change the options of a view; it is rebuilt if they change how records are folded."""
         endpoint = self._view(kind, name)
-        await endpoint.patch("", wire.AlterView(options=_plain(options)), wire.View)
+        await endpoint.patch("", wire.AlterView(options=_plain(options)), wire.ViewInfo)
 
     async def rebuild(self, kind: str, name: str) -> None:
         """Delete the state of a view, and compute it again from the log."""
-        await self._view(kind, name).find("rebuild", None, wire.Rebuilt)
+        await self._view(kind, name).post_safe("rebuild", None, wire.RebuildResponse)
 
     async def digest(self, kind: str, name: str) -> str:
         """A checksum of the readable content of a view: the same before and after a rebuild."""
-        return (await self._view(kind, name).get("digest", wire.Digest)).digest
+        return (await self._view(kind, name).get("digest", wire.DigestResponse)).digest
 
     async def memory(self) -> dict[str, ShareUse]:
         """The used part of each share of the memory budget."""
-        response = await self._endpoint.get("memory", wire.Memory)
+        response = await self._endpoint.get("memory", wire.MemoryResponse)
         return msgspec.convert(msgspec.to_builtins(response.shares), dict[str, ShareUse])
 
     async def names(self) -> list[tuple[str, str]]:
         """The kind and name of every view of the store."""
-        response = await self._endpoint.get("views", wire.Views)
+        response = await self._endpoint.get("views", wire.ViewsResponse)
         return sorted((view.kind, view.topic) for view in response.views)
 
-    def _view(self, kind: str, name: str) -> AsyncRoute:
+    def _view(self, kind: str, name: str) -> AsyncEndpoint:
         if kind not in KINDS:
             raise Invalid(f"there is no kind of view {kind!r}: use one of {', '.join(KINDS)}")
-        return self._endpoint.below("views", known(name), kind)
+        return self._endpoint.below("views", check_possible_name(name), kind)
 
 
 def _plain(options: dict[str, object]) -> dict[str, object]:

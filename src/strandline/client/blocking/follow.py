@@ -18,15 +18,29 @@ from collections.abc import Iterator
 
 import msgspec
 
-from strandline.api.errors import Problem
-from strandline.api.live import HEARTBEAT_MS, HEARTBEAT_MS_RANGE, From, WatchAnswer, WatchRequest
-from strandline.api.topics import Diff
+from strandline.api.errors import WireError
+from strandline.api.live import (
+    HEARTBEAT_MS,
+    HEARTBEAT_MS_RANGE,
+    StartPosition,
+    WatchRequest,
+    WatchResponse,
+)
+from strandline.api.topics import DiffRequest
 from strandline.client.blocking.connection import RemoteConnection
-from strandline.client.blocking.event_stream import RemoteListening
+from strandline.client.blocking.event_stream import RemoteEventStream
 from strandline.client.page_codec import page_of
-from strandline.client.request import ARROW, JSON, Ask, Failed, Patience, Quiet, refused
-from strandline.client.sse import Event, told_error, told_records
-from strandline.errors import NotFound, RecordsLost, Unreachable
+from strandline.client.request import (
+    ARROW,
+    JSON,
+    FailedAttempt,
+    Request,
+    RequestRetryPolicy,
+    StreamTimeout,
+    rejection_failure,
+)
+from strandline.client.sse import SseEvent, decode_error, decode_records
+from strandline.errors import NotFound, ObjectStoreUnreachable, RecordsLost
 from strandline.log.read.page import Page
 from strandline.platform.objectstore.retry_policy import Attempts
 from strandline.records import Record
@@ -37,10 +51,10 @@ _ARROW_FROM = 64
 """With this many records or more, columns are faster than JSON."""
 _RETRY_PAUSE_S_MAX = 1.0
 """Longest pause between attempts to open a stream again."""
-_WATCH = Ask("POST", "/v0/watch", safe=True, in_loop=True)
+_WATCH = Request("POST", "/v0/watch", safe=True, in_loop=True)
 
 
-class RemoteFollowing:
+class RemoteFollower:
     """A cursor in a topic with its watch session. Owned by one thread."""
 
     def __init__(
@@ -66,10 +80,10 @@ class RemoteFollowing:
         self._last_record_s = connection.clock.monotonic()
         """When a record was received last."""
         self._prefers_arrow = True
-        self._session: WatchAnswer | None = None
+        self._session: WatchResponse | None = None
         self._forks = 0
         self._last_id = ""
-        self._stream: RemoteListening | None = None
+        self._stream: RemoteEventStream | None = None
         self._retry_policy = self._new_retry_policy()
 
     def records(self) -> Iterator[Record]:
@@ -92,7 +106,7 @@ class RemoteFollowing:
 
     def _read_page(self) -> Page:
         """Read the page after the cursor, and advance the cursor past it."""
-        diff = Diff(
+        diff = DiffRequest(
             from_seq=self._after,
             limit=_RECORDS_MAX,
             node=self._node,
@@ -100,7 +114,7 @@ class RemoteFollowing:
             include_tags=True,
             include_micros=True,
         )
-        request = Ask(
+        request = Request(
             "POST",
             f"{self._path}/diff",
             body=msgspec.json.encode(diff),
@@ -108,7 +122,7 @@ class RemoteFollowing:
             safe=True,
             in_loop=True,
         )
-        page = page_of(self._connection.ask(request))
+        page = page_of(self._connection.request(request))
         gap = page.tombstone
         if gap is not None and not self._lossy:
             raise RecordsLost(self._name, gap.gap_from, gap.gap_to, gap.reason)
@@ -128,10 +142,10 @@ class RemoteFollowing:
                 with attempt:
                     try:
                         return self._read_event()
-                    except Failed:
+                    except FailedAttempt:
                         self._close_stream()
                         raise
-        except Failed as failed:
+        except FailedAttempt as failed:
             raise failed.error from failed.__cause__
         raise AssertionError("the last attempt returns or raises")
 
@@ -144,23 +158,25 @@ class RemoteFollowing:
             self._retry_policy = self._new_retry_policy()
         try:
             event = self._stream.event()
-        except Quiet:
+        except StreamTimeout:
             if self._left_s() > 0:
                 message = f"{self._connection.address.shown} sent nothing until the timeout"
-                raise Failed(Unreachable(message), undone=True, passing=True) from None
+                raise FailedAttempt(
+                    ObjectStoreUnreachable(message), not_executed=True, is_transient=True
+                ) from None
             self._close_stream()
             return None
         return self._apply(event)
 
-    def _apply(self, event: Event) -> list[Record] | None:
+    def _apply(self, event: SseEvent) -> list[Record] | None:
         self._last_id = event.id or self._last_id
         match event.name:
             case "record":
-                batch = told_records(event)
+                batch = decode_records(event)
                 has_gap = batch.from_seq > self._after and self._node is None
                 if has_gap or not event.is_exact:
                     return None
-                records = batch.behind(self._after)
+                records = batch.records_after(self._after)
                 self._after = max(self._after, batch.to_seq)
                 self._last_record_s = self._connection.clock.monotonic()
                 return records
@@ -172,33 +188,33 @@ class RemoteFollowing:
                 self._close_stream()  # the remaining time is less than the stream's timeout
                 return None
             case "error":
-                error = told_error(event)
+                error = decode_error(event)
                 if error.status != 429:  # 429 is a hint; the stream continues
                     pause_s = error.retry_after_ms / 1000 or None
-                    problem = Problem(error.status, error.code, error.error, {}, pause_s)
+                    problem = WireError(error.status, error.code, error.error, {}, pause_s)
                     raise _stream_failure(problem)
         return []
 
-    def _open_stream(self) -> RemoteListening:
+    def _open_stream(self) -> RemoteEventStream:
         """Open a stream of the session; create the session if there is none."""
         if self._session is None:
             self._session = self._create_session()
             self._last_id = self._session.last_event_id
         heartbeat_s = self._heartbeat_ms() / 1000
-        quiet_s = min(self._left_s(), heartbeat_s + self._connection.settings.answer_s_max)
+        quiet_s = min(self._left_s(), heartbeat_s + self._connection.settings.response_s_max)
         try:
-            return RemoteListening.begin(
+            return RemoteEventStream.open(
                 self._connection, self._session.stream_url, last_id=self._last_id, quiet_s=quiet_s
             )
-        except Failed as failed:
+        except FailedAttempt as failed:
             if not isinstance(failed.error, NotFound):
                 raise
             self._session = None  # the session expired, or the server was restarted
-            raise Failed(failed.error, undone=True, passing=True) from failed
+            raise FailedAttempt(failed.error, not_executed=True, is_transient=True) from failed
 
-    def _create_session(self) -> WatchAnswer:
+    def _create_session(self) -> WatchResponse:
         watch = WatchRequest(
-            topics={self._name: From(from_seq=self._after, epoch=self._epoch)},
+            topics={self._name: StartPosition(from_seq=self._after, epoch=self._epoch)},
             node=self._node,
             limit=_RECORDS_MAX,
             max_batch_bytes=_BATCH_BYTES,
@@ -208,7 +224,7 @@ class RemoteFollowing:
         )
         self._forks = self._connection.forks
         request = _WATCH._replace(body=msgspec.json.encode(watch))
-        return (self._connection.ask(request)).told(WatchAnswer)
+        return (self._connection.request(request)).decode(WatchResponse)
 
     def _close_stream(self) -> None:
         stream, self._stream = self._stream, None
@@ -219,7 +235,7 @@ class RemoteFollowing:
         """Delete the session on the server, unless it belongs to a parent process."""
         session, self._session = self._session, None
         if session is not None and self._forks == self._connection.forks:
-            self._connection.mention(Ask("DELETE", session.stream_url))
+            self._connection.send_once(Request("DELETE", session.stream_url))
 
     def _left_s(self) -> float:
         """How long to wait for the next record."""
@@ -234,13 +250,15 @@ class RemoteFollowing:
     def _pause_after(self, error: Exception) -> bool | float:
         return self._retry_policy.pause_after(error)
 
-    def _new_retry_policy(self) -> Patience:
-        return Patience(_WATCH, self._connection.settings, self._connection.clock)
+    def _new_retry_policy(self) -> RequestRetryPolicy:
+        return RequestRetryPolicy(_WATCH, self._connection.settings, self._connection.clock)
 
 
-def _stream_failure(problem: Problem) -> Failed:
+def _stream_failure(problem: WireError) -> FailedAttempt:
     """The failure for an error event that ends a stream; 410 concerns only the stream."""
-    failed = refused(problem, _WATCH)
+    failed = rejection_failure(problem, _WATCH)
     if problem.status != 410:
         return failed
-    return Failed(failed.error, undone=True, passing=True, pause_s=problem.retry_after_s)
+    return FailedAttempt(
+        failed.error, not_executed=True, is_transient=True, pause_s=problem.retry_after_s
+    )

@@ -17,11 +17,11 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.api import groups as wire
-from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.blocking.endpoint import RemoteEndpoint
 from strandline.client.bytes_fields import bytes_of, sure_bytes
-from strandline.client.name_validation import known
-from strandline.client.request import Ask, Reply
-from strandline.errors import Closed, Invalid, UnknownTopic, Unreachable
+from strandline.client.name_validation import check_possible_name
+from strandline.client.request import Request, Response
+from strandline.errors import Closed, Invalid, ObjectStoreUnreachable, UnknownTopic
 from strandline.log.topic.validation import check_timeout, check_whole
 from strandline.records import Record, Tombstone, check_topic_name
 from strandline.views.groups.consumer_group import READ_MAX
@@ -29,7 +29,7 @@ from strandline.views.groups.group_registry import DEAD, OFFSETS
 from strandline.views.groups.group_state import GroupOptions
 from strandline.views.groups.lag import GroupStatistics, PendingDelivery
 from strandline.views.groups.options import options_of
-from strandline.views.queue.job import Settled
+from strandline.views.queue.job import AckResult
 
 _WAIT_S_MAX = 25.0
 _BATCH_SIZE = 1000
@@ -40,7 +40,7 @@ class RemoteDelivery:
 
     __slots__ = ("deliveries", "member", "record", "token")
 
-    def __init__(self, member: RemoteMember, record: Record, delivery: wire.Delivery) -> None:
+    def __init__(self, member: RemoteMember, record: Record, delivery: wire.GroupDelivery) -> None:
         self.record = record
         self.member = member
         self.deliveries = delivery.deliveries
@@ -69,18 +69,18 @@ class RemoteDelivery:
     def nack(self, delay_s: float = 0.0) -> bool:
         """Return the record, to be delivered again after ``delay_s``. False as above."""
         check_timeout(delay_s)
-        result = self.member.settle("nack", (self,), {"delay_ms": max(0.0, delay_s) * 1000})
+        result = self.member.finish("nack", (self,), {"delay_ms": max(0.0, delay_s) * 1000})
         return result.done == 1
 
     def extend(self) -> bool:
         """Renew the lease for its whole time from now. False as above."""
-        return (self.member.settle("extend", (self,), {})).done == 1
+        return (self.member.finish("extend", (self,), {})).done == 1
 
 
 class RemoteMember:
     """A member of a group, from ``RemoteGroup.join``. Safe from many threads."""
 
-    def __init__(self, endpoint: RemoteRoute, name: str, incarnation: str) -> None:
+    def __init__(self, endpoint: RemoteEndpoint, name: str, incarnation: str) -> None:
         self.name = name
         self.incarnation = incarnation
         self.has_left = False
@@ -110,54 +110,56 @@ class RemoteMember:
                 **self._identity(), max=max, wait_ms=round(request_wait_s * 1000)
             )
             response = self._send("read", body, wait_s=request_wait_s, in_loop=True)
-            deliveries = response.told(wire.Deliveries).deliveries
+            deliveries = response.decode(wire.DeliveriesResponse).deliveries
             if deliveries or left <= request_wait_s:
                 return [RemoteDelivery(self, _record(each), each) for each in deliveries]
 
-    def ack_many(self, deliveries: Sequence[RemoteDelivery]) -> Settled:
+    def ack_many(self, deliveries: Sequence[RemoteDelivery]) -> AckResult:
         """Report records as done, at the cost of one ack; skip those that this member does not
         hold.
         """
-        return self.settle("ack", deliveries, {})
+        return self.finish("ack", deliveries, {})
 
     def leave(self) -> None:
         """Leave the group; its records go to other members at once. Leaving twice is fine."""
         if not self.has_left:
             self.has_left = True
-            request = Ask(
-                "POST", f"{self._endpoint.path}/leave", body=_json(wire.Leave(**self._identity()))
+            request = Request(
+                "POST",
+                f"{self._endpoint.path}/leave",
+                body=_json(wire.LeaveRequest(**self._identity())),
             )
             try:
-                self._endpoint.ask(request._replace(safe=True, closed_is_final=True))
+                self._endpoint.request(request._replace(safe=True, closed_is_final=True))
             except Closed:
                 return  # the group was deleted, and with it the member
 
-    def settle(
+    def finish(
         self, verb: str, deliveries: Sequence[RemoteDelivery], fields: dict[str, Any]
-    ) -> Settled:
+    ) -> AckResult:
         """Send ``ack``, ``nack`` or ``extend`` for deliveries."""
         done, skipped = 0, []
         for first in range(0, len(deliveries), _BATCH_SIZE):
             batch = deliveries[first : first + _BATCH_SIZE]
-            tokens = [wire.Held(seq=each.seq, token=each.token) for each in batch]
-            kind = wire.Nack if verb == "nack" else wire.Settle
+            tokens = [wire.DeliveryHandle(seq=each.seq, token=each.token) for each in batch]
+            kind = wire.NackDeliveriesRequest if verb == "nack" else wire.AckDeliveriesRequest
             response = self._send(verb, kind(**self._identity(), deliveries=tokens, **fields))
-            result = response.told(wire.Settled)
+            result = response.decode(wire.AckDeliveriesResponse)
             if result.skipped and response.repeated and verb != "extend":
-                raise Unreachable(
+                raise ObjectStoreUnreachable(
                     f"a response was lost: {verb} of records {result.skipped} was executed then, "
                     "or came too late; which of the two is not known"
                 )
             done += result.done
             skipped += result.skipped
-        return Settled(done, tuple(skipped))
+        return AckResult(done, tuple(skipped))
 
     def _send(
         self, verb: str, body: object, *, wait_s: float = 0.0, in_loop: bool = False
-    ) -> Reply:
+    ) -> Response:
         if self.has_left:
             raise Closed(f"{self.name!r} has left the group: join again")
-        request = Ask(
+        request = Request(
             "POST",
             f"{self._endpoint.path}/{verb}",
             body=_json(body),
@@ -166,7 +168,7 @@ class RemoteMember:
             in_loop=in_loop,
             closed_is_final=True,
         )
-        return self._endpoint.ask(request)
+        return self._endpoint.request(request)
 
     def _identity(self) -> dict[str, Any]:
         return {"member": self.name, "incarnation": self.incarnation}
@@ -175,7 +177,9 @@ class RemoteMember:
 class RemoteGroup:
     """Members that share a topic. Safe from many threads."""
 
-    def __init__(self, endpoint: RemoteRoute, topic: str, name: str, options: GroupOptions) -> None:
+    def __init__(
+        self, endpoint: RemoteEndpoint, topic: str, name: str, options: GroupOptions
+    ) -> None:
         self.name = name
         self.options = options
         self._endpoint = endpoint
@@ -188,7 +192,9 @@ class RemoteGroup:
         """Join as a new member. An earlier member of this name is removed."""
         if not isinstance(name, str) or not name:
             raise Invalid(f"the name of a member is non-empty text, not {name!r}")
-        response = self._endpoint.find("join", wire.Join(member=name), wire.Joined)
+        response = self._endpoint.post_safe(
+            "join", wire.JoinRequest(member=name), wire.JoinResponse
+        )
         return RemoteMember(self._endpoint, name, response.incarnation)
 
     def seek(
@@ -205,22 +211,22 @@ class RemoteGroup:
             check_whole(ts=ts)
         elif to not in ("earliest", "latest"):
             check_whole(seq=to)
-        self._endpoint.do("seek", wire.Seek(to=to, ts_us=ts), wire.Lag)
+        self._endpoint.post("seek", wire.SeekGroupRequest(to=to, ts_us=ts), wire.LagResponse)
 
     def lag(self) -> int:
         """The number of records that are neither done nor deleted, delivered or not."""
-        return (self._endpoint.get("lag", wire.Lag)).lag
+        return (self._endpoint.get("lag", wire.LagResponse)).lag
 
     def pending(self) -> list[PendingDelivery]:
         """The records that members hold, in order of seq."""
-        response = self._endpoint.get("pending", wire.Pending)
+        response = self._endpoint.get("pending", wire.PendingResponse)
         return msgspec.convert(msgspec.to_builtins(response.pending), list[PendingDelivery])
 
     def gaps(self) -> list[Tombstone]:
         """Gaps of records that were lost before the group was done with them, found since the
         group was opened.
         """
-        response = self._endpoint.get("gaps", wire.Gaps)
+        response = self._endpoint.get("gaps", wire.GapsResponse)
         return msgspec.convert(msgspec.to_builtins(response.gaps), list[Tombstone])
 
     def statistics(self) -> GroupStatistics:
@@ -232,7 +238,7 @@ class RemoteGroup:
 class RemoteGroups:
     """The groups of all topics. Safe from many threads."""
 
-    def __init__(self, endpoint: RemoteRoute) -> None:
+    def __init__(self, endpoint: RemoteEndpoint) -> None:
         self._endpoint = endpoint.below("groups")
 
     def open(self, topic: str, name: str, options: dict[str, object]) -> RemoteGroup:
@@ -243,33 +249,35 @@ class RemoteGroups:
         check_topic_name(f"{topic}:{name}{DEAD}")
         endpoint = self._endpoint.below(topic, name)
         try:
-            group = endpoint.put("", options, wire.Group)
+            group = endpoint.put("", options, wire.GroupInfo)
         except UnknownTopic:
-            self._endpoint.connection.ask(_create_topic(topic))
-            group = endpoint.put("", options, wire.Group)
+            self._endpoint.connection.request(_create_topic(topic))
+            group = endpoint.put("", options, wire.GroupInfo)
         return RemoteGroup(endpoint, topic, name, _options(group))
 
     def alter(self, topic: str, name: str, **options: object) -> GroupOptions:
         """Change the options of a group. Its members get an error, and have to join again."""
-        endpoint = self._endpoint.below(known(topic), name)
-        return _options(endpoint.patch("", options, wire.Group))
+        endpoint = self._endpoint.below(check_possible_name(topic), name)
+        return _options(endpoint.patch("", options, wire.GroupInfo))
 
     def names(self, topic: str) -> list[str]:
         """The names of the groups of a topic."""
-        return (self._endpoint.below(known(topic)).get("", wire.GroupNames)).groups
+        return (
+            self._endpoint.below(check_possible_name(topic)).get("", wire.GroupsResponse)
+        ).groups
 
     def delete(self, topic: str, name: str) -> bool:
         """Delete a group and its offsets; return whether it existed. Its members get an error."""
-        endpoint = self._endpoint.below(known(topic), name)
-        return (endpoint.drop("", wire.GroupDeleted)).deleted
+        endpoint = self._endpoint.below(check_possible_name(topic), name)
+        return (endpoint.delete("", wire.DeleteGroupResponse)).deleted
 
 
-def _options(group: wire.Group) -> GroupOptions:
+def _options(group: wire.GroupInfo) -> GroupOptions:
     values = {name: getattr(group, name) for name in GroupOptions.__struct_fields__}
     return msgspec.convert(values, GroupOptions)
 
 
-def _record(delivery: wire.Delivery) -> Record:
+def _record(delivery: wire.GroupDelivery) -> Record:
     return Record(
         seq=delivery.seq,
         ts=delivery.us,
@@ -281,8 +289,8 @@ def _record(delivery: wire.Delivery) -> Record:
     )
 
 
-def _create_topic(topic: str) -> Ask:
-    return Ask("PUT", f"/v0/topics/{quote(topic, safe='')}", {"if": "same"}, b"{}", safe=True)
+def _create_topic(topic: str) -> Request:
+    return Request("PUT", f"/v0/topics/{quote(topic, safe='')}", {"if": "same"}, b"{}", safe=True)
 
 
 def _json(body: object) -> bytes:

@@ -6,16 +6,16 @@ from __future__ import annotations
 import builtins
 
 from strandline.api import pipelines as wire
-from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.blocking.endpoint import RemoteEndpoint
 
 
 class RemotePipelines:
     """The declared pipelines of a server. Safe from many threads."""
 
-    def __init__(self, endpoint: RemoteRoute) -> None:
+    def __init__(self, endpoint: RemoteEndpoint) -> None:
         self._endpoint = endpoint.below("pipelines")
 
-    def list(self) -> builtins.list[wire.Scheduled]:
+    def list(self) -> builtins.list[wire.ScheduledPipeline]:
         """The declared pipelines in order of their names, with their last and next runs."""
         return (self._endpoint.get("", wire.PipelineList)).pipelines
 
@@ -28,6 +28,6 @@ class RemotePipelines:
         query |= {} if before is None else {"before": str(before)}
         return (self._endpoint.get("runs", wire.RunList, query)).runs
 
-    def start(self, name: str) -> wire.Run:
+    def start(self, name: str) -> wire.PipelineRun:
         """Run a declared pipeline now; NotFound if it is not declared, Conflict if it runs."""
-        return (self._endpoint.below(name).do("run", None, wire.RunBegun)).run
+        return (self._endpoint.below(name).post("run", None, wire.StartRunResponse)).run

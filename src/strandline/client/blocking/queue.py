@@ -14,29 +14,35 @@ from typing import TypeVar
 import msgspec
 
 from strandline.api import queues as wire
-from strandline.api.topics import TopicState
+from strandline.api.topics import TopicInfo
 from strandline.client import queue_codec
 from strandline.client.append_codec import UNLIMITED
 from strandline.client.blocking.dead_letters import RemoteDeadLetters
-from strandline.client.blocking.endpoint import RemoteRoute
-from strandline.client.request import Ask
-from strandline.errors import Invalid, Unreachable
+from strandline.client.blocking.endpoint import RemoteEndpoint
+from strandline.client.request import Request
+from strandline.errors import Invalid, ObjectStoreUnreachable
 from strandline.log.append.batch import of_many
 from strandline.log.topic.validation import check_whole
 from strandline.records import Record
 from strandline.views.queue import job_options
 from strandline.views.queue.acks import lease_ms_of
 from strandline.views.queue.codec import PRIORITY
-from strandline.views.queue.job import Held, Put, QueueStatistics, Settled, Waiting
+from strandline.views.queue.job import (
+    AckResult,
+    LeaseReference,
+    PeekedJob,
+    PutResult,
+    QueueStatistics,
+)
 from strandline.views.queue.job_options import Key
 from strandline.views.queue.purge import JobFilter
 from strandline.views.queue.queue import CLAIM_MAX
-from strandline.views.queue.times import checked_wait, moment_after
+from strandline.views.queue.times import checked_wait, time_after
 
 _BATCH_SIZE = 1000
 _WAIT_S_MAX = 25.0
 
-Response = TypeVar("Response", wire.Acked, wire.Nacked, wire.Extended)
+Response = TypeVar("Response", wire.AckJobsResponse, wire.NackJobsResponse, wire.ExtendJobsResponse)
 
 
 class RemoteJob:
@@ -82,7 +88,7 @@ class RemoteJob:
 class RemoteQueue:
     """A work queue. Safe from many threads."""
 
-    def __init__(self, endpoint: RemoteRoute, leases: RemoteRoute, name: str) -> None:
+    def __init__(self, endpoint: RemoteEndpoint, leases: RemoteEndpoint, name: str) -> None:
         self.name = name
         self._endpoint = endpoint
         self._leases = leases
@@ -95,7 +101,7 @@ class RemoteQueue:
     @property
     def lease_ms(self) -> int:
         """The default lease of a claim."""
-        return (self._leases.get("", TopicState)).config.lease_ms
+        return (self._leases.get("", TopicInfo)).config.lease_ms
 
     def put(
         self,
@@ -108,7 +114,7 @@ class RemoteQueue:
         key: Key | None = None,
         group: Key | None = None,
         tag: str | None = None,
-    ) -> Put:
+    ) -> PutResult:
         """Put a job, claimable after a delay or a time, and until its ttl.
 
         If a waiting or claimed job has the same ``key``, that job is returned and none is put. Jobs
@@ -138,7 +144,7 @@ class RemoteQueue:
         groups: Sequence[Key | None] | None = None,
         priorities: Sequence[int] | None = None,
         tag: str | None = None,
-    ) -> list[Put]:
+    ) -> list[PutResult]:
         """Put jobs, all or none; for a key that is in use the job that has it is returned."""
         now_us = self._endpoint.clock.now_us()
         job = job_options.job_of(now_us, priority=priority, delay=delay, at=at, ttl=ttl)
@@ -156,8 +162,8 @@ class RemoteQueue:
             ttl_ms=None if ttl is None else ttl * 1000,
             tag=tag,
         )
-        response = self._endpoint.do("jobs", body, wire.PutJobsDone)
-        return [Put(each.seq, each.existed) for each in response.jobs]
+        response = self._endpoint.post("jobs", body, wire.PutJobsResponse)
+        return [PutResult(each.seq, each.existed) for each in response.jobs]
 
     def claim(
         self, max: int = 1, *, worker: str = "", lease: float | None = None, wait_s: float = 0.0
@@ -177,63 +183,71 @@ class RemoteQueue:
         while True:
             left = until - clock.monotonic() if not jobs else 0.0
             request_wait_s = min(_WAIT_S_MAX, left) if left > 0 else 0.0
-            body = wire.Claim(
+            body = wire.ClaimJobsRequest(
                 node=worker,
                 max=min(_BATCH_SIZE, max - len(jobs)),
                 lease_ms=lease_ms,
                 wait_ms=round(request_wait_s * 1000),
                 include_micros=True,
             )
-            response = self._leases.poll("claim", body, wire.Claimed, wait_s=request_wait_s)
+            response = self._leases.poll(
+                "claim", body, wire.ClaimJobsResponse, wait_s=request_wait_s
+            )
             jobs += [self._job(each) for each in response.claimed]
             is_complete = len(jobs) >= max or (jobs and len(response.claimed) < body.max)
             if is_complete or (not response.claimed and left <= request_wait_s):
                 return jobs
 
-    def ack(self, job: Held) -> bool:
+    def ack(self, job: LeaseReference) -> bool:
         """Report a job as done: it leaves the queue. False if it is not under this lease."""
         return (self.ack_many((job,))).done == 1
 
-    def ack_many(self, jobs: Sequence[Held]) -> Settled:
+    def ack_many(self, jobs: Sequence[LeaseReference]) -> AckResult:
         """Report jobs as done."""
 
-        def body_of(batch: Sequence[Held]) -> wire.Settle:
-            return wire.Settle(node="", **queue_codec.named(batch))
+        def body_of(batch: Sequence[LeaseReference]) -> wire.AckJobsRequest:
+            return wire.AckJobsRequest(node="", **queue_codec.lease_fields(batch))
 
-        return self._finish("ack", jobs, body_of, wire.Acked)
+        return self._finish("ack", jobs, body_of, wire.AckJobsResponse)
 
-    def nack(self, job: Held, *, delay: float = 0.0) -> bool:
+    def nack(self, job: LeaseReference, *, delay: float = 0.0) -> bool:
         """Return a job, to be claimed again after ``delay`` seconds; False if it is not held."""
         return (self.nack_many((job,), delay=delay)).done == 1
 
-    def nack_many(self, jobs: Sequence[Held], *, delay: float = 0.0) -> Settled:
+    def nack_many(self, jobs: Sequence[LeaseReference], *, delay: float = 0.0) -> AckResult:
         """Return jobs."""
-        moment_after(0, delay, "delay")
+        time_after(0, delay, "delay")
 
-        def body_of(batch: Sequence[Held]) -> wire.Nack:
-            return wire.Nack(node="", **queue_codec.named(batch), delay_ms=delay * 1000)
+        def body_of(batch: Sequence[LeaseReference]) -> wire.NackJobsRequest:
+            return wire.NackJobsRequest(
+                node="", **queue_codec.lease_fields(batch), delay_ms=delay * 1000
+            )
 
-        return self._finish("nack", jobs, body_of, wire.Nacked)
+        return self._finish("nack", jobs, body_of, wire.NackJobsResponse)
 
-    def extend(self, job: Held, *, lease: float | None = None) -> bool:
+    def extend(self, job: LeaseReference, *, lease: float | None = None) -> bool:
         """Renew the lease of a job for so many seconds; False if it is not under this lease."""
         return (self.extend_many((job,), lease=lease)).done == 1
 
-    def extend_many(self, jobs: Sequence[Held], *, lease: float | None = None) -> Settled:
+    def extend_many(
+        self, jobs: Sequence[LeaseReference], *, lease: float | None = None
+    ) -> AckResult:
         """Renew the leases of jobs."""
         lease_ms = None if lease is None else lease_ms_of(lease)
 
-        def body_of(batch: Sequence[Held]) -> wire.Extend:
-            return wire.Extend(node="", **queue_codec.named(batch), lease_ms=lease_ms)
+        def body_of(batch: Sequence[LeaseReference]) -> wire.ExtendJobsRequest:
+            return wire.ExtendJobsRequest(
+                node="", **queue_codec.lease_fields(batch), lease_ms=lease_ms
+            )
 
-        return self._finish("extend", jobs, body_of, wire.Extended)
+        return self._finish("extend", jobs, body_of, wire.ExtendJobsResponse)
 
     def release(self, worker: str) -> int:
         """Return all jobs of a worker, as when its connection is lost; return their number."""
         if not job_options.plain_worker(worker):
             raise Invalid("name the worker whose jobs are to be returned")
-        body = wire.Release(node=worker)
-        return (self._endpoint.do("release", body, wire.Released)).released
+        body = wire.ReleaseJobsRequest(node=worker)
+        return (self._endpoint.post("release", body, wire.ReleaseJobsResponse)).released
 
     def purge(
         self,
@@ -248,24 +262,24 @@ class RemoteQueue:
         """
         JobFilter(tag=tag, from_seq=from_seq, to_seq=to_seq).checked()
         body = wire.PurgeJobs(tag=tag, from_seq=from_seq, to_seq=to_seq, dry_run=dry_run)
-        return (self._endpoint.do("purge", body, wire.Purged)).purged
+        return (self._endpoint.post("purge", body, wire.PurgeResponse)).purged
 
-    def peek(self, max: int = 1) -> list[Waiting]:
+    def peek(self, max: int = 1) -> list[PeekedJob]:
         """The jobs that would be claimed next, at most ``max``; they are not claimed."""
         check_whole(max=max)
         if not 1 <= max <= CLAIM_MAX:
             raise Invalid(f"peek at 1 to {CLAIM_MAX} jobs, not {max}")
         query = {"max": str(max), "include_micros": "true"}
-        response = self._endpoint.get("peek", wire.Peeked, query)
+        response = self._endpoint.get("peek", wire.PeekResponse, query)
         return [queue_codec.waiting_of(each) for each in response.jobs]
 
     def pause(self) -> None:
         """Stop claims until ``resume``, also after a restart. Puts continue."""
-        self._endpoint.find("pause", None, wire.Paused)
+        self._endpoint.post_safe("pause", None, wire.PauseResponse)
 
     def resume(self) -> None:
         """Allow claims again."""
-        self._endpoint.find("resume", None, wire.Paused)
+        self._endpoint.post_safe("resume", None, wire.PauseResponse)
 
     @property
     def paused(self) -> bool:
@@ -278,7 +292,7 @@ class RemoteQueue:
 
     def compact(self) -> None:
         """Write a snapshot of the lease state, so that older lease records can leave the log."""
-        self._endpoint.find("compact", None, wire.Compacted)
+        self._endpoint.post_safe("compact", None, wire.CompactQueueResponse)
 
     def _job(self, claimed: wire.ClaimedJob) -> RemoteJob:
         record = queue_codec.record_of(claimed)
@@ -288,22 +302,22 @@ class RemoteQueue:
     def _finish(
         self,
         verb: str,
-        held: Sequence[Held],
-        body_of: Callable[[Sequence[Held]], object],
+        held: Sequence[LeaseReference],
+        body_of: Callable[[Sequence[LeaseReference]], object],
         kind: type[Response],
-    ) -> Settled:
+    ) -> AckResult:
         done, skipped = 0, []
         for first in range(0, len(held), _BATCH_SIZE):
             batch = list({job.seq: job for job in held[first : first + _BATCH_SIZE]}.values())
             body = msgspec.json.encode(body_of(batch))
-            request = Ask("POST", f"{self._leases.path}/{verb}", body=body, safe=True)
-            response = self._leases.ask(request)
-            result = response.told(kind)
+            request = Request("POST", f"{self._leases.path}/{verb}", body=body, safe=True)
+            response = self._leases.request(request)
+            result = response.decode(kind)
             if result.skipped and response.repeated and verb != "extend":
-                raise Unreachable(
+                raise ObjectStoreUnreachable(
                     f"a response was lost: {verb} of jobs {result.skipped} was executed then, or "
                     "came too late; which of the two is not known"
                 )
             done += len(batch) - len(result.skipped)
             skipped += result.skipped
-        return Settled(done, tuple(skipped))
+        return AckResult(done, tuple(skipped))

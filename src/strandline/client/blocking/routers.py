@@ -9,11 +9,11 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.api import routers as wire
-from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.blocking.endpoint import RemoteEndpoint
 from strandline.errors import Invalid, NotFound, UnknownRouter
-from strandline.routers.definition import Router, check_router_name, define
-from strandline.routers.filters import parse
-from strandline.routers.routers import Put, RouterStatistics
+from strandline.routers.definition import Router, check_router_name, define_router
+from strandline.routers.filters import parse_filter
+from strandline.routers.routers import PutRouter, RouterStatistics
 
 _PAGE_SIZE = 1000
 
@@ -21,14 +21,14 @@ _PAGE_SIZE = 1000
 class RemoteRouters:
     """The routers of one store. Safe from many threads."""
 
-    def __init__(self, endpoint: RemoteRoute) -> None:
+    def __init__(self, endpoint: RemoteEndpoint) -> None:
         self._endpoint = endpoint.below("routers")
 
-    def put(self, name: str, **options: object) -> Put:
+    def put(self, name: str, **options: object) -> PutRouter:
         """Create or change a router: source and dest are required, see ``Router`` for the rest."""
-        define(name, options)
+        define_router(name, options)
         response = self._endpoint.below(name).put("", options, wire.RouterPut)
-        return Put(_router(response), response.created)
+        return PutRouter(_router(response), response.created)
 
     def get(self, name: str) -> RouterStatistics:
         """The definition and the statistics of a router."""
@@ -63,7 +63,7 @@ class RemoteRouters:
         """Delete a router; forwarded records stay. False if there is no such router."""
         if not _can_be(name):
             return False
-        return (self._endpoint.below(name).drop("", wire.RouterDeleted)).deleted
+        return (self._endpoint.below(name).delete("", wire.RouterDeleted)).deleted
 
     def of_topic(self, topic: str) -> builtins.list[str]:
         """The names of the routers of which a topic is the source or dest."""
@@ -95,5 +95,5 @@ def _router(definition: wire.RouterPut | wire.RouterState) -> Router:
     fields = {
         name: getattr(definition, name) for name in Router.__struct_fields__ if name != "name"
     }
-    fields["filter"] = parse(msgspec.to_builtins(definition.filter))
+    fields["filter"] = parse_filter(msgspec.to_builtins(definition.filter))
     return Router(name=definition.router, **fields)

@@ -24,7 +24,7 @@ from strandline.api import topics as wire
 from strandline.api.health import StoreHealth
 from strandline.client.address import address_of
 from strandline.client.blocking.connection import RemoteConnection
-from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.blocking.endpoint import RemoteEndpoint
 from strandline.client.blocking.groups import RemoteGroup, RemoteGroups
 from strandline.client.blocking.kv import RemoteKv
 from strandline.client.blocking.metrics import RemoteMetrics
@@ -37,9 +37,9 @@ from strandline.client.blocking.tokens import RemoteTokens
 from strandline.client.blocking.topic import RemoteTopic
 from strandline.client.blocking.views import RemoteViews
 from strandline.client.credentials import checked_token, trust_of
-from strandline.client.name_validation import can_be, known
-from strandline.client.query_codec import as_of_told, params_told, result_of
-from strandline.client.request import ARROW, Ask
+from strandline.client.name_validation import check_possible_name, is_possible_name
+from strandline.client.query_codec import encode_as_of, encode_params, result_of
+from strandline.client.request import ARROW, Request
 from strandline.client.settings import ClientSettings
 from strandline.config.settings import TopicConfig, topic_config
 from strandline.errors import Forbidden, Invalid, UnknownTopic
@@ -71,7 +71,7 @@ class RemoteStore:
             settings=settings or ClientSettings(),
             clock=clock or SystemClock(),
         )
-        self._endpoint = RemoteRoute(self._connection)
+        self._endpoint = RemoteEndpoint(self._connection)
 
     def __enter__(self) -> RemoteStore:
         return self
@@ -114,17 +114,17 @@ class RemoteStore:
 
     def existing_topic(self, name: str) -> RemoteTopic:
         """The topic of this name; UnknownTopic if it is absent."""
-        known(name)
-        state = self._endpoint.below("topics", name).get("", wire.TopicState)
+        check_possible_name(name)
+        state = self._endpoint.below("topics", name).get("", wire.TopicInfo)
         return RemoteTopic(self._connection, name, state.config.idempotency_window_ms)
 
     def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
         """Delete a topic with all its records; False if it is absent."""
         query = {"if_empty": "true"} if if_empty else {}
-        if not can_be(name):
+        if not is_possible_name(name):
             return False
         endpoint = self._endpoint.below("topics", name)
-        return (endpoint.drop("", wire.TopicDeleted, query)).deleted
+        return (endpoint.delete("", wire.DeleteTopicResponse, query)).deleted
 
     def topics(self, prefix: str = "") -> list[str]:
         """Names of the topics, sorted."""
@@ -201,8 +201,10 @@ class RemoteStore:
 
     def run(self, command: str) -> Result:
         """Execute a command: docs/guide/queries.md."""
-        body = msgspec.json.encode(results.Command(command=command))
-        return result_of(self._endpoint.ask(Ask("POST", "/v0/command", body=body, accept=ARROW)))
+        body = msgspec.json.encode(results.CommandRequest(command=command))
+        return result_of(
+            self._endpoint.request(Request("POST", "/v0/command", body=body, accept=ARROW))
+        )
 
     def sql(
         self,
@@ -212,10 +214,12 @@ class RemoteStore:
         params: Mapping[str, Any] | list[Any] | None = None,
     ) -> Result:
         """Run a SELECT over topics, views and tables, all at one position: docs/guide/sql.md."""
-        query = results.Sql(sql=text, params=params_told(params), as_of=as_of_told(as_of))
+        query = results.SqlRequest(
+            sql=text, params=encode_params(params), as_of=encode_as_of(as_of)
+        )
         body = msgspec.json.encode(query)
-        request = Ask("POST", "/v0/sql", body=body, accept=ARROW, safe=True)
-        return result_of(self._endpoint.ask(request))
+        request = Request("POST", "/v0/sql", body=body, accept=ARROW, safe=True)
+        return result_of(self._endpoint.request(request))
 
     def health(self) -> Health:
         """The current health of the store."""
@@ -239,6 +243,6 @@ class RemoteStore:
         topic_config(TopicConfig(), options)  # raises Invalid for wrong options
         body = msgspec.json.encode(options)
         path = self._endpoint.below("topics", name).path
-        request = Ask("PUT", path, {"if": condition}, body, safe=condition == "same")
-        response = (self._connection.ask(request)).told(wire.PutAnswer)
+        request = Request("PUT", path, {"if": condition}, body, safe=condition == "same")
+        response = (self._connection.request(request)).decode(wire.PutTopicResponse)
         return RemoteTopic(self._connection, name, response.config.idempotency_window_ms)

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from strandline.api import tables as wire
 from strandline.client import table_codec
-from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.blocking.endpoint import RemoteEndpoint
 from strandline.errors import Invalid
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.schema import Schema
 from strandline.views.table import condition, schema_evolution
 from strandline.views.table.condition import Condition
@@ -23,7 +23,7 @@ from strandline.views.table.table import Event, TableStats
 class RemoteTable:
     """One event table. Safe from many threads."""
 
-    def __init__(self, endpoint: RemoteRoute, name: str) -> None:
+    def __init__(self, endpoint: RemoteEndpoint, name: str) -> None:
         self.name = name
         self._endpoint = endpoint
 
@@ -44,25 +44,27 @@ class RemoteTable:
         ``version`` must be the resulting version. With ``new`` the table must have no definition.
         """
         types = schema_evolution.check_fields(fields)
-        body = wire.Define(fields=dict(types), version=version, new=new)
+        body = wire.DefineTableRequest(fields=dict(types), version=version, new=new)
         response = self._endpoint.put("", body, wire.TableSchema)
         return Schema(response.version, response.fields)
 
-    def store(self, context: str, event: Event) -> Appended:
+    def store(self, context: str, event: Event) -> AppendResult:
         """Store one event of a context. A rejected event changes nothing."""
         return self.store_many([context], [event])
 
-    def store_many(self, contexts: Sequence[str] | str, events: Sequence[Event]) -> Appended:
+    def store_many(self, contexts: Sequence[str] | str, events: Sequence[Event]) -> AppendResult:
         """Store events, all or none; one context for each, or one for all."""
-        encoded = table_codec.checked(contexts, events)
+        encoded = table_codec.encode_events(contexts, events)
         context_list = contexts if isinstance(contexts, str) else list(contexts)
-        body = wire.StoreEvents(events=encoded, contexts=context_list)
-        response = self._endpoint.do("store_many", body, wire.Stored)
-        return Appended(response.first_seq, response.last_seq, response.head_seq)
+        body = wire.StoreEventsRequest(events=encoded, contexts=context_list)
+        response = self._endpoint.post("store_many", body, wire.StoreEventsResponse)
+        return AppendResult(response.first_seq, response.last_seq, response.head_seq)
 
     def check(self, event: Event) -> None:
         """Validate an event: raise what ``store`` would raise."""
-        self._endpoint.find("check", wire.CheckEvent(event=table_codec.told(event)), wire.Fits)
+        self._endpoint.post_safe(
+            "check", wire.CheckEvent(event=table_codec.encode_event(event)), wire.CheckEventResponse
+        )
 
     def snapshot(self, as_of: int | None = None) -> RemoteSnapshot:
         """The table now, or without the rows after the seq ``as_of``; deleted rows stay deleted."""
@@ -75,15 +77,15 @@ class RemoteTable:
     def delete(self, where: Condition) -> int:
         """Delete the events that match a bound condition at once; return their number."""
         body = wire.DeleteRows(condition=_raw(where))
-        return (self._endpoint.do("delete", body, wire.RowsDeleted)).deleted
+        return (self._endpoint.post("delete", body, wire.RowsDeleted)).deleted
 
     def flush(self) -> None:
         """Write the rows in memory to a file now."""
-        self._endpoint.find("flush", None, wire.Done)
+        self._endpoint.post_safe("flush", None, wire.TableDoneResponse)
 
     def compact(self) -> None:
         """Merge files now, as far as the merge policy requires."""
-        self._endpoint.find("compact", None, wire.Done)
+        self._endpoint.post_safe("compact", None, wire.TableDoneResponse)
 
     def statistics(self) -> TableStats:
         """The current statistics of the table."""
@@ -95,7 +97,7 @@ class RemoteSnapshot:
     """A table at one position. The server keeps nothing for it: rows deleted later are missing."""
 
     def __init__(
-        self, endpoint: RemoteRoute, name: str, schema: Schema, position: int, rows: int
+        self, endpoint: RemoteEndpoint, name: str, schema: Schema, position: int, rows: int
     ) -> None:
         self.name = name
         self.schema = schema

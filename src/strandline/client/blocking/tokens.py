@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 
 from strandline.api import tokens as wire
-from strandline.client.blocking.endpoint import RemoteRoute
+from strandline.client.blocking.endpoint import RemoteEndpoint
 
 _DAY_MS = 86_400_000
 
@@ -14,7 +14,7 @@ _DAY_MS = 86_400_000
 class RemoteTokens:
     """The tokens of a server. Safe from many threads."""
 
-    def __init__(self, endpoint: RemoteRoute) -> None:
+    def __init__(self, endpoint: RemoteEndpoint) -> None:
         self._endpoint = endpoint
 
     def create(
@@ -24,7 +24,7 @@ class RemoteTokens:
         body = wire.CreateToken(
             scopes=scopes, principal=principal, label=label, valid_ms=round(days * _DAY_MS)
         )
-        return self._endpoint.do("tokens", body, wire.CreatedToken)
+        return self._endpoint.post("tokens", body, wire.CreatedToken)
 
     def list(self) -> builtins.list[wire.TokenInfo]:
         """All tokens, without their secrets, the newest last."""
@@ -32,14 +32,14 @@ class RemoteTokens:
 
     def revoke(self, token_id: str) -> wire.TokenInfo:
         """Revoke a token at once, and close the streams that it opened."""
-        return self._endpoint.below("tokens", token_id).drop("", wire.TokenInfo)
+        return self._endpoint.below("tokens", token_id).delete("", wire.TokenInfo)
 
     def rotate(
         self, token_id: str, *, grace_s: float = 86_400, days: float = 90
     ) -> wire.CreatedToken:
         """Create a new token for the same principal; the old one expires after ``grace_s``."""
         body = wire.RotateToken(grace_ms=round(grace_s * 1000), valid_ms=round(days * _DAY_MS))
-        return self._endpoint.below("tokens", token_id).do("rotate", body, wire.CreatedToken)
+        return self._endpoint.below("tokens", token_id).post("rotate", body, wire.CreatedToken)
 
     def whoami(self) -> wire.WhoAmI:
         """The principal and the scopes of the client's token."""

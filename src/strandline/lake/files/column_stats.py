@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.lake.files.typed_columns import EPOCH, Shape
+from strandline.lake.files.typed_columns import EPOCH, TypedColumns
 from strandline.lake.manifest import file_entry
 from strandline.lake.manifest.file_entry import ColumnStats, LakeFile
-from strandline.schema import Kind
+from strandline.schema import FieldType
 
 STATED_MAX = 32
 
@@ -38,7 +38,7 @@ _RANGES = {"u64": (0, 2**64 - 1), "i64": (-(2**63), 2**63 - 1), "f64": (-(2**53)
 """Whole numbers that a column of numbers can hold exactly."""
 
 
-def stats_of(kind: Kind, groups: Sequence[Any]) -> ColumnStats | None:
+def stats_of(kind: FieldType, groups: Sequence[Any]) -> ColumnStats | None:
     """Statistics of a column from those of Parquet by row group; None when they have no bounds."""
     filled = [group for group in groups if group.num_values]
     if not all(group.has_min_max for group in filled):
@@ -55,7 +55,7 @@ def stats_of(kind: Kind, groups: Sequence[Any]) -> ColumnStats | None:
     return ColumnStats(_text(kind, low), _text(kind, high), nulls)
 
 
-def value_of(kind: Kind, text: str) -> Any:
+def value_of(kind: FieldType, text: str) -> Any:
     """The value of a bound."""
     if kind.name in ("u64", "i64"):
         return int(text)
@@ -68,7 +68,7 @@ def value_of(kind: Kind, text: str) -> Any:
     return date.fromisoformat(text) if kind.name == "date" else text
 
 
-def reads_as(kind: Kind, newest: Kind, stats: ColumnStats | None) -> bool:
+def reads_as(kind: FieldType, newest: FieldType, stats: ColumnStats | None) -> bool:
     """Whether a column of an older file can be read as a newer type."""
     if kind.name in _TEXTS and newest.name == "string":
         return True
@@ -82,14 +82,14 @@ def reads_as(kind: Kind, newest: Kind, stats: ColumnStats | None) -> bool:
     return low <= int(stats.min) and int(stats.max) <= high
 
 
-class Holding:
+class FileGuarantees:
     """Conditions that hold for the files of one schema version. Immutable; safe from many threads.
 
     A dataset does not read a column that is null by such a condition, so another type in the file
     is harmless.
     """
 
-    def __init__(self, written: Shape | None, newest: Shape) -> None:
+    def __init__(self, written: TypedColumns | None, newest: TypedColumns) -> None:
         """``written`` has the columns of the files, None when they are unknown."""
         self._columns = [
             _Column(
@@ -119,8 +119,8 @@ class Holding:
 
 class _Column(NamedTuple):
     name: str
-    written: Kind | None
-    newest: Kind
+    written: FieldType | None
+    newest: FieldType
     arrow: pa.DataType
     field: Any
     is_null: Any
@@ -143,7 +143,7 @@ class _Column(NamedTuple):
         return [bound | self.is_null for bound in bounds] if stats.nulls else bounds
 
 
-def _text(kind: Kind, value: Any) -> str:
+def _text(kind: FieldType, value: Any) -> str:
     if kind.name == "datetime":
         time = EPOCH + timedelta(microseconds=value)
         return f"{time.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest, xxh3_128
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.lake.files.file_writer import FORMAT_KEY, FORMAT_VERSION, ZONE_SPAN, ZONES_KEY
 from strandline.lake.files.record_columns import SCHEMA
 from strandline.lake.files.zone import Zone
@@ -45,7 +45,7 @@ _CONTENT_STEP = 8 * 1024 * 1024
 _STORED_ZONES = msgspec.json.Decoder(list[tuple[int, int, int, int, int]])
 
 
-class Listed(Protocol):
+class LakeFileFacts(Protocol):
     """The facts needed to read a file: any entry of a manifest or checkpoint."""
 
     @property
@@ -81,7 +81,7 @@ class LakeFileReader:
     def __init__(
         self,
         fetch: Fetch,
-        listed: Listed,
+        listed: LakeFileFacts,
         topic_id: int,
         label: str,
         fetch_into: FetchInto | None = None,
@@ -205,7 +205,7 @@ class LakeFileReader:
         metadata = pq.read_metadata(pa.BufferReader(tail))
         version = int(metadata.metadata[FORMAT_KEY.encode()])
         if version > FORMAT_VERSION:
-            raise NewerFormat(f"{self.label} has lake format {version}: upgrade to read it")
+            raise UnsupportedFormat(f"{self.label} has lake format {version}: upgrade to read it")
         return metadata
 
     def _damaged(self, reason: str, info: ZoneInfo) -> Corrupt:
@@ -223,7 +223,7 @@ def _with_seq_and_ts(columns: Sequence[str]) -> list[str]:
     return [*dict.fromkeys((*_ALWAYS, *columns))]
 
 
-def _zones(metadata: Any, listed: Listed) -> Iterator[ZoneInfo]:
+def _zones(metadata: Any, listed: LakeFileFacts) -> Iterator[ZoneInfo]:
     """The row groups, and the holes around them, as dense zones."""
     stored = _STORED_ZONES.decode(metadata.metadata[ZONES_KEY.encode()])
     seq, ts = listed.first_seq, 0

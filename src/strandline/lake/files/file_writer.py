@@ -27,7 +27,7 @@ from xxhash import xxh3_64, xxh3_64_intdigest, xxh3_128
 
 from strandline.lake.files import column_stats
 from strandline.lake.files.record_columns import SCHEMA
-from strandline.lake.files.typed_columns import shape_of
+from strandline.lake.files.typed_columns import typed_columns_of
 from strandline.lake.manifest import file_entry
 from strandline.lake.manifest.file_entry import ColumnStats, LakeFile
 from strandline.platform.disk import Buffer
@@ -52,7 +52,7 @@ _FOOTER_END = 8  # size of the footer and the magic
 _ZSTD_LEVEL = 1
 
 
-class Sink(Protocol):
+class _Sink(Protocol):
     """The target of the bytes: a ``DurableFile``, committed by its owner."""
 
     def write(self, buffers: Sequence[Buffer]) -> int: ...
@@ -63,7 +63,7 @@ class LakeFileWriter:
 
     def __init__(
         self,
-        sink: Sink,
+        sink: _Sink,
         *,
         topic_id: int,
         store_id: bytes,
@@ -77,7 +77,7 @@ class LakeFileWriter:
         self._topic_id = topic_id
         self._store_id = store_id
         self._attempt = attempt
-        self._shape = shape_of(schema)
+        self._shape = typed_columns_of(schema)
         self._zone_rows = zone_rows
         self._zone_bytes = zone_bytes
         self._parquet: Any = None  # created with the first zone, whose columns are the file's
@@ -179,7 +179,7 @@ class LakeFileWriter:
     def _write_zone(self) -> None:
         if not self._count:
             return
-        table = self._shape.widened(pa.concat_tables(self._tables))
+        table = self._shape.add_typed_columns(pa.concat_tables(self._tables))
         self._tables, self._count, self._size = [], 0, 0
         if self._parquet is None:
             self._open_parquet(table.schema)
@@ -262,7 +262,7 @@ class _HashingFile:
     closed = False
     mode = "wb"
 
-    def __init__(self, sink: Sink, seed: int) -> None:
+    def __init__(self, sink: _Sink, seed: int) -> None:
         self.offset = 0
         self.content = xxh3_128()
         self.dead = False

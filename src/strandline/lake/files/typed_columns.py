@@ -32,9 +32,9 @@ import pyarrow.compute as pc
 from msgspec import Meta
 from msgspec.structs import astuple
 
-from strandline.errors import Invalid, NewerFormat
+from strandline.errors import Invalid, UnsupportedFormat
 from strandline.lake.files.record_columns import SCHEMA, TABLE
-from strandline.schema import Kind, KindName, Schema, column_of
+from strandline.schema import FieldType, FieldTypeName, Schema, column_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,7 +43,7 @@ _FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 _LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 U64_MAX = 2**64 - 1
 
-ARROW: dict[KindName, pa.DataType] = {
+ARROW: dict[FieldTypeName, pa.DataType] = {
     "string": pa.string(),
     "u64": pa.uint64(),
     "i64": pa.int64(),
@@ -54,19 +54,19 @@ ARROW: dict[KindName, pa.DataType] = {
     "enum": pa.string(),
 }
 
-Moment = Annotated[datetime, Meta(tz=True)]
-JSON: dict[KindName, Any] = {
+AwareDatetime = Annotated[datetime, Meta(tz=True)]
+JSON: dict[FieldTypeName, Any] = {
     "string": str,
     "u64": Annotated[int, Meta(ge=0)],  # msgspec does not accept a bound as large as the upper one
     "i64": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
     "f64": float,
     "bool": bool,
-    "datetime": Moment | int | float,
+    "datetime": AwareDatetime | int | float,
     "date": date | int | float,
 }
-_OTHER_TEXT: dict[KindName, Any] = {
+_OTHER_TEXT: dict[FieldTypeName, Any] = {
     "datetime": msgspec.json.Decoder(date),
-    "date": msgspec.json.Decoder(Moment),
+    "date": msgspec.json.Decoder(AwareDatetime),
 }
 """A date where a time is expected, and a time where a date is: a type accepts only one text."""
 
@@ -79,10 +79,10 @@ _BLOCK = 1024
 EXAMPLE_MAX = 60
 """Maximum characters of a value in a message."""
 
-MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class Misfit(msgspec.Struct, frozen=True):
+class TypeMismatch(msgspec.Struct, frozen=True):
     """Values of a field that do not fit its type, in some rows."""
 
     field: str
@@ -94,15 +94,15 @@ class Misfit(msgspec.Struct, frozen=True):
     """Its JSON, shortened."""
 
 
-class Shape:
+class TypedColumns:
     """The typed columns of one version of a schema. Immutable; safe from many threads."""
 
     def __init__(self, schema: Schema, own: pa.Schema) -> None:
         """``own`` are the system columns beside them."""
         try:
-            kinds = schema.kinds()
+            kinds = schema.types()
         except Invalid as error:
-            raise NewerFormat(f"{error}; or upgrade, if a newer version wrote it") from error
+            raise UnsupportedFormat(f"{error}; or upgrade, if a newer version wrote it") from error
         self.version = schema.version
         self._fields = tuple(kinds)
         self.kinds = {column_of(name, own.names): kind for name, kind in kinds.items()}
@@ -121,7 +121,7 @@ class Shape:
         both = zip(names, self.kinds.values(), strict=True)
         self._moments = [own for (own, _), kind in both if kind.name == "datetime"]
 
-    def widened(self, table: pa.Table) -> pa.Table:
+    def add_typed_columns(self, table: pa.Table) -> pa.Table:
         """Records with their typed columns."""
         if not self.kinds:
             return table
@@ -136,7 +136,9 @@ class Shape:
             for getter, kind in zip(self._getters, self.kinds.values(), strict=True)
         ]
 
-    def misfits(self, data: pa.ChunkedArray, columns: Sequence[pa.Array]) -> list[Misfit]:
+    def type_mismatches(
+        self, data: pa.ChunkedArray, columns: Sequence[pa.Array]
+    ) -> list[TypeMismatch]:
         """Values that exist and do not fit their type; ``columns`` are the derived columns."""
         suspects = [
             (index, name, kind, column, encoded_name(name))
@@ -155,14 +157,14 @@ class Shape:
                     first, example = (first, example) if count else (int(at), part)
                     count += 1
             if count:
-                mismatches.append(Misfit(name, str(kind), count, first, _shorten(example)))
+                mismatches.append(TypeMismatch(name, str(kind), count, first, _shorten(example)))
         return mismatches
 
     def _field_json(self, text: bytes, index: int) -> bytes:
         """The JSON of one field; empty where it is missing."""
         try:
             parts = astuple(self._splitter.decode(text))
-        except MISFITS:
+        except DECODE_ERRORS:
             return b""
         return bytes(parts[index]).strip()
 
@@ -174,17 +176,17 @@ class Shape:
         for text in texts:
             try:
                 rows.append(decode(text))
-            except MISFITS:
+            except DECODE_ERRORS:
                 rows.append(self._by_field(text))
         if has_long_time(together):
-            cut_moments(texts, rows, self._moments, decode, self._by_field)
+            truncate_times(texts, rows, self._moments, decode, self._by_field)
         return rows
 
     def _by_field(self, text: bytes) -> msgspec.Struct:
         """A row whose fields are decoded one by one."""
         try:
             parts = astuple(self._splitter.decode(text))
-        except MISFITS:
+        except DECODE_ERRORS:
             return self._row_type()
         return self._row_type(
             *(_value(part, decoders) for part, decoders in zip(parts, self._decoders, strict=True))
@@ -192,16 +194,16 @@ class Shape:
 
 
 @functools.lru_cache(maxsize=256)
-def _shape(version: int, fields: tuple[tuple[str, str], ...], is_table: bool) -> Shape:  # noqa: FBT001 - a cache key, positional
-    return Shape(Schema(version, dict(fields)), TABLE if is_table else SCHEMA)
+def _shape(version: int, fields: tuple[tuple[str, str], ...], is_table: bool) -> TypedColumns:  # noqa: FBT001 - a cache key, positional
+    return TypedColumns(Schema(version, dict(fields)), TABLE if is_table else SCHEMA)
 
 
-def shape_of(schema: Schema, *, is_table: bool = False) -> Shape:
+def typed_columns_of(schema: Schema, *, is_table: bool = False) -> TypedColumns:
     """The typed columns of a schema, created once: in files of records, or of an event table."""
     return _shape(schema.version, tuple(schema.fields.items()), is_table)
 
 
-def _json_type(kind: Kind) -> Any:
+def _json_type(kind: FieldType) -> Any:
     one = Literal[kind.variants] if kind.name == "enum" else JSON[kind.name]
     return one | None
 
@@ -221,7 +223,7 @@ def row_type(
     )
 
 
-def reader_of(kind: Kind) -> Callable[[msgspec.Raw], Any]:
+def reader_of(kind: FieldType) -> Callable[[msgspec.Raw], Any]:
     """A decoder of one JSON value: None where it does not fit."""
     decoders = _decoders(kind)
 
@@ -265,7 +267,7 @@ def has_hidden_digits(text: bytes) -> bool:
     return b"\\" in text and (b"\\u002" in text or b"\\u003" in text)
 
 
-def cut_moments(
+def truncate_times(
     texts: Sequence[bytes],
     rows: list[msgspec.Struct],
     moments: Sequence[str],
@@ -279,19 +281,19 @@ def cut_moments(
             continue
         try:
             exact = decode(cut)
-        except MISFITS:  # the truncated text was not a time but, say, a variant of an enum
+        except DECODE_ERRORS:  # the truncated text was not a time but, say, a variant of an enum
             rows[index] = by_field(text)
             continue
         for own in moments:
             setattr(rows[index], own, getattr(exact, own))
 
 
-def cut_time(text: str) -> str:
+def truncate_time(text: str) -> str:
     """The text of a time without the digits after its microseconds."""
     return _LONG_TIME_TEXT.sub(r"\1", text)
 
 
-def _decoders(kind: Kind) -> tuple[Any, ...]:
+def _decoders(kind: FieldType) -> tuple[Any, ...]:
     own = msgspec.json.Decoder(_json_type(kind)).decode
     other = _OTHER_TEXT.get(kind.name)
     if other is None:
@@ -311,7 +313,7 @@ def _value(part: msgspec.Raw, decoders: tuple[Any, ...]) -> Any:
         if part:
             try:
                 return decode(part)
-            except MISFITS:
+            except DECODE_ERRORS:
                 continue
     return None
 
@@ -322,7 +324,7 @@ def _blocks(data: pa.ChunkedArray) -> Iterator[list[bytes]]:
             yield chunk.slice(first, _BLOCK).to_pylist()
 
 
-def array_of(values: Sequence[Any], kind: Kind) -> pa.Array:
+def array_of(values: Sequence[Any], kind: FieldType) -> pa.Array:
     if kind.name == "datetime":
         return _moments(values)
     if kind.name == "date":

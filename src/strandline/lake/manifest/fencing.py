@@ -15,7 +15,7 @@ from __future__ import annotations
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from strandline.errors import AlreadyThere, Corrupt, Fenced, Invalid, NewerFormat, NotFound
+from strandline.errors import Corrupt, Fenced, Invalid, NotFound, ObjectExists, UnsupportedFormat
 from strandline.lake import object_keys
 from strandline.platform.clock import Clock
 from strandline.platform.objectstore.protocol import Objects
@@ -44,7 +44,7 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     """xxh3-64 of the line in which this is empty."""
 
 
-def check_identity(objects: Objects, store_id: bytes, clock: Clock) -> None:
+def claim_lake(objects: Objects, store_id: bytes, clock: Clock) -> None:
     """Take ownership of a lake without an owner; reject another store's."""
     owner = identity_of(objects)
     if owner is None:
@@ -54,7 +54,7 @@ def check_identity(objects: Objects, store_id: bytes, clock: Clock) -> None:
         body = msgspec.json.encode(msgspec.structs.replace(own, checksum=_checksum(own)))
         try:
             objects.create(object_keys.STORE, body)
-        except AlreadyThere:
+        except ObjectExists:
             owner = identity_of(objects)
         else:
             return
@@ -66,7 +66,7 @@ def check_identity(objects: Objects, store_id: bytes, clock: Clock) -> None:
         )
 
 
-def of_another_lake(owner: bytes, own: bytes) -> str:
+def foreign_lake_reason(owner: bytes, own: bytes) -> str:
     """The reason of a Corrupt for an object in the lake of another store."""
     return (
         f"another store's lake (of store {owner.hex()}, and this is store {own.hex()}: set "
@@ -101,7 +101,7 @@ def decode_identity(data: bytes, lake: str) -> Identity:
     if identity.checksum != _checksum(identity) or msgspec.json.encode(identity) != data:
         raise Corrupt("the lake's identity fails its checksum", path=object_keys.STORE)
     if identity.format != FORMAT:
-        raise NewerFormat(f"{lake} has lake format {identity.format}: upgrade to read it")
+        raise UnsupportedFormat(f"{lake} has lake format {identity.format}: upgrade to read it")
     return identity
 
 
@@ -133,7 +133,7 @@ def open_term(objects: Objects, store_id: bytes, clock: Clock, *, attempt: bytes
         body = msgspec.json.encode(msgspec.structs.replace(own, checksum=_checksum(own)))
         try:
             objects.create(object_keys.term_key(own.term), body, writer=own.attempt)
-        except AlreadyThere:
+        except ObjectExists:
             newest = own.term
         else:
             return own.term
@@ -145,10 +145,10 @@ def check_term(objects: Objects, term: int) -> None:
         objects.head(object_keys.term_key(term + 1))
     except NotFound:
         return
-    raise fenced(objects, term)
+    raise fenced_error(objects, term)
 
 
-def fenced(objects: Objects, term: int) -> Fenced:
+def fenced_error(objects: Objects, term: int) -> Fenced:
     return Fenced(f"a newer opening of this store writes to {objects.name}: term {term} is over")
 
 

@@ -33,7 +33,7 @@ _NAME_DIGITS = 20
 _COMPARE_STEP = 1024
 
 
-class Removed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RemovedFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A file that left, whose object may still exist."""
 
     name: str
@@ -61,7 +61,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[LakeFile, ...] = ()
     deleted: BitMap64 | None = None
     """Seqs that are hidden although a file may hold them. Never changed in place."""
-    removed: tuple[Removed, ...] = ()
+    removed: tuple[RemovedFile, ...] = ()
     dropped: bool = False
     """The topic was deleted."""
     schemas: tuple[Schema, ...] = ()
@@ -99,7 +99,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         following = bisect.bisect_right(self.files, last_seq, key=_first_seq)
         return self.files[start:following]
 
-    def named(self, name: str) -> LakeFile | None:
+    def find_file(self, name: str) -> LakeFile | None:
         """The live file of this name."""
         digits = name[:_NAME_DIGITS]
         file = self.file_at(int(digits)) if digits.isdecimal() else None
@@ -107,7 +107,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_added(self, files: Iterable[LakeFile]) -> Manifest:
         """Add live files."""
-        new = [file for file in files if self.named(file.name()) != file]
+        new = [file for file in files if self.find_file(file.name()) != file]
         if not new:
             return self
         self._check_new(new)
@@ -130,15 +130,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Replace files by new ones for the same seqs, without the seqs in ``purged``."""
         names = set(old)
         fresh = tuple(sorted(new, key=_first_seq))
-        live = {name: file for name in names if (file := self.named(name)) is not None}
-        if not live and all(self.named(file.name()) == file for file in fresh):
+        live = {name: file for name in names if (file := self.find_file(name)) is not None}
+        if not live and all(self.find_file(file.name()) == file for file in fresh):
             return self
         if len(live) < len(names):
             raise Conflict(f"no longer live: {', '.join(sorted(names - set(live)))}")
         staying = {file.name() for file in fresh} & names
         self._check_new([file for file in fresh if file.name() not in staying])
         replaced = sorted(live.values(), key=_first_seq)
-        problem = disorder(fresh)
+        problem = find_disorder(fresh)
         if problem or _covered(replaced) != _covered(fresh):
             raise Invalid(f"new files must cover the same seqs as the old: {problem or replaced}")
         replaced_seqs = {file.first_seq for file in replaced}
@@ -209,7 +209,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def with_condemned(self, names: Iterable[str], *, at_us: int) -> Manifest:
         """Treat objects that no manifest names as files that left just now."""
         known = {entry.name for entry in self.removed}
-        orphans = [name for name in names if name not in known and self.named(name) is None]
+        orphans = [name for name in names if name not in known and self.find_file(name) is None]
         if not orphans:
             return self
         return msgspec.structs.replace(self, removed=self._removed_with(orphans, at_us))
@@ -235,12 +235,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             if file.name() in leaving:
                 raise Conflict(f"{file.name()} has left and may be deleted: upload a new file")
 
-    def _removed_with(self, names: Iterable[str], at_us: int) -> tuple[Removed, ...]:
-        leaving = (Removed(name, self.number + 1, at_us) for name in names)
+    def _removed_with(self, names: Iterable[str], at_us: int) -> tuple[RemovedFile, ...]:
+        leaving = (RemovedFile(name, self.number + 1, at_us) for name in names)
         return (*self.removed, *leaving)
 
 
-def disorder(files: Sequence[LakeFile]) -> str:
+def find_disorder(files: Sequence[LakeFile]) -> str:
     """The problem with the order of files, empty when there is none."""
     last_seq = 0
     for file in files:
@@ -257,7 +257,7 @@ def merge(files: Iterable[LakeFile], new: Iterable[LakeFile]) -> tuple[tuple[Lak
         bisect.insort(merged, file, key=_first_seq)
     for file in new:
         index = bisect.bisect_left(merged, file.first_seq, key=_first_seq)
-        problem = disorder(merged[max(0, index - 1) : index + 2])
+        problem = find_disorder(merged[max(0, index - 1) : index + 2])
         if problem:
             return (), problem
     return tuple(merged), ""

@@ -29,9 +29,15 @@ import msgspec
 from pyroaring import BitMap64
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.lake.manifest.file_entry import LakeFile
-from strandline.lake.manifest.manifest import Manifest, Removed, difference, disorder, merge
+from strandline.lake.manifest.manifest import (
+    Manifest,
+    RemovedFile,
+    difference,
+    find_disorder,
+    merge,
+)
 from strandline.lake.object_keys import manifest_key
 from strandline.schema import Schema
 
@@ -45,7 +51,7 @@ _HEADER_SIZE_MAX = 1024
 _END = b'"}'
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The first line of an object. The checksum is last: it is cut out of what it covers."""
 
     format: int
@@ -58,7 +64,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str
 
 
-class Place(NamedTuple):
+class ManifestKey(NamedTuple):
     """The key under which an object was read: its content must belong there."""
 
     store_id: bytes
@@ -75,7 +81,7 @@ class Place(NamedTuple):
         return xxh3_64_intdigest(self.store_id + numbers)
 
 
-class Version(NamedTuple):
+class ManifestVersion(NamedTuple):
     """A manifest, and the facts about its object that the next one needs."""
 
     manifest: Manifest
@@ -94,7 +100,7 @@ class _Full(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     oldest: int
     dropped: bool
     deleted: bytes
-    removed: tuple[Removed, ...]
+    removed: tuple[RemovedFile, ...]
     files: tuple[LakeFile, ...]
     schemas: tuple[Schema, ...] = ()
 
@@ -110,7 +116,7 @@ class _Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seqs that became deleted."""
     purged: bytes
     """Seqs that are no longer in ``deleted``, because no file holds them."""
-    removed: tuple[Removed, ...]
+    removed: tuple[RemovedFile, ...]
     forgotten: tuple[str, ...]
     """Names that are no longer in ``removed``."""
     left: tuple[int, ...]
@@ -121,21 +127,21 @@ class _Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All schemas; None when they are unchanged."""
 
 
-_HEADER = msgspec.json.Decoder(Header)
+_HEADER = msgspec.json.Decoder(ManifestHeader)
 _FULL_BODY = msgspec.json.Decoder(_Full)
 _DELTA_BODY = msgspec.json.Decoder(_Delta)
 
 
 def encode(
     manifest: Manifest,
-    before: Version | None,
+    before: ManifestVersion | None,
     *,
     store_id: bytes,
     attempt: str,
     full: bool = False,
-) -> tuple[bytes, Version]:
+) -> tuple[bytes, ManifestVersion]:
     """The object of a manifest that follows ``before``, or is the first."""
-    place = Place(store_id, manifest.topic_id, manifest.number)
+    place = ManifestKey(store_id, manifest.topic_id, manifest.number)
     if before is not None and not full:
         assert manifest.number == before.manifest.number + 1
         body = msgspec.json.encode(_difference(before.manifest, manifest))
@@ -143,14 +149,16 @@ def encode(
         too_large = deltas_size > max(before.full_size, _DELTAS_SIZE_MIN)
         if manifest.number - before.base <= DELTAS_MAX and not too_large:
             data, checksum = _object(place, _DELTA, before.base, before.checksum, attempt, body)
-            return data, Version(manifest, before.base, checksum, before.full_size, deltas_size)
+            return data, ManifestVersion(
+                manifest, before.base, checksum, before.full_size, deltas_size
+            )
     body = msgspec.json.encode(_full(manifest))
     parent = before.checksum if before is not None else ""
     data, checksum = _object(place, _FULL, manifest.number, parent, attempt, body)
-    return data, Version(manifest, manifest.number, checksum, len(body), 0)
+    return data, ManifestVersion(manifest, manifest.number, checksum, len(body), 0)
 
 
-def header_of(data: bytes, place: Place) -> Header:
+def header_of(data: bytes, place: ManifestKey) -> ManifestHeader:
     """The header of an object, whose checksum is verified; raises Corrupt."""
     line, body = _lines(data)
     stored = line[-_CHECKSUM_DIGITS - len(_END) : -len(_END)]
@@ -159,7 +167,9 @@ def header_of(data: bytes, place: Place) -> Header:
         raise Corrupt("a manifest fails its checksum", path=place.path)
     try:
         if (version := msgspec.json.decode(line)["format"]) != FORMAT:
-            raise NewerFormat(f"{place.path} has manifest format {version}: upgrade to read it")
+            raise UnsupportedFormat(
+                f"{place.path} has manifest format {version}: upgrade to read it"
+            )
         header = _HEADER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise Corrupt(f"a manifest cannot be read ({error})", path=place.path) from error
@@ -171,7 +181,9 @@ def header_of(data: bytes, place: Place) -> Header:
     return header
 
 
-def follow(before: Version | None, data: bytes, place: Place) -> Version:
+def apply_object(
+    before: ManifestVersion | None, data: bytes, place: ManifestKey
+) -> ManifestVersion:
     """Apply an object to the version before it. A full object needs none before it."""
     header = header_of(data, place)
     if before is not None and header.parent != before.checksum:
@@ -180,22 +192,29 @@ def follow(before: Version | None, data: bytes, place: Place) -> Version:
     try:
         if header.kind == _FULL:
             manifest = _from_full(_FULL_BODY.decode(body), place)
-            version = Version(manifest, header.number, header.checksum, len(body) - 1, 0)
+            version = ManifestVersion(manifest, header.number, header.checksum, len(body) - 1, 0)
         else:
             if before is None or before.base != header.base:
                 raise ValueError("a delta without its base")
             manifest = _apply_delta(before.manifest, _DELTA_BODY.decode(body))
             size = before.deltas_size + len(body) - 1
-            version = Version(manifest, header.base, header.checksum, before.full_size, size)
+            version = ManifestVersion(
+                manifest, header.base, header.checksum, before.full_size, size
+            )
     except (msgspec.MsgspecError, ValueError, IndexError, KeyError) as error:
         raise Corrupt(f"a manifest cannot be read ({error})", path=place.path) from error
     return version
 
 
 def _object(
-    place: Place, kind: Literal["full", "delta"], base: int, parent: str, attempt: str, body: bytes
+    place: ManifestKey,
+    kind: Literal["full", "delta"],
+    base: int,
+    parent: str,
+    attempt: str,
+    body: bytes,
 ) -> tuple[bytes, str]:
-    header = Header(
+    header = ManifestHeader(
         format=FORMAT,
         kind=kind,
         topic_id=place.topic_id,
@@ -218,7 +237,7 @@ def _lines(data: bytes) -> tuple[bytes, memoryview]:
     return data[:size], memoryview(data)[size + 1 :]
 
 
-def _checksum(line: bytes, body: bytes | memoryview, place: Place) -> str:
+def _checksum(line: bytes, body: bytes | memoryview, place: ManifestKey) -> str:
     digest = xxh3_64(line[: -_CHECKSUM_DIGITS - len(_END)], seed=place.seed)
     digest.update(body)
     return digest.hexdigest()
@@ -240,8 +259,8 @@ def _full(manifest: Manifest) -> _Full:
     )
 
 
-def _from_full(body: _Full, place: Place) -> Manifest:
-    problem = disorder(body.files)
+def _from_full(body: _Full, place: ManifestKey) -> Manifest:
+    problem = find_disorder(body.files)
     if problem:
         raise ValueError(problem)
     return Manifest(

@@ -3,8 +3,8 @@
 A commit reads the newest version, applies the change, and creates the next number if it does not
 exist. If it exists, the commit reads it and tries again on top of it. So a commit is visible
 completely or not at all, none is ever lost, and any number of writers may commit. After
-``Unreachable`` it is unknown whether a commit happened: repeat the change, which then changes
-nothing (``manifest.py``).
+``ObjectStoreUnreachable`` it is unknown whether a commit happened: repeat the change, which then
+changes nothing (``manifest.py``).
 
 **A paused writer cannot fork history.** Numbers that garbage collection deleted could be created
 again by a writer that was paused after it read the version before. Its commit counts only if the
@@ -30,16 +30,16 @@ from contextlib import contextmanager
 
 import msgspec
 
-from strandline.errors import AlreadyThere, Conflict, Corrupt, NotFound, UnknownTopic
+from strandline.errors import Conflict, Corrupt, NotFound, ObjectExists, UnknownTopic
 from strandline.lake import object_keys, topic_names
 from strandline.lake.manifest import fencing, manifest_codec
 from strandline.lake.manifest.manifest import Manifest, difference
-from strandline.lake.manifest.manifest_codec import Version
-from strandline.lake.manifest.manifest_history import History
+from strandline.lake.manifest.manifest_codec import ManifestVersion
+from strandline.lake.manifest.manifest_history import ManifestHistory
 from strandline.platform.clock import Clock
 from strandline.platform.objectstore.protocol import Objects
 
-Change = Callable[[Manifest], Manifest | None]
+ManifestChange = Callable[[Manifest], Manifest | None]
 
 TRIES_MAX = 200
 """Maximum attempts of a commit. Each failed attempt is a successful commit of another writer."""
@@ -48,7 +48,7 @@ _PAUSE_S_FIRST = 0.005
 _PAUSE_S_MAX = 1.0
 
 
-class Ledger:
+class ManifestCommitter:
     """Reads and commits versions of one topic in the lake. Safe from many threads.
 
     Many of these may exist for one topic, here and elsewhere; a pin protects only from this one.
@@ -67,7 +67,7 @@ class Ledger:
         self._store_id = store_id
         self._clock = clock
         self._random_id = random_id
-        self._history = History(objects, store_id, topic_id)
+        self._history = ManifestHistory(objects, store_id, topic_id)
         self._commit_lock = threading.Lock()
         self._pin_lock = threading.Lock()  # never held during a request
         self._pins: Counter[int] = Counter()  # by the number of the full manifest
@@ -78,14 +78,14 @@ class Ledger:
         try:
             newest = self.load()
         except UnknownTopic:
-            if topic_names.is_marked(self.objects, name, self.topic_id):
+            if topic_names.has_marker(self.objects, name, self.topic_id):
                 raise Corrupt(
                     f"topic {name!r} has been in the lake, but no manifest is there",
                     path=object_keys.manifest_folder(self.topic_id),
                 ) from None
             self._create_first(name, epoch, term)
             newest = self.load()
-        topic_names.mark(self.objects, newest.name, self.topic_id)
+        topic_names.create_marker(self.objects, newest.name, self.topic_id)
         return newest
 
     def load(self, number: int | None = None) -> Manifest:
@@ -111,7 +111,9 @@ class Ledger:
         """The checksum of a version's object, empty when it is no longer retained."""
         return self._history.checksum_of(number) or ""
 
-    def commit(self, change: Change, *, term: int | None = None, full: bool = False) -> Manifest:
+    def commit(
+        self, change: ManifestChange, *, term: int | None = None, full: bool = False
+    ) -> Manifest:
         """Apply a change to the newest version, with retries; return the result.
 
         The change may run several times. It may raise, which ends the commit, or return None or
@@ -166,10 +168,10 @@ class Ledger:
         if term is None:
             return
         if newest.term > term:
-            raise fencing.fenced(self.objects, term)
+            raise fencing.fenced_error(self.objects, term)
         fencing.check_term(self.objects, term)
 
-    def _load(self, number: int | None) -> Version:
+    def _load(self, number: int | None) -> ManifestVersion:
         return self._history.newest() if number is None else self._history.read(number)
 
     def _create_first(self, name: str, epoch: int, term: int | None) -> None:
@@ -185,11 +187,11 @@ class Ledger:
         self.check_term(term, first)
         try:
             self._write(first, None, full=True)
-        except AlreadyThere:
+        except ObjectExists:
             return
 
     def _try(
-        self, before: Version, changed: Manifest, term: int | None, *, full: bool
+        self, before: ManifestVersion, changed: Manifest, term: int | None, *, full: bool
     ) -> Manifest | None:
         """Commit; None when another commit was first or the base was deleted meanwhile."""
         manifest = msgspec.structs.replace(
@@ -201,15 +203,17 @@ class Ledger:
         try:
             version = self._write(manifest, before, full=full)
             self.objects.head(object_keys.manifest_key(self.topic_id, before.base))
-        except AlreadyThere:
+        except ObjectExists:
             return None
         except NotFound:
-            self._history.forget(before)
+            self._history.drop_version(before)
             return None
-        self._history.remember(version)
+        self._history.cache_version(version)
         return manifest
 
-    def _write(self, manifest: Manifest, before: Version | None, *, full: bool) -> Version:
+    def _write(
+        self, manifest: Manifest, before: ManifestVersion | None, *, full: bool
+    ) -> ManifestVersion:
         attempt = self._random_id().hex()
         data, version = manifest_codec.encode(
             manifest, before, store_id=self._store_id, attempt=attempt, full=full
@@ -218,7 +222,7 @@ class Ledger:
             self.objects.create(
                 object_keys.manifest_key(self.topic_id, manifest.number), data, writer=attempt
             )
-        except AlreadyThere:
+        except ObjectExists:
             if self._history.attempt_at(manifest.number) != attempt:
                 raise
         return version

@@ -19,14 +19,14 @@ import threading
 from strandline.errors import Corrupt, NotFound, StrandlineError, UnknownTopic
 from strandline.lake import object_keys
 from strandline.lake.manifest import manifest_codec
-from strandline.lake.manifest.fencing import identity_of, of_another_lake
-from strandline.lake.manifest.manifest_codec import Header, Place, Version
+from strandline.lake.manifest.fencing import foreign_lake_reason, identity_of
+from strandline.lake.manifest.manifest_codec import ManifestHeader, ManifestKey, ManifestVersion
 from strandline.platform.objectstore.protocol import Objects
 
 _READS_MAX = 4  # of a history that moves while it is read
 
 
-class History:
+class ManifestHistory:
     """Versions of one topic in the lake. Safe from many threads."""
 
     def __init__(self, objects: Objects, store_id: bytes, topic_id: int) -> None:
@@ -34,9 +34,9 @@ class History:
         self._store_id = store_id
         self._topic_id = topic_id
         self._lock = threading.Lock()
-        self._newest: Version | None = None
+        self._newest: ManifestVersion | None = None
 
-    def newest(self, least: int = 0) -> Version:
+    def newest(self, least: int = 0) -> ManifestVersion:
         """The newest version; ``UnknownTopic`` when there is none.
 
         ``least`` is the number of a version that has been committed: a lower newest version is
@@ -52,9 +52,9 @@ class History:
                 self._objects.head(self.key(version.base))
             except NotFound as error:  # garbage collection deleted it meanwhile
                 missing = str(error)
-                self.forget(known)
+                self.drop_version(known)
             else:
-                self.remember(version)
+                self.cache_version(version)
                 return version
         raise Corrupt(
             f"the newest manifest cannot be read: {missing}",
@@ -71,17 +71,17 @@ class History:
         except NotFound:
             return None
 
-    def read(self, number: int) -> Version:
+    def read(self, number: int) -> ManifestVersion:
         """A version by its number; ``NotFound`` when it does not exist or is no longer retained."""
         known = self._newest
         if known is not None and known.manifest.number == number:
             return known
         data = self._get(number)
         base = self.header(number, data).base
-        version: Version | None = None
+        version: ManifestVersion | None = None
         for step in range(base, number):
-            version = manifest_codec.follow(version, self._get(step), self.place(step))
-        return manifest_codec.follow(version, data, self.place(number))
+            version = manifest_codec.apply_object(version, self._get(step), self.manifest_key(step))
+        return manifest_codec.apply_object(version, data, self.manifest_key(number))
 
     def base_of(self, number: int) -> int | None:
         """The full manifest from which a version is read; None when either is deleted."""
@@ -92,8 +92,8 @@ class History:
             return None
         return base
 
-    def header(self, number: int, data: bytes) -> Header:
-        return manifest_codec.header_of(data, self.place(number))
+    def header(self, number: int, data: bytes) -> ManifestHeader:
+        return manifest_codec.header_of(data, self.manifest_key(number))
 
     def attempt_at(self, number: int) -> str | None:
         """The attempt that created this number, None when it does not exist."""
@@ -102,13 +102,13 @@ class History:
         except NotFound:
             return None
 
-    def remember(self, version: Version) -> None:
+    def cache_version(self, version: ManifestVersion) -> None:
         with self._lock:
             known = self._newest
             if known is None or known.manifest.number < version.manifest.number:
                 self._newest = version
 
-    def forget(self, version: Version | None) -> None:
+    def drop_version(self, version: ManifestVersion | None) -> None:
         """Drop a cached version that is not the newest, and that the newest does not build on."""
         with self._lock:
             if self._newest is version:
@@ -117,10 +117,10 @@ class History:
     def key(self, number: int) -> str:
         return object_keys.manifest_key(self._topic_id, number)
 
-    def place(self, number: int) -> Place:
-        return Place(self._store_id, self._topic_id, number)
+    def manifest_key(self, number: int) -> ManifestKey:
+        return ManifestKey(self._store_id, self._topic_id, number)
 
-    def _read_listed(self, after: int) -> Version:
+    def _read_listed(self, after: int) -> ManifestVersion:
         """The newest version in a listing that begins after a number, at least that number."""
         newest = after
         folder = object_keys.manifest_folder(self._topic_id)
@@ -133,7 +133,7 @@ class History:
         except NotFound:
             raise UnknownTopic(f"topic {self._topic_id} is not in the lake") from None
 
-    def _read_forward(self, version: Version) -> Version:
+    def _read_forward(self, version: ManifestVersion) -> ManifestVersion:
         """The version after which there is no next number."""
         steps = 0
         while True:
@@ -142,7 +142,7 @@ class History:
                 data = self._get(number)
             except NotFound:
                 return version
-            version = manifest_codec.follow(version, data, self.place(number))
+            version = manifest_codec.apply_object(version, data, self.manifest_key(number))
             steps += 1
             if steps % manifest_codec.DELTAS_MAX == 0:
                 version = self._read_listed(number)
@@ -168,4 +168,4 @@ class History:
             return error
         if owner is None or owner == self._store_id:
             return error
-        return Corrupt(of_another_lake(owner, self._store_id), path=error.path)
+        return Corrupt(foreign_lake_reason(owner, self._store_id), path=error.path)

@@ -27,19 +27,19 @@ from strandline.log.wal import control_messages
 from strandline.log.wal.codec import NO_FIELDS
 from strandline.log.wal.committer import Committer
 from strandline.log.wal.shard import Shard
-from strandline.records import Appended
+from strandline.records import AppendResult
 
 _CEILING_STEP_MAX = 1 << 26
 _BUSY_US = 2_000_000
 _QUIET_US = 60_000_000
 
 
-class Pending:
+class PendingAppend:
     """An append that is placed and perhaps not yet durable."""
 
     __slots__ = ("appended", "committer", "lsn", "ts")
 
-    def __init__(self, appended: Appended, committer: Committer, lsn: int, ts: int = 0) -> None:
+    def __init__(self, appended: AppendResult, committer: Committer, lsn: int, ts: int = 0) -> None:
         self.appended = appended
         self.ts = ts
         """The commit time; 0 when it is an earlier append that had the same key."""
@@ -47,18 +47,20 @@ class Pending:
         self.lsn = lsn
         """The lsn that the log must be synced up to before it is durable; 0 when it need not be."""
 
-    def wait(self) -> Appended:
+    def wait(self) -> AppendResult:
         """Return once the append is acknowledged with the topic's durability."""
         if self.lsn:
             self.committer.wait_synced(self.lsn)
         return self.appended
 
-    def durable(self) -> asyncio.Future[Appended]:
+    def durable(self) -> asyncio.Future[AppendResult]:
         """As ``wait``, for a coroutine: ``await`` the result."""
         return self.committer.synced_future(self.lsn, self.appended)
 
 
-def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | None) -> Pending:
+def place(
+    state: TopicState, shard: Shard, batch: Batch, expected_head: int | None
+) -> PendingAppend:
     """Assign seqs and place the batch; it may still have to become durable."""
     writer = shard.writer
     while True:
@@ -82,7 +84,7 @@ def place(state: TopicState, shard: Shard, batch: Batch, expected_head: int | No
         shard.committer.wait_synced(reserved_at)
 
 
-def place_plain(state: TopicState, shard: Shard, data: bytes) -> Pending | None:
+def place_plain(state: TopicState, shard: Shard, data: bytes) -> PendingAppend | None:
     """As ``place``, in few steps, for one record of an ``fsync`` topic; None when the topic is
     deleted or has records in memory: then use ``place``."""
     writer, committer = shard.writer, shard.committer
@@ -98,7 +100,7 @@ def place_plain(state: TopicState, shard: Shard, data: bytes) -> Pending | None:
         lsn = committer.publish_when_synced(publish)
         state.next_seq = seq + 1
         state.torn = False
-        return Pending(Appended(seq, seq, seq), committer, lsn, ts)
+        return PendingAppend(AppendResult(seq, seq, seq), committer, lsn, ts)
     except BaseException as error:
         if state.torn:
             writer.poison(f"an append was interrupted ({error!r})")
@@ -107,7 +109,7 @@ def place_plain(state: TopicState, shard: Shard, data: bytes) -> Pending | None:
         writer.release()
 
 
-def _find_duplicate(state: TopicState, shard: Shard, key: bytes | None) -> Pending | None:
+def _find_duplicate(state: TopicState, shard: Shard, key: bytes | None) -> PendingAppend | None:
     if state.dropped:
         raise UnknownTopic(f"topic {state.name!r} was deleted: create it again")
     if key is None:
@@ -116,11 +118,11 @@ def _find_duplicate(state: TopicState, shard: Shard, key: bytes | None) -> Pendi
     if seqs is None:
         return None
     first_seq, last_seq = seqs
-    appended = Appended(first_seq, last_seq, state.next_seq - 1, True)
+    appended = AppendResult(first_seq, last_seq, state.next_seq - 1, True)
     # Of an older number only its order is known: its batch is before the newest one.
     newest_seq = last_seq or appended.head_seq
     lsn = shard.writer.end_lsn if newest_seq > state.head_seq else 0
-    return Pending(appended, shard.committer, lsn)
+    return PendingAppend(appended, shard.committer, lsn)
 
 
 def _find_key(state: TopicState, shard: Shard, key: bytes) -> tuple[int, int] | None:
@@ -160,7 +162,7 @@ def _check(state: TopicState, batch: Batch, expected_head: int | None) -> None:
         _reject(state, batch.payload > config.cap_bytes, f"{config.cap_bytes} bytes")
 
 
-def check_alone(state: TopicState, batch: Batch) -> None:
+def check_batch_size(state: TopicState, batch: Batch) -> None:
     """Raise when a batch could not be appended even if the topic were empty."""
     config = state.config
     if config.discard == "reject":
@@ -189,14 +191,14 @@ def reserve(state: TopicState, shard: Shard, count: int) -> int:
     if state.config.durability == "fsync":
         return 0
     needed = state.next_seq + count - 1
-    if needed + state.ceiling_step // 2 > state.ceiling_asked:
+    if needed + state.ceiling_step // 2 > state.ceiling_requested:
         now = shard.writer.stamp()
         step = _next_step(state.ceiling_step, now - state.ceiling_at, count)
         shard.writer.place_control(state.id, control_messages.Ceiling(needed + step))
-        state.ceiling_step, state.ceiling_asked, state.ceiling_at = step, needed + step, now
+        state.ceiling_step, state.ceiling_requested, state.ceiling_at = step, needed + step, now
         raise_ceiling = functools.partial(_raise_ceiling, state, needed + step)
         shard.committer.publish_when_synced(raise_ceiling)
-        set_fast_lane(state)
+        update_fast_limit(state)
     return shard.writer.end_lsn if needed > state.ceiling else 0
 
 
@@ -211,10 +213,10 @@ def _next_step(step: int, lasted_us: int, count: int) -> int:
 
 def _raise_ceiling(state: TopicState, ceiling: int) -> None:
     state.ceiling = max(state.ceiling, ceiling)
-    set_fast_lane(state)
+    update_fast_limit(state)
 
 
-def set_fast_lane(state: TopicState) -> None:
+def update_fast_limit(state: TopicState) -> None:
     """Set the seq up to which a plain single record skips every check of ``place``."""
     plain = (
         state.config.durability == "disk"
@@ -224,19 +226,19 @@ def set_fast_lane(state: TopicState) -> None:
         and state.memory is None  # copies, which must be on the log before what follows them
     )
     # Below the point where the next reservation is due, so that ``place`` makes it.
-    state.fast_until = min(state.ceiling, state.ceiling_asked - state.ceiling_step // 2)
+    state.fast_until = min(state.ceiling, state.ceiling_requested - state.ceiling_step // 2)
     if not plain or state.config.cap_bytes:
         state.fast_until = 0
 
 
-def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
+def _place(state: TopicState, shard: Shard, batch: Batch) -> PendingAppend:
     first_seq = state.next_seq
     last_seq = first_seq + batch.count - 1
     ts = shard.writer.stamp()
     durability = state.config.durability
     lsn = 0
     if durability == "ephemeral" or (durability == "memory" and batch.draft is None):
-        shard.writer.begin()
+        shard.writer.begin_term()
         state.torn = True
         _place_in_memory(state, shard, batch, first_seq, ts)
     else:
@@ -263,7 +265,7 @@ def _place(state: TopicState, shard: Shard, batch: Batch) -> Pending:
         evicted = state.remember(batch.idempotency_key, first_seq, last_seq, ts, now_us)
         shard.keys_evicted += evicted
     state.torn = False
-    return Pending(Appended(first_seq, last_seq, last_seq), shard.committer, lsn, ts)
+    return PendingAppend(AppendResult(first_seq, last_seq, last_seq), shard.committer, lsn, ts)
 
 
 def _place_in_log(state: TopicState, shard: Shard, batch: Batch, first_seq: int, ts: int) -> int:
@@ -290,7 +292,9 @@ def _place_reference(
     )
     state.torn = True
     state.fast_until = 0
-    reference_copies.keep(state, batch.draft, first_seq, ts, shard.writer.seed, origin.first_seq)
+    reference_copies.add_copies(
+        state, batch.draft, first_seq, ts, shard.writer.seed, origin.first_seq
+    )
     shard.copied_bytes += batch.payload
 
 
@@ -362,7 +366,7 @@ def flush_memory(state: TopicState, shard: Shard) -> None:
         for (first_seq, _, _, _), location in zip(entries, locations, strict=True):
             state.tail.append(first_seq, location)
         state.memory = None
-        set_fast_lane(state)
+        update_fast_limit(state)
     except BaseException as error:
         shard.writer.poison(f"a flush was interrupted ({error!r})")
         raise

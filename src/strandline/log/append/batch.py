@@ -14,13 +14,13 @@ import pyarrow as pa
 from strandline.config.settings import LimitSettings
 from strandline.errors import BatchTooLarge, Invalid, TooLarge
 from strandline.log.state import producer_seq
-from strandline.log.state.reference_copies import Origin
+from strandline.log.state.reference_copies import CopyOrigin
 from strandline.log.state.tag_index import Tags
 from strandline.log.wal import block
 from strandline.log.wal.block import Draft
 from strandline.log.wal.codec import ABSENT
 from strandline.log.wal.codec import NO_FIELDS as ALL_ABSENT
-from strandline.records import Numbered
+from strandline.records import BatchNumber
 
 TAG_SIZE_MAX = 256
 NODE_SIZE_MAX = 128
@@ -54,7 +54,7 @@ _BYTES_LIKE = (
     pa.types.is_string_view,
 )
 
-Once = bytes | str | Numbered
+IdempotencyKey = bytes | str | BatchNumber
 """What identifies a batch that is appended again: an idempotency key, or a producer's number."""
 
 Fields = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
@@ -69,7 +69,7 @@ class AppendOptions(TypedDict, total=False):
     node: str | None
     meta: bytes | None
     expected_head: int | None
-    idempotency_key: Once | None
+    idempotency_key: IdempotencyKey | None
 
 
 class Batch:
@@ -93,7 +93,7 @@ class Batch:
         self.tags = tags
         self.idempotency_key: bytes | None = None
         self.draft: Draft | None = None
-        self.origin: Origin | None = None
+        self.origin: CopyOrigin | None = None
         """The records that these are copies of, when the log may refer to them instead."""
         self.fields: Fields = NO_FIELDS
         self.sizes = 0
@@ -148,7 +148,7 @@ def of_one(data: bytes, fields: Fields, tag: str | None, limits: LimitSettings) 
 def of_many(
     data: Sequence[bytes],
     columns: Mapping[str, object],
-    idempotency_key: Once | None,
+    idempotency_key: IdempotencyKey | None,
     limits: LimitSettings,
 ) -> Batch:
     """A batch of records; a column is one value for all, one for each, or None."""
@@ -162,7 +162,7 @@ def of_many(
 
 
 def of_arrow(
-    source: pa.RecordBatch | pa.Table, idempotency_key: Once | None, limits: LimitSettings
+    source: pa.RecordBatch | pa.Table, idempotency_key: IdempotencyKey | None, limits: LimitSettings
 ) -> Batch:
     """A batch of the rows of an Arrow batch or table."""
     if not isinstance(source, (pa.RecordBatch, pa.Table)):
@@ -191,7 +191,7 @@ def of_arrow(
 def _of_draft(
     draft: Draft,
     columns: Mapping[str, object],
-    idempotency_key: Once | None,
+    idempotency_key: IdempotencyKey | None,
     limits: LimitSettings,
 ) -> Batch:
     if not 0 < draft.count <= limits.batch_records_max:
@@ -222,8 +222,8 @@ def _of_draft(
     return batch
 
 
-def _idempotency_key(value: Once | None) -> bytes | None:
-    if isinstance(value, Numbered):
+def _idempotency_key(value: IdempotencyKey | None) -> bytes | None:
+    if isinstance(value, BatchNumber):
         return producer_seq.encode(value)
     key = _text(value, "idempotency key") if isinstance(value, str) else value
     if key is None:

@@ -15,7 +15,7 @@ from strandline.log.state.topic_state import TopicState
 
 
 @contextmanager
-def losing(state: TopicState, below: int) -> Iterator[None]:
+def detaching_copies(state: TopicState, below: int) -> Iterator[None]:
     """Detach copies, then remove records below a seq in the ``with`` block.
 
     Maintenance lock held, the writer's is not.
@@ -45,7 +45,7 @@ def _detach(dest: TopicState, below: int) -> None:
         shard.writer.release()
 
 
-def secure_copies(state: TopicState) -> None:
+def sync_copies(state: TopicState) -> None:
     """Make durable what ``losing`` has written to the logs of other shards."""
     for shard in {dest.home for dest in state.copies if dest.shard != state.shard}:
         if shard is not None:

@@ -21,18 +21,18 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from strandline.config.settings import SegmentSettings
-from strandline.log.append.append import set_fast_lane
+from strandline.log.append.append import update_fast_limit
 from strandline.log.catalog import Catalog
-from strandline.log.checkpoint.checkpoint_store import Roots, covered_by, is_replayed
+from strandline.log.checkpoint.checkpoint_store import CheckpointStore, covered_by, is_replayed
 from strandline.log.segments import codec
 from strandline.log.segments.reader import Segment
-from strandline.log.segments.rows import Rows, in_blocks, of_block, of_singles
-from strandline.log.segments.segment_set import Library
+from strandline.log.segments.rows import RecordRows, in_blocks, of_block, of_singles
+from strandline.log.segments.segment_set import SegmentSet
 from strandline.log.state.memory_tail import Row
-from strandline.log.state.topic_state import Run, TopicState
+from strandline.log.state.topic_state import SegmentRun, TopicState
 from strandline.log.wal import block, control_messages
 from strandline.log.wal.codec import data_size, split_single
-from strandline.log.wal.recovery import Frame, ShardLog, Single, in_order
+from strandline.log.wal.recovery import Frame, ShardLog, SingleFrame, in_order
 from strandline.log.wal.shard import Shard
 from strandline.platform.clock import Clock
 from strandline.platform.disk import Disk
@@ -48,8 +48,8 @@ class Checkpointer:
         disk: Disk,
         clock: Clock,
         catalog: Catalog,
-        library: Library,
-        checkpoints: Roots,
+        library: SegmentSet,
+        checkpoints: CheckpointStore,
         settings: SegmentSettings,
         *,
         shard_directory: Callable[[int], str],
@@ -86,7 +86,7 @@ class Checkpointer:
             shard.copied_bytes = 0
             shard.committer.sync_now()
             upto[shard.number] = shard.committer.synced
-        new_runs: dict[int, list[Run]] = {}
+        new_runs: dict[int, list[SegmentRun]] = {}
         payloads: dict[int, int] = {}
         copies = [each for state in self._catalog.states() if (each := copies_of(state, upto))]
         with contextlib.closing(self._gather(upto, copies)) as parts:
@@ -104,7 +104,9 @@ class Checkpointer:
 
     def _log_bytes_needed(self, shard: Shard) -> int:
         """Bytes of log files that a checkpoint needs, without those that are kept for backups."""
-        return shard.writer.files.size_behind(self._checkpoints.previous.replay_lsn(shard.number))
+        return shard.writer.files.size_without_newest(
+            self._checkpoints.previous.replay_lsn(shard.number)
+        )
 
     def _waiting(self, shard: int) -> int:
         done = max(self._checkpoints.current.replay_lsn(shard), self._marked.get(shard, 0))
@@ -114,7 +116,7 @@ class Checkpointer:
         return max(shard.writer.term for shard in self._catalog.shards)
 
     def _gather(
-        self, upto: dict[int, int], copies: Sequence[Copies]
+        self, upto: dict[int, int], copies: Sequence[_MemoryCopies]
     ) -> Generator[_RecordCollector, None, None]:
         """The records below these lsns that are not yet in segments, by topic; in portions of about
         ``checkpoint_bytes``. Adds to ``upto`` the lsns of shards that are no longer used."""
@@ -146,10 +148,12 @@ class Checkpointer:
             collector.add_copies(each)
         yield collector
 
-    def _write_segments(self, rows: dict[int, list[Rows]], new_runs: dict[int, list[Run]]) -> None:
+    def _write_segments(
+        self, rows: dict[int, list[RecordRows]], new_runs: dict[int, list[SegmentRun]]
+    ) -> None:
         """Write segments for these rows; add the new runs by topic to ``new_runs``."""
-        large: dict[int, list[Rows]] = {}
-        small: dict[int, list[Rows]] = {}
+        large: dict[int, list[RecordRows]] = {}
+        small: dict[int, list[RecordRows]] = {}
         for topic_id, parts in sorted(rows.items()):
             size = sum(part.data.nbytes for part in parts)
             count = sum(len(part.data) for part in parts)
@@ -161,17 +165,20 @@ class Checkpointer:
             self.write_segment(codec.SHARED, small, new_runs)
 
     def write_segment(
-        self, owner: int, parts_by_topic: dict[int, list[Rows]], new_runs: dict[int, list[Run]]
+        self,
+        owner: int,
+        parts_by_topic: dict[int, list[RecordRows]],
+        new_runs: dict[int, list[SegmentRun]],
     ) -> Segment:
         """Write one segment file with the rows of these topics; add its runs to ``new_runs``."""
         first_seq = next(iter(parts_by_topic.values()))[0].first_seq
-        writer, info = self._library.begin(owner, first_seq)
+        writer, info = self._library.begin_segment(owner, first_seq)
         rows_max = self._settings.block_records
         try:
             for topic_id, parts in parts_by_topic.items():
                 for rows in in_blocks(parts, rows_max, BLOCK_BYTES_MAX):
                     writer.add(topic_id, rows)
-            segment = self._library.finish(writer, info, self._clock.now_us())
+            segment = self._library.finish_segment(writer, info, self._clock.now_us())
         finally:
             writer.abandon()
         for topic_id, run in runs_of(segment):
@@ -180,7 +187,7 @@ class Checkpointer:
 
     def _swap(
         self,
-        new_runs: dict[int, list[Run]],
+        new_runs: dict[int, list[SegmentRun]],
         replay_lsns: dict[int, int],
         payloads: dict[int, int],
         copied: dict[int, int],
@@ -197,8 +204,8 @@ class Checkpointer:
                 state.runs = (*state.runs, *new_runs.get(state.id, ()))
                 state.tail = state.tail.from_seq(covered + 1)
                 if last_seq is not None and state.memory is not None:
-                    state.memory = state.memory.behind(last_seq)
-                    set_fast_lane(state)
+                    state.memory = state.memory.after(last_seq)
+                    update_fast_limit(state)
             finally:
                 writer.release()
 
@@ -218,7 +225,7 @@ class Checkpointer:
             writer.release()
 
 
-class Copies(NamedTuple):
+class _MemoryCopies(NamedTuple):
     """Copies of a topic that are in memory, when everything before them is below these lsns."""
 
     state: TopicState
@@ -226,7 +233,7 @@ class Copies(NamedTuple):
     blocks: list[block.Block]
 
 
-def copies_of(state: TopicState, upto: dict[int, int]) -> Copies | None:
+def copies_of(state: TopicState, upto: dict[int, int]) -> _MemoryCopies | None:
     """The copies that are in memory now; None when there are none, or when some records before them
     are not below the lsns: then the topic has appends of its own, and its copies are on the log."""
     memory, shard = state.memory, state.home
@@ -239,7 +246,7 @@ def copies_of(state: TopicState, upto: dict[int, int]) -> Copies | None:
         blocks = [piece for piece in memory.pieces if isinstance(piece, block.Block)]
         blocks = [piece for piece in blocks if piece.last_seq <= state.head_seq]
         # Up to the head, and not only to the last copy: a gap may follow it.
-        return Copies(state, state.head_seq, blocks) if blocks else None
+        return _MemoryCopies(state, state.head_seq, blocks) if blocks else None
 
 
 class _RecordCollector:
@@ -251,11 +258,11 @@ class _RecordCollector:
         self.size = 0
         """The payload bytes of all topics together."""
         self._catalog = catalog
-        self._parts: dict[int, list[Rows]] = {}
+        self._parts: dict[int, list[RecordRows]] = {}
         self._singles: dict[int, tuple[int, list[Row]]] = {}
 
     def add(self, frame: Frame) -> None:
-        if isinstance(frame, Single):
+        if isinstance(frame, SingleFrame):
             if self._is_needed(frame.topic_id, frame.seq, data_size(frame.body)):
                 self._add_single(frame)
             return
@@ -267,7 +274,7 @@ class _RecordCollector:
                 self._close(content.topic_id)
                 self._add_rows(content.topic_id, of_block(content))
 
-    def add_copies(self, copies: Copies) -> None:
+    def add_copies(self, copies: _MemoryCopies) -> None:
         """Add copies, which come after what the log has of their topic."""
         state = copies.state
         self._close(state.id)
@@ -276,12 +283,12 @@ class _RecordCollector:
             if content.last_seq >= state.floor and not state.dropped:
                 self._add_rows(state.id, of_block(content))
 
-    def finish(self) -> dict[int, list[Rows]]:
+    def finish(self) -> dict[int, list[RecordRows]]:
         for topic_id in list(self._singles):
             self._close(topic_id)
         return self._parts
 
-    def _add_single(self, frame: Single) -> None:
+    def _add_single(self, frame: SingleFrame) -> None:
         topic_id, seq = frame.topic_id, frame.seq
         first_seq, rows = self._singles.setdefault(topic_id, (seq, []))
         if first_seq + len(rows) != seq:
@@ -302,18 +309,18 @@ class _RecordCollector:
         if waiting is not None:
             self._add_rows(topic_id, of_singles(*waiting))
 
-    def _add_rows(self, topic_id: int, rows: Rows) -> None:
+    def _add_rows(self, topic_id: int, rows: RecordRows) -> None:
         state = self._catalog.by_id(topic_id)
         if state is not None and state.deleted:
             rows = rows.without(state.deleted)
         self._parts.setdefault(topic_id, []).append(rows)
 
 
-def runs_of(segment: Segment) -> list[tuple[int, Run]]:
+def runs_of(segment: Segment) -> list[tuple[int, SegmentRun]]:
     """The runs in a segment: one for its owner; in a shared one, blocks without a gap between."""
     info = segment.info
     if info.topic_id != codec.SHARED:
-        run = Run(segment, info.first_seq, info.last_seq, info.payload_size, 0, -1)
+        run = SegmentRun(segment, info.first_seq, info.last_seq, info.payload_size, 0, -1)
         return [(info.topic_id, run)]
     index = segment.index()
     topics = index.topic.tolist()
@@ -331,7 +338,7 @@ def runs_of(segment: Segment) -> list[tuple[int, Run]]:
             following += 1
         last_seq = firsts[following - 1] + counts[following - 1] - 1
         payload = sum(sizes[place:following])
-        run = Run(segment, firsts[place], last_seq, payload, place, following)
+        run = SegmentRun(segment, firsts[place], last_seq, payload, place, following)
         runs.append((topics[place], run))
         place = following
     return runs

@@ -16,19 +16,19 @@ from strandline.errors import Closed
 from strandline.lake.cold_index import ColdEntry
 from strandline.log.catalog import Catalog
 from strandline.log.files import checkpoint_codec as checkpoint_file
-from strandline.log.files.checkpoint_codec import GapEntry, Root, ShardEntry, TopicEntry
+from strandline.log.files.checkpoint_codec import GapEntry, ShardEntry, StoreCheckpoint, TopicEntry
 from strandline.log.files.pins import Pins
-from strandline.log.segments.segment_set import Library
-from strandline.log.state.deleted_payload import acquire_settled
+from strandline.log.segments.segment_set import SegmentSet
+from strandline.log.state.deleted_payload import acquire_resolved
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal.log_files import LOCATION_LSN, LOCATION_SHARD_BITS, first_lsn_of
 from strandline.platform.disk import Disk
 
-KEPT = 2
+CHECKPOINTS_KEPT = 2
 _CAPTURED_AT_ONCE = 256
 
 
-class Roots:
+class CheckpointStore:
     """The checkpoints of a store. Owned by the checkpoint job."""
 
     def __init__(
@@ -36,8 +36,8 @@ class Roots:
         disk: Disk,
         directory: str,
         catalog: Catalog,
-        library: Library,
-        current: Root,
+        library: SegmentSet,
+        current: StoreCheckpoint,
         *,
         shard_directory: Callable[[int], str],
         quarantine: str,
@@ -65,7 +65,7 @@ class Roots:
         """Write no more checkpoints: another process may open the store soon."""
         self._closed = True
 
-    def doom(self, path: str, last_number: int) -> None:
+    def remove_later(self, path: str, last_number: int) -> None:
         """Remove a file once no kept checkpoint refers to it; ``last_number`` is the last one."""
         self._doomed.append((last_number, path))
 
@@ -93,7 +93,7 @@ class Roots:
         library, lake = self._library, self._catalog.lake
         # Skip the number of a damaged checkpoint, too: its file stays while it may be needed.
         numbers = checkpoint_file.numbers_in(self._disk, self._directory)
-        root = Root(
+        root = StoreCheckpoint(
             number=max([self.current.number, *numbers]) + 1,
             store_id=self.current.store_id,
             term=term,
@@ -115,7 +115,7 @@ class Roots:
 
     def clean(self) -> None:
         """Remove old checkpoints, and files that only they needed."""
-        if self._pins is not None and self._pins.held():
+        if self._pins is not None and self._pins.is_held():
             return
         for number in checkpoint_file.numbers_in(self._disk, self._directory):
             if number < self.previous.number:
@@ -137,7 +137,7 @@ class Roots:
                 shard.writer.release()
             for path in gone:
                 self._disk.remove(path)
-        if self.current.number >= self._first_number + KEPT:
+        if self.current.number >= self._first_number + CHECKPOINTS_KEPT:
             self._remove_set_aside()
         active = {shard.number for shard in self._catalog.shards}
         for entry in self.previous.shards:
@@ -173,7 +173,7 @@ class Roots:
             members = [state for state in states if state.shard == shard.number]
             for first in range(0, len(members), _CAPTURED_AT_ONCE):
                 group = members[first : first + _CAPTURED_AT_ONCE]
-                acquire_settled(shard.writer, group)
+                acquire_resolved(shard.writer, group)
                 try:
                     entries += [
                         entry_of(state, replay_lsns, sizes.get(state.id, 0), copied.get(state.id))
@@ -230,7 +230,7 @@ def entry_of(
         evict_reason=state.evict_reason,
         delete_floor=state.delete_floor,
         gone_payload=_gone_payload(state),
-        ceiling=state.ceiling_asked,
+        ceiling=state.ceiling_requested,
         deleted=deleted.serialize() if deleted else b"",
         gaps=[GapEntry(gap.first_seq, gap.last_seq, gap.reason) for gap in state.gaps],
         idempotency=_idempotency(state),
@@ -243,7 +243,7 @@ def _idempotency(state: TopicState) -> list[tuple[bytes, int, int, int]]:
     if state.idempotency is None:
         return []
     writer = None if state.home is None else state.home.writer
-    return state.idempotency.dump(0 if writer is None else writer.elapsed.behind_us(writer.last_ts))
+    return state.idempotency.dump(0 if writer is None else writer.elapsed.lag_us(writer.last_ts))
 
 
 def _gone_payload(state: TopicState) -> int:

@@ -45,11 +45,11 @@ from strandline.errors import (
     Unavailable,
     UnknownTopic,
 )
-from strandline.lake.cold_index import Cold, succeeded
+from strandline.lake.cold_index import ColdIndex, replace_manifest
 from strandline.lake.files.record_columns import SCHEMA
-from strandline.lake.gc import Swept
+from strandline.lake.gc import GcResult
 from strandline.lake.lake import Lake
-from strandline.lake.lake_writer import Intake
+from strandline.lake.lake_writer import LakeWriter
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
 from strandline.log.catalog import Catalog
@@ -57,17 +57,17 @@ from strandline.log.checkpoint.sealer import Sealer
 from strandline.log.files.pins import Pins
 from strandline.log.progress import Progress
 from strandline.log.read.intact_blocks import (
-    Part,
-    good_parts,
+    BlockRange,
+    intact_ranges,
     live_table,
     live_tables,
-    local_parts,
+    local_ranges,
     union,
 )
 from strandline.log.segments import codec
 from strandline.log.state.delete_rules import payload_of
-from strandline.log.state.locator import Pieces
-from strandline.log.state.topic_state import Run, TopicState
+from strandline.log.state.locator import TopicReader
+from strandline.log.state.topic_state import SegmentRun, TopicState
 from strandline.log.wal.reader import Reader
 from strandline.platform.clock import Clock
 from strandline.schema import Schema
@@ -85,7 +85,7 @@ class Relocator:
         catalog: Catalog,
         sealer: Sealer,
         lake: Lake,
-        lake_writer: Intake,
+        lake_writer: LakeWriter,
         *,
         reader: Callable[[], Reader],
         changing: threading.Lock,
@@ -135,15 +135,17 @@ class Relocator:
         if failures:
             raise failures[0]
 
-    def sweep(self, *, orphans: bool) -> dict[str, Swept]:
+    def sweep(self, *, orphans: bool) -> dict[str, GcResult]:
         """Delete what no retained manifest needs, now; the result by topic."""
         swept = {}
         with self._run_lock:
             for state in self._catalog.states():
                 if state.cold is not None and not state.dropped:
-                    swept[state.name] = self._writer.sweep(state.id, orphans=orphans)
+                    swept[state.name] = self._writer.collect_garbage(state.id, orphans=orphans)
             for topic_id in sorted(self._catalog.lake_trash):
-                swept[f"(deleted topic {topic_id})"] = self._writer.sweep(topic_id, orphans=orphans)
+                swept[f"(deleted topic {topic_id})"] = self._writer.collect_garbage(
+                    topic_id, orphans=orphans
+                )
         return swept
 
     def replace_file(self, state: TopicState, file: LakeFile) -> None:
@@ -179,7 +181,7 @@ class Relocator:
         return manifest
 
     def _relocate(
-        self, state: TopicState, runs: list[Run], hot_first: int, progress: Progress | None
+        self, state: TopicState, runs: list[SegmentRun], hot_first: int, progress: Progress | None
     ) -> None:
         manifest = self._newest(state)
         upto = manifest.last_seq
@@ -192,7 +194,7 @@ class Relocator:
         for group in in_files(waiting, self._settings.file_bytes):
             first_seq, last_seq = (upto + 1 if upto else group[0].first_seq), group[-1].last_seq
             baseline = _Baseline(state)
-            parts = local_parts(group, max(first_seq, baseline.floor), last_seq)
+            parts = local_ranges(group, max(first_seq, baseline.floor), last_seq)
             rows = live_tables(parts, baseline.deleted)
             manifest = self._commit_schema(state, manifest)
             file = self._writer.write(state.id, rows, first_seq, last_seq, manifest.schema)
@@ -222,10 +224,10 @@ class Relocator:
                 first_seq = max(zone.first_seq, state.floor, known + 1)
                 if first_seq > zone.last_seq:
                     continue
-                lake_rows = live_table(Part(zone, first_seq, zone.last_seq), state.deleted)
+                lake_rows = live_table(BlockRange(zone, first_seq, zone.last_seq), state.deleted)
                 gone = union(state.deleted, zone.holes())
                 try:
-                    parts = local_parts(state.runs, first_seq, zone.last_seq)
+                    parts = local_ranges(state.runs, first_seq, zone.last_seq)
                     local_rows = [SCHEMA.empty_table(), *live_tables(parts, gone)]
                 except Corrupt as error:
                     damaged = error
@@ -250,7 +252,9 @@ class Relocator:
             with shard.maintenance:
                 if state.dropped:
                     return
-                new, lost = succeeded(state.cold, manifest.number, manifest.files, state.floor)
+                new, lost = replace_manifest(
+                    state.cold, manifest.number, manifest.files, state.floor
+                )
                 with state.guard:
                     state.gone_payload += lost
                     state.cold = new
@@ -259,7 +263,7 @@ class Relocator:
         """Write a checkpoint with the state of the lake."""
         with self._changing:
             if not state.dropped:
-                self._sealer.let_go(state.id, set())
+                self._sealer.remove_runs(state.id, set())
 
     def _release_local(
         self, state: TopicState, hot_first: int, known: dict[int, tuple[int, _Baseline]]
@@ -280,7 +284,7 @@ class Relocator:
             baseline = _Baseline(state)
             low, high = cold.firsts[place], cold.lasts[place] + 1
             payload, baseline = known.get(cold.contents[place]) or (
-                Pieces(state, self._reader).payload_between(max(low, baseline.floor), high),
+                TopicReader(state, self._reader).payload_between(max(low, baseline.floor), high),
                 baseline,
             )
             counted.append((cold.contents[place], range(low, high), payload, baseline))
@@ -295,12 +299,12 @@ class Relocator:
             with state.guard:
                 state.cold = new
             moved = {run for run in state.runs if run.last_seq <= new.released}
-            self._sealer.let_go(state.id, moved)
+            self._sealer.remove_runs(state.id, moved)
         return True
 
     def _lost_since(self, state: TopicState, seqs: range, baseline: _Baseline) -> int:
         """Payload of records that were removed since they were counted."""
-        pieces = Pieces(state, self._reader)
+        pieces = TopicReader(state, self._reader)
         lost = 0
         if state.floor > baseline.floor:
             low, high = max(baseline.floor, seqs.start), min(state.floor, seqs.stop)
@@ -311,7 +315,7 @@ class Relocator:
             lost += payload_of(pieces, newer)
         return lost
 
-    def _update_manifest(self, state: TopicState, cold: Cold) -> None:
+    def _update_manifest(self, state: TopicState, cold: ColdIndex) -> None:
         """Put deletes and evictions into the manifest; rewrite files that are mostly dead."""
         floor, deleted, delete_floor = state.floor, state.deleted, state.delete_floor
         written, written_floor = self._written_deletes.get(state.id, (None, 1))
@@ -360,7 +364,7 @@ class Relocator:
     def _rewrite(self, state: TopicState, file: LakeFile, schema: Schema) -> Manifest:
         """The same file without its dead rows, and with the typed columns of this schema."""
         deleted = state.deleted
-        rows = live_tables(good_parts(state, file.first_seq, file.last_seq), deleted)
+        rows = live_tables(intact_ranges(state, file.first_seq, file.last_seq), deleted)
         new = self._writer.write(state.id, rows, file.first_seq, file.last_seq, schema)
         now_us = self._clock.now_us()
         purged = None
@@ -382,7 +386,7 @@ class Relocator:
             change = partial(Manifest.with_dropped, at_us=now_us)
             manifest = self._sweep(self._writer.commit(topic_id, change))
             if not manifest.removed:
-                self._writer.clear(topic_id)
+                self._writer.delete_data(topic_id)
                 self._catalog.lake_trash.discard(topic_id)
 
     def _sweep(self, manifest: Manifest) -> Manifest:
@@ -391,10 +395,10 @@ class Relocator:
         due = any(file.at_us <= due_us for file in manifest.removed)
         now_s = self._clock.monotonic()
         waited_s = now_s - self._sweep_s.setdefault(manifest.topic_id, now_s)
-        if waited_s < (_SWEEP_S if due else self._settings.keep_s / 4) or self._pins.held():
+        if waited_s < (_SWEEP_S if due else self._settings.keep_s / 4) or self._pins.is_held():
             return manifest
         self._sweep_s[manifest.topic_id] = now_s
-        self._writer.sweep(manifest.topic_id)
+        self._writer.collect_garbage(manifest.topic_id)
         return self._writer.load(manifest.topic_id)
 
 
@@ -427,7 +431,7 @@ def _adding(file: LakeFile) -> Callable[[Manifest], Manifest]:
     return lambda manifest: manifest.with_added([file])
 
 
-def to_relocate(state: TopicState, settings: LakeSettings) -> list[Run]:
+def to_relocate(state: TopicState, settings: LakeSettings) -> list[SegmentRun]:
     """The oldest runs of a topic, as many as there are beyond the hot bound.
 
     Only dedicated segments count; runs in shared segments between them are included.
@@ -445,7 +449,7 @@ def to_relocate(state: TopicState, settings: LakeSettings) -> list[Run]:
     return list(state.runs[: own[surplus - 1] + 1]) if surplus > 0 else []
 
 
-def sealed_runs(state: TopicState) -> list[Run]:
+def sealed_runs(state: TopicState) -> list[SegmentRun]:
     """All runs up to the last one in a dedicated segment."""
     runs = list(state.runs)
     while runs and runs[-1].segment.info.topic_id == codec.SHARED:
@@ -453,9 +457,9 @@ def sealed_runs(state: TopicState) -> list[Run]:
     return runs
 
 
-def in_files(runs: list[Run], file_bytes: int) -> list[list[Run]]:
+def in_files(runs: list[SegmentRun], file_bytes: int) -> list[list[SegmentRun]]:
     """The runs in groups, each of which becomes one file."""
-    groups: list[list[Run]] = []
+    groups: list[list[SegmentRun]] = []
     size = 0
     for run in runs:
         if not groups or size + run.payload_size > file_bytes:

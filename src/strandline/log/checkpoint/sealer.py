@@ -12,11 +12,11 @@ from strandline.config.settings import SegmentSettings
 from strandline.errors import Corrupt
 from strandline.log.catalog import Catalog
 from strandline.log.checkpoint.checkpoint_job import Checkpointer
-from strandline.log.checkpoint.checkpoint_store import Roots
+from strandline.log.checkpoint.checkpoint_store import CheckpointStore
 from strandline.log.segments import codec
-from strandline.log.segments.rows import Rows, of_block
-from strandline.log.segments.segment_set import Library
-from strandline.log.state.topic_state import Run, TopicState
+from strandline.log.segments.rows import RecordRows, of_block
+from strandline.log.segments.segment_set import SegmentSet
+from strandline.log.state.topic_state import SegmentRun, TopicState
 from strandline.platform.clock import Clock
 
 MERGED_AT_ONCE = 4
@@ -29,8 +29,8 @@ class Sealer:
         self,
         clock: Clock,
         catalog: Catalog,
-        library: Library,
-        checkpoints: Roots,
+        library: SegmentSet,
+        checkpoints: CheckpointStore,
         checkpointer: Checkpointer,
         settings: SegmentSettings,
     ) -> None:
@@ -65,16 +65,18 @@ class Sealer:
             raise damaged[0]
         return changed
 
-    def let_go(self, topic_id: int, runs: set[Run]) -> None:
+    def remove_runs(self, topic_id: int, runs: set[SegmentRun]) -> None:
         """Drop runs that the lake has now, with the files that no other topic needs."""
         plan = _Changes()
         plan.removed[topic_id] = runs
         self._carry_out(plan)
 
-    def replace(self, runs: list[tuple[int, Run, list[Rows]]], *, shared: bool) -> None:
+    def replace(
+        self, runs: list[tuple[int, SegmentRun, list[RecordRows]]], *, shared: bool
+    ) -> None:
         """Write rows in place of runs of topics: one segment for all, or one for each run."""
         plan = _Changes()
-        merged_rows: dict[int, list[Rows]] = {}
+        merged_rows: dict[int, list[RecordRows]] = {}
         for topic_id, run, rows in sorted(runs, key=lambda each: (each[0], each[1].first_seq)):
             plan.removed.setdefault(topic_id, set()).add(run)
             if rows and shared:
@@ -97,7 +99,7 @@ class Sealer:
         self._checkpoints.write(replay, live, self._checkpoints.current.term)
         self._apply(plan)
         for number in dead:
-            self._checkpoints.doom(self._library.retire(number), last_number)
+            self._checkpoints.remove_later(self._library.retire(number), last_number)
         self._checkpoints.clean()
         return True
 
@@ -106,7 +108,7 @@ class Sealer:
             if run.last_seq < state.floor:
                 plan.removed.setdefault(state.id, set()).add(run)
 
-    def _seal(self, state: TopicState, group: list[Run], plan: _Changes) -> None:
+    def _seal(self, state: TopicState, group: list[SegmentRun], plan: _Changes) -> None:
         parts = _rows(state, group)
         if parts:
             self._checkpointer.write_segment(state.id, {state.id: parts}, plan.added)
@@ -123,8 +125,8 @@ class Sealer:
         if window is None:
             return
         numbers = set(shared[window : window + MERGED_AT_ONCE])
-        parts: dict[int, list[Rows]] = {}
-        merged: dict[int, list[Run]] = {}
+        parts: dict[int, list[RecordRows]] = {}
+        merged: dict[int, list[SegmentRun]] = {}
         for state in sorted(self._catalog.states(), key=lambda state: state.id):
             gone = plan.removed.get(state.id, set())
             group = [
@@ -174,13 +176,13 @@ class _Changes:
     """Runs to add and to remove, by topic."""
 
     def __init__(self) -> None:
-        self.added: dict[int, list[Run]] = {}
-        self.removed: dict[int, set[Run]] = {}
+        self.added: dict[int, list[SegmentRun]] = {}
+        self.removed: dict[int, set[SegmentRun]] = {}
 
 
-def to_seal(state: TopicState, settings: SegmentSettings, now_us: int) -> list[list[Run]]:
+def to_seal(state: TopicState, settings: SegmentSettings, now_us: int) -> list[list[SegmentRun]]:
     """Groups of adjoining shared runs of a topic that are worth a dedicated segment."""
-    groups: list[list[Run]] = [[]]
+    groups: list[list[SegmentRun]] = [[]]
     for run in state.runs:
         is_shared = run.segment.info.topic_id == codec.SHARED
         if is_shared and run.last_seq >= state.floor and run.held is None:
@@ -198,7 +200,7 @@ def to_merge(sizes: list[int], files_max: int) -> int | None:
     return min(starts, key=lambda start: sum(sizes[start : start + MERGED_AT_ONCE]))
 
 
-def _worth_a_file(group: list[Run], settings: SegmentSettings, now_us: int) -> bool:
+def _worth_a_file(group: list[SegmentRun], settings: SegmentSettings, now_us: int) -> bool:
     payload = sum(run.payload_size for run in group)
     count = sum(run.last_seq - run.first_seq + 1 for run in group)
     if payload >= settings.seal_bytes or count >= settings.seal_records:
@@ -209,7 +211,7 @@ def _worth_a_file(group: list[Run], settings: SegmentSettings, now_us: int) -> b
     return idle and payload >= settings.own_bytes_min
 
 
-def _rows(state: TopicState, group: list[Run]) -> list[Rows]:
+def _rows(state: TopicState, group: list[SegmentRun]) -> list[RecordRows]:
     """The live rows of these runs, read without the cache."""
     floor = state.floor
     parts = []

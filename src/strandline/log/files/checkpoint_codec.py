@@ -20,7 +20,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from strandline.config.settings import TopicConfig
-from strandline.errors import Corrupt, NewerFormat, of_another_store
+from strandline.errors import Corrupt, UnsupportedFormat, of_another_store
 from strandline.lake.cold_index import ColdEntry
 from strandline.lake.lake_identity import LakeRef
 from strandline.log.segments.reader import SegmentInfo
@@ -73,7 +73,7 @@ class ShardEntry(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     durable_lsn: int
 
 
-class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class StoreCheckpoint(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The content of a checkpoint: everything a store needs besides the WAL after it."""
 
     number: int
@@ -97,9 +97,9 @@ class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return next((entry.durable_lsn for entry in self.shards if entry.shard == shard), 0)
 
 
-def empty_root(store_id: bytes) -> Root:
+def empty_checkpoint(store_id: bytes) -> StoreCheckpoint:
     """The checkpoint of a store that has none yet."""
-    return Root(
+    return StoreCheckpoint(
         number=0,
         store_id=store_id,
         term=0,
@@ -123,14 +123,14 @@ def numbers_in(disk: Disk, directory: str) -> list[int]:
     return sorted(int(text) for text in digits if text.isdigit() and len(text) == _DIGITS)
 
 
-def encode(root: Root) -> bytes:
+def encode(root: StoreCheckpoint) -> bytes:
     body = msgspec.msgpack.encode(root)
     checksum = _checksum(body, root.number, FORMAT_VERSION)
     header = _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, len(body), checksum, root.number)
     return header + body
 
 
-def decode(data: bytes, path: str) -> Root:
+def decode(data: bytes, path: str) -> StoreCheckpoint:
     """Decode a checkpoint file; raises Corrupt or NewerFormat with the reason."""
     if len(data) < _HEADER.size or not data.startswith(_MAGIC):
         raise Corrupt("not a checkpoint", path=path)
@@ -139,9 +139,9 @@ def decode(data: bytes, path: str) -> Root:
     if zero or len(body) != size or _checksum(body, number, version) != checksum:
         raise Corrupt("a checkpoint fails its checksum", path=path, offset=_HEADER.size)
     if version != FORMAT_VERSION:
-        raise NewerFormat(f"{path} has checkpoint format {version}: upgrade to read it")
+        raise UnsupportedFormat(f"{path} has checkpoint format {version}: upgrade to read it")
     try:
-        root = msgspec.msgpack.decode(body, type=Root)
+        root = msgspec.msgpack.decode(body, type=StoreCheckpoint)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"a checkpoint cannot be read ({error})", path=path) from error
     if root.number != number:
@@ -149,7 +149,7 @@ def decode(data: bytes, path: str) -> Root:
     return root
 
 
-def check_place(root: Root, number: int, store_id: bytes, path: str) -> None:
+def check_identity(root: StoreCheckpoint, number: int, store_id: bytes, path: str) -> None:
     """Raise Corrupt for an intact checkpoint of another store, or with another number."""
     if root.store_id != store_id:
         reason = of_another_store("checkpoint", root.store_id, store_id)
@@ -164,7 +164,7 @@ def _checksum(body: bytes, number: int, version: int) -> int:
     return xxh3_64_intdigest(body, seed & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
+def load(disk: Disk, directory: str, store_id: bytes) -> tuple[StoreCheckpoint, list[str]]:
     """The newest intact checkpoint, and the damage of newer ones."""
     complaints = []
     newest: Corrupt | None = None
@@ -172,7 +172,7 @@ def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
         path = path_of(directory, number)
         try:
             root = decode(disk.read(path), path)
-            check_place(root, number, store_id, path)
+            check_identity(root, number, store_id, path)
         except Corrupt as error:
             complaints.append(str(error))
             newest = newest or error
@@ -187,4 +187,4 @@ def load(disk: Disk, directory: str, store_id: bytes) -> tuple[Root, list[str]]:
             path=newest.path,
             offset=newest.offset,
         )
-    return empty_root(store_id), []
+    return empty_checkpoint(store_id), []

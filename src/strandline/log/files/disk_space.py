@@ -59,16 +59,16 @@ class SpaceWatch:
                 "appends are rejected until space is freed; reads and deletes continue"
             )
             for shard in self._shards:
-                shard.writer.refuse(rejection)
+                shard.writer.set_rejection(rejection)
         elif old_level == "hard":
             for shard in self._shards:
-                shard.writer.refuse(None)
+                shard.writer.set_rejection(None)
         if self.level == "ok":
             self._ensure_ballast()
         self._log_changes()
 
     def _log_changes(self) -> None:
-        rejections = [shard.writer.refusal for shard in self._shards if shard.writer.refusal]
+        rejections = [shard.writer.rejection for shard in self._shards if shard.writer.rejection]
         if bool(rejections) == self._is_rejecting:
             return
         self._is_rejecting = bool(rejections)
@@ -77,7 +77,7 @@ class SpaceWatch:
         else:
             _LOG.warning("appends are accepted again: %d bytes are free", self.free)
 
-    def make_room(self) -> None:
+    def release_ballast_if_full(self) -> None:
         """At opening: remove the ballast at once if what recovery has to write may not fit."""
         if self._disk.free_bytes(self._layout.directory) < self._settings.free_hard:
             self._release_ballast()

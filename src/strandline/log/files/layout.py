@@ -63,7 +63,7 @@ class Layout:
     def shard(self, number: int) -> str:
         return f"{self.wal}/shard-{number:02d}"
 
-    def set_aside(self, disk: Disk) -> list[str]:
+    def quarantined_files(self, disk: Disk) -> list[str]:
         """Files that an opening or a repair took out of use, by their paths in the store."""
         return [
             path[len(self.directory) + 1 :] + f"/{name}"

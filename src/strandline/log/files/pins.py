@@ -25,7 +25,7 @@ class Pins:
         self._disk = disk
         self._directory = directory
 
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether a live process holds a pin."""
         for name in self._disk.list_dir(self._directory):
             path = f"{self._directory}/{name}"

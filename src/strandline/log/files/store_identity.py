@@ -37,7 +37,7 @@ def check(disk: Disk, layout: Layout, store_id: bytes) -> None:
     )
 
 
-def told_by_others(disk: Disk, layout: Layout) -> bytes:
+def id_from_other_files(disk: Disk, layout: Layout) -> bytes:
     """The id that all other files agree on; Corrupt when they do not, or have none."""
     ids = ids_in(disk, layout)
     if len(ids) == 1:
@@ -78,7 +78,7 @@ def _in_segments(disk: Disk, layout: Layout) -> list[tuple[str, bytes]]:
         for name in disk.list_dir(f"{layout.segments}/{folder}"):
             path = f"{layout.segments}/{folder}/{name}"
             header = segment_codec.decode_header(_start(disk, path, segment_codec.HEADER_SIZE))
-            if isinstance(header, segment_codec.Header):
+            if isinstance(header, segment_codec.SegmentHeader):
                 found.append((path, header.store_id))
     return found
 

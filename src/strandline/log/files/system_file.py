@@ -13,7 +13,7 @@ import errno
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from strandline.errors import Corrupt, Locked, NewerFormat, NotAStore, Unavailable
+from strandline.errors import Corrupt, Locked, NotAStore, Unavailable, UnsupportedFormat
 from strandline.platform.disk import Disk, Lock
 from strandline.platform.system_errors import advice
 
@@ -34,11 +34,11 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str = ""
 
 
-def take_lock(disk: Disk, directory: str, owner: bytes) -> Lock:
+def acquire_lock(disk: Disk, directory: str, owner: bytes) -> Lock:
     """Lock a store for its writer; creates the directory if there is none."""
     try:
         disk.make_dirs(directory)
-        refuse_foreign(disk, directory)
+        check_directory(disk, directory)
         lock = disk.lock(f"{directory}/LOCK", owner)
     except OSError as error:
         remedy = advice(error, "check the path and its rights, or open it with readonly=True")
@@ -54,7 +54,7 @@ def ensure(disk: Disk, directory: str, now_us: int, *, shards: int = 0) -> bytes
     """The id of the store; creates a store if the directory is empty."""
     if disk.exists(f"{directory}/SYSTEM"):
         return read(disk, directory)
-    refuse_foreign(disk, directory)
+    check_directory(disk, directory)
     store_id = disk.random_id()
     write(disk, directory, store_id, now_us, shards=shards)
     return store_id
@@ -74,7 +74,7 @@ def note_shards(disk: Disk, directory: str, shards: int) -> None:
         # A store on a full disk must open, for reads and deletes: the next opening stores it.
 
 
-def refuse_foreign(disk: Disk, directory: str) -> None:
+def check_directory(disk: Disk, directory: str) -> None:
     """Raise when a directory is not a store and not empty. Call it before any change there."""
     names = disk.list_dir(directory)
     if "SYSTEM" in names:
@@ -126,7 +126,7 @@ def describe(disk: Disk, directory: str) -> System:
     if not intact or len(store_id) != 16:
         raise Corrupt("the SYSTEM file fails its checksum", path=path)
     if system.format > FORMAT_VERSION:
-        raise NewerFormat(
+        raise UnsupportedFormat(
             f"{path} has store format {system.format}, this version reads {FORMAT_VERSION}: "
             "upgrade Strandline"
         )

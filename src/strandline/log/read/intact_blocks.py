@@ -16,13 +16,13 @@ from pyroaring import BitMap64
 
 from strandline.errors import Corrupt
 from strandline.lake.files.zone import Zone
-from strandline.log.read.page import Slice, table_of
-from strandline.log.segments.rows import Rows, of_block
-from strandline.log.state.topic_state import Run, TopicState, spans
+from strandline.log.read.page import BlockSlice, table_of
+from strandline.log.segments.rows import RecordRows, of_block
+from strandline.log.state.topic_state import SegmentRun, TopicState, spans
 from strandline.log.wal.block import Block
 
 
-class Part(NamedTuple):
+class BlockRange(NamedTuple):
     """Some records of a block or zone, both ends included."""
 
     source: Block | Zone
@@ -30,7 +30,7 @@ class Part(NamedTuple):
     last_seq: int
 
 
-def local_parts(runs: Sequence[Run], first_seq: int, last_seq: int) -> Iterator[Part]:
+def local_ranges(runs: Sequence[SegmentRun], first_seq: int, last_seq: int) -> Iterator[BlockRange]:
     """The records of these runs between two seqs, block by block; Corrupt where one is damaged."""
     for run in runs:
         if run.last_seq < first_seq or run.first_seq > last_seq:
@@ -42,10 +42,10 @@ def local_parts(runs: Sequence[Run], first_seq: int, last_seq: int) -> Iterator[
             high = low + int(index.count[place]) - 1
             if low <= last_seq and high >= first_seq:
                 source = run.segment.read_block(place)
-                yield Part(source, max(low, first_seq), min(high, last_seq))
+                yield BlockRange(source, max(low, first_seq), min(high, last_seq))
 
 
-def good_parts(state: TopicState, first_seq: int, last_seq: int) -> Iterator[Part]:
+def intact_ranges(state: TopicState, first_seq: int, last_seq: int) -> Iterator[BlockRange]:
     """Every record between two seqs, from the first intact copy of it.
 
     Corrupt when there is none, with the seqs that are lost. Gaps and records below the floor are
@@ -55,17 +55,17 @@ def good_parts(state: TopicState, first_seq: int, last_seq: int) -> Iterator[Par
         seq = low
         while seq <= min(high, last_seq):
             source = _good_source(state, seq)
-            part = Part(source, seq, min(source.last_seq, high, last_seq))
+            part = BlockRange(source, seq, min(source.last_seq, high, last_seq))
             yield part
             seq = part.last_seq + 1
 
 
-def losses(state: TopicState, first_seq: int, last_seq: int) -> Iterator[Corrupt]:
+def lost_ranges(state: TopicState, first_seq: int, last_seq: int) -> Iterator[Corrupt]:
     """The ranges between two seqs of which there is no intact copy, as errors."""
     seq = first_seq
     while seq <= last_seq:
         try:
-            for _ in good_parts(state, seq, last_seq):
+            for _ in intact_ranges(state, seq, last_seq):
                 pass
         except Corrupt as error:
             if error.first_seq is None or error.last_seq is None:
@@ -76,7 +76,7 @@ def losses(state: TopicState, first_seq: int, last_seq: int) -> Iterator[Corrupt
             return
 
 
-def live_table(part: Part, deleted: BitMap64 | None) -> pa.Table:
+def live_table(part: BlockRange, deleted: BitMap64 | None) -> pa.Table:
     """The rows of a part that are not deleted."""
     source, low, high = part.source, part.first_seq, part.last_seq + 1
     hidden = deleted
@@ -87,10 +87,10 @@ def live_table(part: Part, deleted: BitMap64 | None) -> pa.Table:
         keep = np.ones(high - low, dtype=bool)
         keep[np.array(list(hidden & BitMap64(range(low, high))), dtype="<i8") - low] = False
         rows = np.flatnonzero(keep) + (low - source.first_seq)
-    return table_of([Slice(source, low - source.first_seq, high - source.first_seq, rows)])
+    return table_of([BlockSlice(source, low - source.first_seq, high - source.first_seq, rows)])
 
 
-def live_tables(parts: Iterable[Part], deleted: BitMap64 | None) -> Iterator[pa.Table]:
+def live_tables(parts: Iterable[BlockRange], deleted: BitMap64 | None) -> Iterator[pa.Table]:
     """The live rows of many parts, without empty tables."""
     for part in parts:
         table = live_table(part, deleted)
@@ -98,7 +98,7 @@ def live_tables(parts: Iterable[Part], deleted: BitMap64 | None) -> Iterator[pa.
             yield table
 
 
-def rows_of(part: Part, deleted: BitMap64 | None) -> Rows:
+def rows_of(part: BlockRange, deleted: BitMap64 | None) -> RecordRows:
     """A part as rows of a segment: deleted records are empty places."""
     rows = of_block(part.source).slice(part.first_seq, part.last_seq + 1)
     return rows.without(deleted) if deleted else rows
@@ -120,7 +120,7 @@ def _good_source(state: TopicState, seq: int) -> Block | Zone:
     cold, lake = state.cold, state.lake
     if cold is not None and lake is not None and (place := cold.find(seq)) >= 0:
         try:
-            return lake.zone_again(state.id, cold, place, seq)
+            return lake.zone_uncached(state.id, cold, place, seq)
         except Corrupt as error:
             failure = failure or error
     raise failure or Corrupt(
@@ -132,7 +132,7 @@ def _good_source(state: TopicState, seq: int) -> Block | Zone:
     )
 
 
-def _in_run(state: TopicState, run: Run, seq: int) -> Block | Corrupt:
+def _in_run(state: TopicState, run: SegmentRun, seq: int) -> Block | Corrupt:
     """The block with a seq, or its error, with the seqs of the block or of the whole run."""
     low, high, reason, path = seq, run.last_seq, "", run.segment.path
     try:

@@ -25,7 +25,7 @@ Row = tuple[int, int, Sequence[bytes | None], bytes]
 """seq, ts, the fields key, tag, node and meta, the data."""
 
 
-class Columns(NamedTuple):
+class PageColumns(NamedTuple):
     """Records as lists, equally long."""
 
     seqs: list[int]
@@ -37,7 +37,7 @@ class Columns(NamedTuple):
     data: list[bytes]
 
 
-class Slice:
+class BlockSlice:
     """Rows first to next of a block, or only the chosen ones of them."""
 
     __slots__ = ("_chosen", "_first", "_next", "block")
@@ -130,7 +130,7 @@ class Page:
 
     def __init__(
         self,
-        parts: list[Slice | list[Row]],
+        parts: list[BlockSlice | list[Row]],
         *,
         following: int,
         head_seq: int,
@@ -160,7 +160,7 @@ class Page:
         if self._records is None:
             records: list[Record] = []
             for part in self._parts:
-                records += part.records() if isinstance(part, Slice) else map(_record, part)
+                records += part.records() if isinstance(part, BlockSlice) else map(_record, part)
             self._records = records
         return self._records
 
@@ -169,36 +169,36 @@ class Page:
         """Only the payloads."""
         data: list[bytes] = []
         for part in self._parts:
-            if isinstance(part, Slice):
+            if isinstance(part, BlockSlice):
                 data += part.data().to_pylist()
             else:
                 data += [row[3] for row in part]
         return data
 
-    def columns(self) -> Columns:
+    def columns(self) -> PageColumns:
         """The page as lists, one for each field."""
         seqs: list[int] = []
         stamps: list[int] = []
         fields: tuple[list[Any], ...] = ([], [], [], [])
         data: list[bytes] = []
         for part in self._parts:
-            rows = part if isinstance(part, Slice) else RowSlice(part)
+            rows = part if isinstance(part, BlockSlice) else RowSlice(part)
             seqs += rows.seqs().tolist()
             stamps += rows.stamps().tolist()
             data += rows.data().to_pylist()
             for column, values in zip(_FIELDS, fields, strict=True):
                 array = rows.field(column)
                 values.extend([None] * len(rows) if array is None else array.to_pylist())
-        return Columns(seqs, stamps, fields[0], fields[1], fields[2], fields[3], data)
+        return PageColumns(seqs, stamps, fields[0], fields[1], fields[2], fields[3], data)
 
     def arrow(self) -> pa.Table:
         """The page as columns: seq, ts, key, tag, node, meta, data."""
         return table_of(
-            [part if isinstance(part, Slice) else RowSlice(part) for part in self._parts]
+            [part if isinstance(part, BlockSlice) else RowSlice(part) for part in self._parts]
         )
 
 
-def table_of(slices: Sequence[Slice | RowSlice]) -> pa.Table:
+def table_of(slices: Sequence[BlockSlice | RowSlice]) -> pa.Table:
     """The rows of these slices as columns, payloads not copied."""
     if not slices:
         return SCHEMA.empty_table()
@@ -241,7 +241,7 @@ def _joined(arrays: list[np.ndarray]) -> np.ndarray:
 
 
 def _field_of_all(
-    slices: Sequence[Slice | RowSlice], field: int, kind: pa.DataType
+    slices: Sequence[BlockSlice | RowSlice], field: int, kind: pa.DataType
 ) -> pa.Array | pa.ChunkedArray:
     """A column over all slices; most have none of the optional fields."""
     arrays = [part.field(field) for part in slices]

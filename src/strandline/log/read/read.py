@@ -15,8 +15,8 @@ from pyroaring import BitMap64
 
 from strandline.errors import Corrupt
 from strandline.lake.files.zone import Zone
-from strandline.log.read.page import Page, Row, Slice
-from strandline.log.state.locator import Pieces
+from strandline.log.read.page import BlockSlice, Page, Row
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.memory_tail import Row as MemoryRow
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import block
@@ -28,7 +28,7 @@ _SINGLES_MAX = 512
 NO_CUTOFF = -(1 << 62)
 
 
-class Expired(Exception):
+class RecordsExpired(Exception):
     """Records below this seq have expired by their ttl: raise the floor, then read again."""
 
     def __init__(self, floor: int) -> None:
@@ -48,14 +48,14 @@ def read_page(
     cutoff: int = NO_CUTOFF,
     with_ended: bool = False,
 ) -> Page:
-    """Read one page. The floors must be up to date; see ``Expired`` for those of the lake.
+    """Read one page. The floors must be up to date; see ``RecordsExpired`` for those of the lake.
 
     Jobs that have ended are left out, unless the caller forwards every record (``with_ended``).
     """
     head = state.head_seq
     tombstone, start = _start_of(state, after, head, epoch)
     collector = _PageCollector(
-        Pieces(state, reader),
+        TopicReader(state, reader),
         limit=limit,
         size_max=size_max,
         skip_node=skip_node,
@@ -73,7 +73,7 @@ def read_page(
             seq = gap_to + 1
             continue
         try:
-            seq = collector.collect(seq, min(head, state.gap_behind(seq) - 1))
+            seq = collector.collect(seq, min(head, state.next_gap_seq(seq) - 1))
         except LookupError:
             # Retention overtook the reader. A page that has records ends here, and the next one
             # has the tombstone; otherwise this one has it.
@@ -83,7 +83,7 @@ def read_page(
                 break
             # From the cursor again: a gap that was already passed is below the floor now.
             tombstone, seq = _start_of(state, after, head, epoch)
-        except Expired:
+        except RecordsExpired:
             if not collector.count:
                 raise
             break
@@ -129,7 +129,7 @@ class _PageCollector:
 
     def __init__(
         self,
-        pieces: Pieces,
+        pieces: TopicReader,
         *,
         limit: int,
         size_max: int,
@@ -137,7 +137,7 @@ class _PageCollector:
         cutoff: int,
         hidden: BitMap64 | None,
     ) -> None:
-        self.parts: list[Slice | list[Row]] = []
+        self.parts: list[BlockSlice | list[Row]] = []
         self.count = 0
         self._size = 0
         self._deleted = hidden
@@ -167,7 +167,7 @@ class _PageCollector:
         """Raise Expired for expired rows: the floor of the lake rises by whole files only."""
         live_seq = zone.first_seq + int(np.searchsorted(zone.stamps(), np.int64(self._cutoff)))
         if seq < live_seq:
-            raise Expired(live_seq)
+            raise RecordsExpired(live_seq)
 
     def _collect_rows(
         self,
@@ -209,7 +209,7 @@ class _PageCollector:
         elif len(chosen) > rows_max:
             following = int(chosen[rows_max - 1]) + 1
             chosen = chosen[:rows_max]
-        part = Slice(source, first, following, chosen)
+        part = BlockSlice(source, first, following, chosen)
         if len(part):
             self.parts.append(part)
             self.count += len(part)

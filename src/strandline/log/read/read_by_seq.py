@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from strandline.lake.files.zone import Zone
-from strandline.log.read.page import Page, Row, Slice
-from strandline.log.state.locator import Piece, Pieces
+from strandline.log.read.page import BlockSlice, Page, Row
+from strandline.log.state.locator import Piece, TopicReader
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal.reader import Reader
 
 
-def pick(state: TopicState, reader: Callable[[], Reader], seqs: Sequence[int]) -> Page:
+def read_seqs(state: TopicState, reader: Callable[[], Reader], seqs: Sequence[int]) -> Page:
     """The live ones of these records, in order of seq, each once."""
     head, floor = state.head_seq, state.floor
     deleted = state.hidden
@@ -25,8 +25,8 @@ def pick(state: TopicState, reader: Callable[[], Reader], seqs: Sequence[int]) -
     wanted = wanted[(wanted >= floor) & (wanted <= head)]
     if deleted and len(wanted):
         wanted = wanted[[seq not in deleted for seq in wanted.tolist()]]
-    pieces = Pieces(state, reader)
-    parts: list[Slice | list[Row]] = []
+    pieces = TopicReader(state, reader)
+    parts: list[BlockSlice | list[Row]] = []
     place = 0
     while place < len(wanted):
         seq = int(wanted[place])
@@ -47,7 +47,7 @@ def pick(state: TopicState, reader: Callable[[], Reader], seqs: Sequence[int]) -
     return Page(parts, following=head, head_seq=head, epoch=state.epoch, tombstone=None)
 
 
-def _add(parts: list[Slice | list[Row]], piece: Piece, wanted: np.ndarray) -> None:
+def _add(parts: list[BlockSlice | list[Row]], piece: Piece, wanted: np.ndarray) -> None:
     if isinstance(piece, tuple):
         first, rows = piece
         selected = [(seq, *rows[seq - first]) for seq in wanted.tolist()]
@@ -59,4 +59,4 @@ def _add(parts: list[Slice | list[Row]], piece: Piece, wanted: np.ndarray) -> No
     if isinstance(piece, Zone) and (holes := piece.holes()):
         wanted = wanted[[seq not in holes for seq in wanted.tolist()]]
     if len(wanted):
-        parts.append(Slice(piece, 0, piece.count, wanted - piece.first_seq))
+        parts.append(BlockSlice(piece, 0, piece.count, wanted - piece.first_seq))

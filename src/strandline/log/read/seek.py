@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from strandline.log.state.locator import Pieces
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.topic_state import TopicState, spans
 from strandline.log.wal.reader import Reader
 
 
 def cursor_at(state: TopicState, reader: Callable[[], Reader], ts: int) -> int:
     """The cursor from which a read returns the records of a time (microseconds) and later."""
-    pieces = Pieces(state, reader)
+    pieces = TopicReader(state, reader)
     start = state.floor
     if state.cold is not None and start < state.hot_seq:
-        place = state.cold.reaching(ts, start)
+        place = state.cold.first_reaching(ts, start)
         skipped = state.cold.firsts[place] if place < len(state.cold) else state.hot_seq
         start = max(start, skipped)
     for low, last_seq in spans(state, start):

@@ -17,10 +17,10 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from strandline.errors import RecordsLost
-from strandline.lake.cold_index import Cold, ColdEntry
+from strandline.lake.cold_index import ColdEntry, ColdIndex
 from strandline.lake.files.zone import Zone
-from strandline.log.read.page import RowSlice, Slice, table_of
-from strandline.log.state.locator import Pieces
+from strandline.log.read.page import BlockSlice, RowSlice, table_of
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal.block import Block
 from strandline.log.wal.reader import Reader
@@ -32,7 +32,7 @@ ROWS_AT_ONCE = 32_768
 _SINGLES_MAX = 4096
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+class TopicSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The records of a topic at one position."""
 
     topic_id: int
@@ -51,8 +51,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     cold: ColdEntry = ColdEntry()
     """The lake files and their seqs."""
 
-    def cold_files(self) -> Cold | None:
-        return Cold.decode(self.cold)
+    def cold_files(self) -> ColdIndex | None:
+        return ColdIndex.decode(self.cold)
 
     @property
     def hot_seq(self) -> int:
@@ -78,13 +78,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return lost
 
 
-def take(state: TopicState) -> Snapshot:
+def take_snapshot(state: TopicState) -> TopicSnapshot:
     """The snapshot of a topic now. Its floors must be up to date."""
     floor, head_seq = state.floor, state.head_seq
     hidden = state.deleted
     if hidden:
         hidden = hidden & BitMap64(range(floor, head_seq + 1))
-    return Snapshot(
+    return TopicSnapshot(
         topic_id=state.id,
         name=state.name,
         epoch=state.epoch,
@@ -103,17 +103,21 @@ def take(state: TopicState) -> Snapshot:
 def scan(
     state: TopicState,
     reader: Callable[[], Reader],
-    snapshot: Snapshot,
+    snapshot: TopicSnapshot,
     first_seq: int,
     last_seq: int,
 ) -> Iterator[pa.Table]:
     """The records of a snapshot between two seqs, both included, in tables of many rows."""
-    pieces = Pieces(state, reader)
+    pieces = TopicReader(state, reader)
     hidden = snapshot.hidden()
-    slices: list[Slice | RowSlice] = []
+    slices: list[BlockSlice | RowSlice] = []
     rows = 0
     for low, high in _present_ranges(snapshot, first_seq, last_seq):
-        if high > state.head_seq or state.gap_behind(low) <= high or state.gap_at(low) is not None:
+        if (
+            high > state.head_seq
+            or state.next_gap_seq(low) <= high
+            or state.gap_at(low) is not None
+        ):
             raise RecordsLost(state.name, low, high, "lost")
         seq = low
         while seq <= high:
@@ -128,7 +132,9 @@ def scan(
         yield table_of(slices)
 
 
-def _present_ranges(snapshot: Snapshot, first_seq: int, last_seq: int) -> Iterator[tuple[int, int]]:
+def _present_ranges(
+    snapshot: TopicSnapshot, first_seq: int, last_seq: int
+) -> Iterator[tuple[int, int]]:
     """The parts of a range that are in no gap."""
     seq, last_seq = max(first_seq, snapshot.floor), min(last_seq, snapshot.head_seq)
     for gap_first, gap_last, _ in sorted(snapshot.gaps):
@@ -141,8 +147,8 @@ def _present_ranges(snapshot: Snapshot, first_seq: int, last_seq: int) -> Iterat
 
 
 def _read_slice(
-    state: TopicState, pieces: Pieces, hidden: BitMap64, seq: int, last_seq: int
-) -> tuple[Slice | RowSlice | None, int]:
+    state: TopicState, pieces: TopicReader, hidden: BitMap64, seq: int, last_seq: int
+) -> tuple[BlockSlice | RowSlice | None, int]:
     """The rows of one piece from a seq on, and the seq to continue with."""
     deleted = state.deleted
     rows = pieces.singles(seq, last_seq, _SINGLES_MAX)
@@ -168,7 +174,7 @@ def _read_slice(
 
 def _visible_slice(
     source: Block | Zone, first_seq: int, last_seq: int, hidden: BitMap64, deleted: BitMap64 | None
-) -> Slice | None:
+) -> BlockSlice | None:
     """The visible rows of a block or zone."""
     holes = source.holes() if isinstance(source, Zone) else None
     invisible = BitMap64()
@@ -177,8 +183,8 @@ def _visible_slice(
             invisible |= seqs & BitMap64(range(first_seq, last_seq + 1))
     first, following = first_seq - source.first_seq, last_seq - source.first_seq + 1
     if not invisible:
-        return Slice(source, first, following, None)
+        return BlockSlice(source, first, following, None)
     keep = np.ones(following - first, dtype=bool)
     keep[np.array(list(invisible), dtype="<i8") - first_seq] = False
     chosen = np.flatnonzero(keep) + first
-    return Slice(source, first, following, chosen) if len(chosen) else None
+    return BlockSlice(source, first, following, chosen) if len(chosen) else None

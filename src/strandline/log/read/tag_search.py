@@ -15,9 +15,9 @@ from pyroaring import BitMap64
 from strandline.errors import Corrupt
 from strandline.log.segments.codec import SHARED
 from strandline.log.state.delete_rules import SEQ_END
-from strandline.log.state.locator import Pieces
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.tag_index import TagIndex, TagRange, Tags
-from strandline.log.state.topic_state import Run, TopicState, spans
+from strandline.log.state.topic_state import SegmentRun, TopicState, spans
 from strandline.log.wal import block
 from strandline.platform.clock import yield_to_other_threads
 
@@ -33,7 +33,7 @@ def index_of(state: TopicState) -> TagIndex:
     return index
 
 
-def prepare(state: TopicState, index: TagIndex, pieces: Pieces) -> None:
+def prepare(state: TopicState, index: TagIndex, pieces: TopicReader) -> None:
     """Complete and trim the index, and read the footers, which may take long.
 
     The lock of the index is held, and no other.
@@ -41,13 +41,13 @@ def prepare(state: TopicState, index: TagIndex, pieces: Pieces) -> None:
     edges = _edges(state)
     try:
         if not index.is_complete:
-            index.take_in_older(_older(state, pieces, edges, index.next_seq), edges)
+            index.add_older(_older(state, pieces, edges, index.next_seq), edges)
             index.is_complete = True
     except BaseException:
         if state.tags is index:
             state.tags = None
         raise
-    index.take_in(edges)
+    index.add_waiting(edges)
     with contextlib.suppress(Corrupt, OSError):  # raised by ``find``, which needs the footers
         for run in _own_runs(state):
             run.segment.tag_directory()
@@ -63,7 +63,7 @@ def find(
 
     ``cold_seqs`` are those in the lake, from ``delete_rules.find_tagged_cold``.
     """
-    index.take_in(_edges(state))
+    index.add_waiting(_edges(state))
     found = cold_seqs | index.find(wanted)
     found |= _in_footers(state, wanted)
     found.remove_range(0, state.floor)
@@ -73,12 +73,12 @@ def find(
     return found
 
 
-def spend(state: TopicState, index: TagIndex, wanted: TagRange, before: int) -> None:
+def drop_tags(state: TopicState, index: TagIndex, wanted: TagRange, before: int) -> None:
     """Drop the entries of these tags below a seq: the records are gone. Lock of the index held."""
-    index.spend(wanted, before)
+    index.drop(wanted, before)
     for run in _own_runs(state):
         if run.last_seq < before:
-            run.segment.spend_tags(*wanted)
+            run.segment.skip_tags(*wanted)
 
 
 def _in_footers(state: TopicState, wanted: TagRange) -> BitMap64:
@@ -87,7 +87,7 @@ def _in_footers(state: TopicState, wanted: TagRange) -> BitMap64:
         try:
             found = BitMap64()
             for run in _own_runs(state):
-                found |= run.segment.tagged(*wanted)
+                found |= run.segment.find_tagged(*wanted)
         except (Corrupt, OSError):
             if runs is state.runs:
                 raise
@@ -95,7 +95,7 @@ def _in_footers(state: TopicState, wanted: TagRange) -> BitMap64:
             return found
 
 
-def _own_runs(state: TopicState) -> list[Run]:
+def _own_runs(state: TopicState) -> list[SegmentRun]:
     return [run for run in state.runs if run.segment.info.topic_id != SHARED]
 
 
@@ -110,7 +110,7 @@ def _edges(state: TopicState) -> list[int]:
 
 
 def _older(
-    state: TopicState, pieces: Pieces, edges: list[int], before: int
+    state: TopicState, pieces: TopicReader, edges: list[int], before: int
 ) -> Iterator[tuple[int, int, Tags]]:
     """First seq, count and tags of the records between edges that are below a seq."""
     for low, high in zip(edges[::2], edges[1::2], strict=True):
@@ -132,7 +132,7 @@ def _older(
                 break
 
 
-def _tags_at(pieces: Pieces, seq: int, last_seq: int) -> tuple[int, Tags]:
+def _tags_at(pieces: TopicReader, seq: int, last_seq: int) -> tuple[int, Tags]:
     """How many records from a seq on are in one piece, and their tags."""
     rows = pieces.singles(seq, last_seq, _SINGLES_AT_ONCE)
     if not rows:

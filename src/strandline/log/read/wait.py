@@ -13,7 +13,7 @@ from strandline.log.state.topic_state import TopicState
 from strandline.log.wal.writer import Writer
 from strandline.platform.clock import Clock
 
-PATIENCE_S = 0.5
+CHECK_INTERVAL_S = 0.5
 """The interval at which a waiter checks whether the shard has failed."""
 
 
@@ -32,7 +32,7 @@ def wait_for(
         gate.acquire()
         state.waiters.append(gate)
         if state.head_seq <= after and not state.dropped:
-            gate.acquire(timeout=min(PATIENCE_S, remaining_s or PATIENCE_S))
+            gate.acquire(timeout=min(CHECK_INTERVAL_S, remaining_s or CHECK_INTERVAL_S))
         with contextlib.suppress(ValueError):  # a released gate is no longer in the list
             state.waiters.remove(gate)
         failure = None if writer is None else writer.failure

@@ -13,10 +13,10 @@ from __future__ import annotations
 import errno
 
 from strandline.errors import Corrupt, DiskFull
-from strandline.log.checkpoint.checkpoint_store import Roots
+from strandline.log.checkpoint.checkpoint_store import CheckpointStore
 from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files.layout import Layout
-from strandline.log.recovery.recover import Recovered
+from strandline.log.recovery.recover import StoreState
 from strandline.log.recovery.replay import lose_tail
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import control_messages
@@ -55,7 +55,7 @@ def set_aside_cut_files(disk: Disk, log: ShardLog) -> None:
             disk.remove(f"{log.files.directory}/{name}")
 
 
-def declare_lost_tails(store: Recovered, shards: list[Shard]) -> list[TopicState]:
+def declare_lost_tails(store: StoreState, shards: list[Shard]) -> list[TopicState]:
     """Put on the log which topics may have lost acknowledged records; return the topics."""
     lost = [state for state in store.catalog.states() if may_have_lost(state, store)]
     if not lost:
@@ -65,20 +65,20 @@ def declare_lost_tails(store: Recovered, shards: list[Shard]) -> list[TopicState
     # survived since the last writer, that conclusion is right.
     hidden = [] if store.page_cache_kept else shards
     for shard in hidden:
-        shard.writer.hide_page_cache()
+        shard.writer.suppress_page_cache_id()
     for shard in shards:
         _declare(shard, [state for state in lost if state.shard == shard.number])
     try:
         for shard in shards:
-            shard.writer.pay_debts()
+            shard.writer.flush_control()
     except DiskFull:
         return lost  # reads work; an append has to find space for this first
     for shard in hidden:
-        shard.writer.show_page_cache()
+        shard.writer.restore_page_cache_id()
     return lost
 
 
-def may_have_lost(state: TopicState, store: Recovered) -> bool:
+def may_have_lost(state: TopicState, store: StoreState) -> bool:
     """Whether seqs above the recovered head may have been given out."""
     if state.ceiling < state.next_seq:
         return False
@@ -99,7 +99,9 @@ def forget_ephemeral(state: TopicState, shard: Shard) -> None:
     shard.writer.place_control(state.id, message)
 
 
-def quarantine_orphans(disk: Disk, layout: Layout, roots: Roots, store: Recovered) -> None:
+def quarantine_orphans(
+    disk: Disk, layout: Layout, roots: CheckpointStore, store: StoreState
+) -> None:
     """Move segment files that no checkpoint lists to quarantine, and doom those of older ones."""
     if store.complaints:
         return
@@ -109,7 +111,7 @@ def quarantine_orphans(disk: Disk, layout: Layout, roots: Roots, store: Recovere
         path = checkpoint_file.path_of(layout.meta, number)
         try:
             older = checkpoint_file.decode(disk.read(path), path)
-            checkpoint_file.check_place(older, number, store.store_id, path)
+            checkpoint_file.check_identity(older, number, store.store_id, path)
         except Corrupt as error:
             store.complaints.append(str(error))
             return
@@ -119,7 +121,7 @@ def quarantine_orphans(disk: Disk, layout: Layout, roots: Roots, store: Recovere
                 known.add(path)
                 doomed.append((path, number))
     for path, number in doomed:
-        roots.doom(path, number)
+        roots.remove_later(path, number)
     try:
         _quarantine(disk, layout, known)
     except OSError as error:
@@ -144,7 +146,7 @@ def _declare(shard: Shard, states: list[TopicState]) -> None:
         for state in states:
             epoch = max(state.epoch + 1, writer.stamp())
             message = control_messages.TailLost(state.next_seq, state.ceiling, epoch, "lost")
-            writer.owe(state.id, message)
+            writer.enqueue_control(state.id, message)
             lose_tail(state, message)
     finally:
         writer.release()

@@ -15,7 +15,7 @@ def end_shard(shard: Shard, catalog: Catalog) -> None:
     writer.acquire()
     try:
         shard.flush_nowait()
-        writer.turn_away(Closed("the store is closed: open it again"))
+        writer.set_rejection_locked(Closed("the store is closed: open it again"))
         for state in catalog.states():
             ephemeral = state.config.durability == "ephemeral"
             reserved = state.memory is not None or state.ceiling >= state.next_seq
@@ -27,7 +27,7 @@ def end_shard(shard: Shard, catalog: Catalog) -> None:
     if writer.has_file:
         writer.acquire()
         try:
-            writer.end(control_messages.ClosedCleanly())
+            writer.place_last(control_messages.ClosedCleanly())
         finally:
             writer.release()
         shard.committer.sync_now()

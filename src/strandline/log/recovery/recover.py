@@ -15,28 +15,28 @@ from strandline.errors import Corrupt, Unavailable
 from strandline.lake.lake import Lake
 from strandline.log.catalog import Catalog
 from strandline.log.checkpoint.checkpoint_job import runs_of
-from strandline.log.checkpoint.checkpoint_store import KEPT
+from strandline.log.checkpoint.checkpoint_store import CHECKPOINTS_KEPT
 from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files import store_identity
-from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.checkpoint_codec import StoreCheckpoint
 from strandline.log.files.layout import Layout
 from strandline.log.progress import Progress
 from strandline.log.recovery.replay import Replay, load_topics
 from strandline.log.segments.codec import SHARED
 from strandline.log.segments.reader import Segment
-from strandline.log.segments.segment_set import Library
+from strandline.log.segments.segment_set import SegmentSet
 from strandline.log.state.tag_index import TagIndexes
-from strandline.log.state.topic_state import Gap, Run, TopicState, spans
+from strandline.log.state.topic_state import Gap, SegmentRun, TopicState, spans
 from strandline.log.wal.codec import store_seed
 from strandline.log.wal.log_files import LOCATION_LSN, ShardFiles
 from strandline.log.wal.reader import Reader
-from strandline.log.wal.recovery import Damage, Scratch, ShardLog, in_order
+from strandline.log.wal.recovery import LogDamage, ScratchMemory, ShardLog, in_order
 from strandline.platform.disk import Disk
 
 _TRIES = 8  # one recovery is usually shorter than the time between two checkpoints
 
 
-class Recovered:
+class StoreState:
     """The state of a store in memory, as read from its files. Owned by its opener."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Recovered:
         lake: Lake | None = None,
     ) -> None:
         self.store_id = store_id
-        self.library = Library(
+        self.library = SegmentSet(
             disk,
             layout.segments,
             settings.segment,
@@ -56,10 +56,10 @@ class Recovered:
             seed=store_seed(store_id),
         )
         self.catalog = Catalog(settings.limits, lake, TagIndexes(self.library.cache))
-        self.root: Root = checkpoint_file.empty_root(store_id)
+        self.root: StoreCheckpoint = checkpoint_file.empty_checkpoint(store_id)
         self.complaints: list[str] = []
         self.unreadable: list[Segment] = []
-        self.missing: list[Damage] = []
+        self.missing: list[LogDamage] = []
         self.durable: dict[int, int] = {}
         self.closed: dict[int, int] = {}
         self.guessed: dict[int, int] = {}
@@ -74,7 +74,7 @@ class Recovered:
         self.records = 0
 
     @property
-    def damage(self) -> list[Damage]:
+    def damage(self) -> list[LogDamage]:
         return [*self.missing, *(damage for log in self.logs.values() for damage in log.damage)]
 
     def reader(self) -> Reader:
@@ -94,11 +94,11 @@ def recover(
     *,
     tolerate: bool = False,
     progress: Progress = lambda what, done, total: None,
-    root: Root | None = None,
+    root: StoreCheckpoint | None = None,
     lake: Lake | None = None,
-) -> Recovered:
+) -> StoreState:
     """Read everything that is needed to serve the store, from a given checkpoint or the newest."""
-    store = Recovered(disk, layout, store_id, settings, lake)
+    store = StoreState(disk, layout, store_id, settings, lake)
     try:
         if root is None:
             store.root, store.complaints = checkpoint_file.load(disk, layout.meta, store_id)
@@ -108,7 +108,7 @@ def recover(
             lake.identity.expect(store_id, store.root.lake)
         _load_segments(store, tolerate=tolerate, progress=progress)
         _load_logs(disk, layout, store, tolerate=tolerate)
-        if any(log.strangers for log in store.logs.values()):
+        if any(log.foreign_files for log in store.logs.values()):
             store_identity.check(disk, layout, store_id)
         _check_reach(layout, store, tolerate=tolerate)
         _replay(store, tolerate=tolerate, progress=progress)
@@ -130,7 +130,7 @@ def recover_beside_writer(
     *,
     progress: Progress,
     lake: Lake | None = None,
-) -> Recovered:
+) -> StoreState:
     """As ``recover``, for a reader while a writer's checkpoints may remove files.
 
     All files that a checkpoint needs exist while it is one of the newest. A recovery that was
@@ -146,7 +146,11 @@ def recover_beside_writer(
             if _newest(disk, layout) == before:
                 raise
             continue
-        if _newest(disk, layout) in (before, store.root.number, store.root.number + KEPT - 1):
+        if _newest(disk, layout) in (
+            before,
+            store.root.number,
+            store.root.number + CHECKPOINTS_KEPT - 1,
+        ):
             return store
         store.close()
     raise Unavailable("checkpoints come faster than the store can be read: try again")
@@ -156,12 +160,12 @@ def _newest(disk: Disk, layout: Layout) -> int:
     return max(checkpoint_file.numbers_in(disk, layout.meta), default=0)
 
 
-def _load_segments(store: Recovered, *, tolerate: bool, progress: Progress) -> None:
+def _load_segments(store: StoreState, *, tolerate: bool, progress: Progress) -> None:
     root = store.root
     load_topics(store.catalog, root)
     store.term, store.last_ts = root.term, root.last_ts
     total = len(root.segments)
-    runs: dict[int, list[Run]] = {}
+    runs: dict[int, list[SegmentRun]] = {}
     held: Corrupt | None = None
     for done, info in enumerate(root.segments):
         segment = store.library.add(info)
@@ -189,7 +193,7 @@ def _load_segments(store: Recovered, *, tolerate: bool, progress: Progress) -> N
     store.library.next_number = max(numbers)
 
 
-def _hold_uncovered(store: Recovered, error: Corrupt) -> None:
+def _hold_uncovered(store: StoreState, error: Corrupt) -> None:
     """Mark the records that no readable segment has as held: they are in one that is unreadable.
 
     The segments stay listed, so nothing is lost when the files can be read again.
@@ -203,7 +207,7 @@ def _hold_uncovered(store: Recovered, error: Corrupt) -> None:
     for state in store.catalog.states():
         held = Corrupt(reason, path=error.path, offset=error.offset, topic_id=state.id)
         runs = [
-            Run(
+            SegmentRun(
                 segment,
                 gap.first_seq,
                 gap.last_seq,
@@ -218,7 +222,7 @@ def _hold_uncovered(store: Recovered, error: Corrupt) -> None:
             state.runs = tuple(sorted([*state.runs, *runs], key=lambda run: run.first_seq))
 
 
-def numbers_in(library: Library) -> list[int]:
+def numbers_in(library: SegmentSet) -> list[int]:
     """The numbers of all segment files on disk, listed by a checkpoint or not."""
     disk, folder = library.disk, library.directory
     names = [name for topic in disk.list_dir(folder) for name in disk.list_dir(f"{folder}/{topic}")]
@@ -245,7 +249,7 @@ def uncovered(state: TopicState, first_seq: int = 0) -> list[Gap]:
     return gaps
 
 
-def current_runs(runs: list[Run], floor: int) -> tuple[Run, ...]:
+def current_runs(runs: list[SegmentRun], floor: int) -> tuple[SegmentRun, ...]:
     """A topic's runs in order, without those in shared segments that later segments replace.
 
     A shared segment stays as long as any topic needs it, so it may contain records that a topic has
@@ -266,12 +270,12 @@ def current_runs(runs: list[Run], floor: int) -> tuple[Run, ...]:
     return tuple(current)
 
 
-def _load_logs(disk: Disk, layout: Layout, store: Recovered, *, tolerate: bool) -> None:
+def _load_logs(disk: Disk, layout: Layout, store: StoreState, *, tolerate: bool) -> None:
     try:
         store.closed = layout.read_closed(disk)
     except Corrupt as error:
         store.complaints.append(str(error))  # the checkpoint has an older durable lsn
-    scratch = Scratch()
+    scratch = ScratchMemory()
     for shard in layout.shards_on(disk):
         log = ShardLog(
             disk,
@@ -292,7 +296,7 @@ def _load_logs(disk: Disk, layout: Layout, store: Recovered, *, tolerate: bool) 
             store.logs[shard].durable_upto = store.durable[shard]
 
 
-def _check_reach(layout: Layout, store: Recovered, *, tolerate: bool) -> None:
+def _check_reach(layout: Layout, store: StoreState, *, tolerate: bool) -> None:
     """Check that the log begins early enough and is not shorter than it is known to be."""
     for shard, durable in sorted(store.durable.items()):
         log = store.logs.get(shard)
@@ -305,7 +309,7 @@ def _check_reach(layout: Layout, store: Recovered, *, tolerate: bool) -> None:
             raise Corrupt(reason, path=layout.shard(shard))
         size = begins - replay_lsn
         store.missing.append(
-            Damage(
+            LogDamage(
                 path=layout.shard(shard),
                 offset=0,
                 lsn=replay_lsn,
@@ -316,7 +320,7 @@ def _check_reach(layout: Layout, store: Recovered, *, tolerate: bool) -> None:
         )
 
 
-def _replay(store: Recovered, *, tolerate: bool, progress: Progress) -> None:
+def _replay(store: StoreState, *, tolerate: bool, progress: Progress) -> None:
     replay = Replay(store.catalog, store.reader(), tolerate=tolerate)
     logs = list(store.logs.values())
     newest = max((header.term for log in logs for header in log.headers), default=0)
@@ -326,8 +330,8 @@ def _replay(store: Recovered, *, tolerate: bool, progress: Progress) -> None:
     # What is missing at either end of a shard may be newer than what other shards still have, so
     # with several shards it is noted last: a topic that continues there may have lost some here.
     is_only_shard = len({*store.logs, *store.durable}) == 1
-    late = [damage for log in logs for damage in log.strangers]
-    (replay.lose if is_only_shard else late.extend)(store.missing)
+    late = [damage for log in logs for damage in log.foreign_files]
+    (replay.note_damage if is_only_shard else late.extend)(store.missing)
     for log, place in in_order(logs):
         if place >= len(log.headers):
             continue  # after a torn write, with which an earlier file of this shard ended
@@ -338,7 +342,7 @@ def _replay(store: Recovered, *, tolerate: bool, progress: Progress) -> None:
             replay.closed = False
             if tolerate:
                 rest = _replay_around_damage(replay, log, place, start)
-                (replay.lose if is_only_shard else late.extend)(rest)
+                (replay.note_damage if is_only_shard else late.extend)(rest)
             else:
                 for frame in log.scan(place, start):
                     replay.apply(frame)
@@ -351,7 +355,7 @@ def _replay(store: Recovered, *, tolerate: bool, progress: Progress) -> None:
         done += log.files.entries[place].size
         progress("log", done, total)
     store.page_cache_kept = bool(caches) and all(caches)
-    replay.lose(late)
+    replay.note_damage(late)
     replay.finish()
     for log in logs:
         log.release_scratch()
@@ -361,12 +365,12 @@ def _replay(store: Recovered, *, tolerate: bool, progress: Progress) -> None:
     store.last_ts = max([store.last_ts, *(log.last_ts for log in logs)])
 
 
-def _replay_around_damage(replay: Replay, log: ShardLog, place: int, start: int) -> list[Damage]:
+def _replay_around_damage(replay: Replay, log: ShardLog, place: int, start: int) -> list[LogDamage]:
     """Apply a file's frames, noting damage in its place; return damage after the last frame."""
     noted = len(log.damage)
     for frame in log.scan(place, start):
         if len(log.damage) > noted and frame.location & LOCATION_LSN >= log.damage[-1].end_lsn:
-            replay.lose(log.damage[noted:])
+            replay.note_damage(log.damage[noted:])
             noted = len(log.damage)
         replay.apply(frame)  # blocks salvaged from the damaged range are applied before it is noted
     return log.damage[noted:]

@@ -18,21 +18,21 @@ import msgspec
 from pyroaring import BitMap64
 
 from strandline.config.settings import TopicConfig
-from strandline.errors import Corrupt, NewerFormat
-from strandline.lake.cold_index import Cold
+from strandline.errors import Corrupt, UnsupportedFormat
+from strandline.lake.cold_index import ColdIndex
 from strandline.log.catalog import Catalog
-from strandline.log.files.checkpoint_codec import Root, TopicEntry
-from strandline.log.recovery.resolve_copies import Owed
-from strandline.log.state.delete_rules import apply_delete, hit_by
-from strandline.log.state.deleted_payload import settle
+from strandline.log.files.checkpoint_codec import StoreCheckpoint, TopicEntry
+from strandline.log.recovery.resolve_copies import PendingCopies
+from strandline.log.state.delete_rules import apply_delete, delete_effect
+from strandline.log.state.deleted_payload import resolve_averages
 from strandline.log.state.idempotency_index import IdempotencyIndex
-from strandline.log.state.locator import Pieces
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.reference_copies import COPIES_MAX, MESSAGE_SIZE_MIN
 from strandline.log.state.topic_state import Gap, TailIndex, TopicState
 from strandline.log.wal import block, codec, control_messages
 from strandline.log.wal.reader import Reader
-from strandline.log.wal.recovery import Damage, Frame, Single
-from strandline.log.wal.salvage import RECORD_SIZE_MIN, Loss
+from strandline.log.wal.recovery import Frame, LogDamage, SingleFrame
+from strandline.log.wal.salvage import RECORD_SIZE_MIN, LogLoss
 
 RESTORED = "restored"
 """The reason of a tail that was removed when a backup was restored."""
@@ -47,7 +47,7 @@ class Replay:
         self._tolerate = tolerate
         self._orphans: dict[int, int] = {}
         self._suspects: dict[int, tuple[int, int]] = {}
-        self._pending = Owed(reader.seed)
+        self._pending = PendingCopies(reader.seed)
         self._copied: set[int] = set()
         """Topics that messages have given copies to: a small message may represent many records."""
         self.closed = False
@@ -61,7 +61,7 @@ class Replay:
     def apply(self, frame: Frame) -> None:
         """Apply one commit."""
         self.closed = False
-        if isinstance(frame, Single):
+        if isinstance(frame, SingleFrame):
             self._single(frame)
             return
         for location, view in frame.blocks:
@@ -71,7 +71,7 @@ class Replay:
             else:
                 self._records(location, content)
 
-    def lose(self, places: Sequence[Damage]) -> None:
+    def note_damage(self, places: Sequence[LogDamage]) -> None:
         """Note damage at this position of the log: which topics may have lost how many records."""
         for place in places:
             unknown_size = place.unknown_size
@@ -91,7 +91,7 @@ class Replay:
         """Resolve copies and suspected losses; report records of topics that were never created."""
         self._resolve()
         for changed in self._catalog.states():
-            settle(changed)
+            resolve_averages(changed)
         for topic_id, (next_seq, count) in self._suspects.items():
             state = self._catalog.by_id(topic_id)
             if state is not None and state.next_seq == next_seq:
@@ -102,7 +102,7 @@ class Replay:
                 raise Corrupt(reason, path="wal", offset=location)
             self.complaints.append(f"{reason}: they are stored under another name")
 
-    def _single(self, frame: Single) -> None:
+    def _single(self, frame: SingleFrame) -> None:
         seq = frame.seq
         state = self._catalog.by_id(frame.topic_id)
         if state is None:
@@ -131,7 +131,7 @@ class Replay:
             return
         if content.last_seq < state.next_seq:
             state.last_ts = max(state.last_ts, content.ts)
-            if self._pending.settle(state.id, content):
+            if self._pending.remove_logged(state.id, content):
                 state.tail.append(content.first_seq, location)
                 state.payload += content.payload_size
             return
@@ -201,7 +201,7 @@ class Replay:
         self._catalog.add(state)
         return state
 
-    def _owners(self, loss: Loss) -> list[TopicState]:
+    def _owners(self, loss: LogLoss) -> list[TopicState]:
         """The topics that lost records may belong to; none when the salvaged header is wrong."""
         if not loss.first_seq:
             return []
@@ -242,7 +242,7 @@ class Replay:
         try:
             message = control_messages.decode(content.control_payload())
         except msgspec.DecodeError as error:
-            raise NewerFormat(
+            raise UnsupportedFormat(
                 f"the log has a control message of a newer version: {error}"
             ) from error
         if isinstance(message, control_messages.TopicCreated):
@@ -278,9 +278,9 @@ class Replay:
         elif isinstance(message, control_messages.Evicted):
             evict(state, message.evict_floor, message.reason, self._pieces(state))
         elif isinstance(message, control_messages.RecordsDeleted):
-            apply_delete(state, hit_by(state, self._pieces(state), message))
+            apply_delete(state, delete_effect(state, self._pieces(state), message))
         elif isinstance(message, control_messages.Ceiling):
-            state.ceiling = state.ceiling_asked = max(state.ceiling, message.ceiling)
+            state.ceiling = state.ceiling_requested = max(state.ceiling, message.ceiling)
         elif isinstance(message, control_messages.TailLost):
             lose_tail(state, message)
 
@@ -296,11 +296,11 @@ class Replay:
         if last_seq >= state.next_seq:
             state.add_gap(state.next_seq, last_seq, "damaged")
 
-    def _pieces(self, state: TopicState) -> Pieces:
-        return Pieces(state, lambda: self._reader)
+    def _pieces(self, state: TopicState) -> TopicReader:
+        return TopicReader(state, lambda: self._reader)
 
 
-def evict(state: TopicState, floor: int, reason: str, pieces: Pieces) -> None:
+def evict(state: TopicState, floor: int, reason: str, pieces: TopicReader) -> None:
     """Raise the evict floor as logged; past the head when the records were never logged."""
     if floor > state.floor:
         state.gone_payload += pieces.payload_between(state.floor, floor)
@@ -325,7 +325,7 @@ def lose_tail(state: TopicState, message: control_messages.TailLost) -> None:
             state.remember(message.mark, first_seq, message.ceiling, ts, ts)
     if message.mark:  # a router's report, not the end of the log: reserved seqs stay reserved
         return
-    state.ceiling = state.ceiling_asked = max(message.ceiling, state.next_seq - 1)
+    state.ceiling = state.ceiling_requested = max(message.ceiling, state.next_seq - 1)
     state.epoch = max(state.epoch, message.epoch)
     if message.reason == RESTORED:
         # Seqs above will be assigned again: for readers of them the topic was created again.
@@ -345,10 +345,10 @@ def state_of(entry: TopicEntry) -> TopicState:
     state.evict_reason = entry.evict_reason
     state.delete_floor = entry.delete_floor
     state.gone_payload = entry.gone_payload
-    state.ceiling = state.ceiling_asked = entry.ceiling
+    state.ceiling = state.ceiling_requested = entry.ceiling
     if entry.deleted:
         state.deleted = BitMap64.deserialize(entry.deleted)
-    state.cold = Cold.decode(entry.cold)
+    state.cold = ColdIndex.decode(entry.cold)
     state.gaps = tuple(Gap(gap.first_seq, gap.last_seq, gap.reason) for gap in entry.gaps)
     if entry.idempotency:
         state.idempotency = IdempotencyIndex(entry.idempotency)
@@ -358,7 +358,7 @@ def state_of(entry: TopicEntry) -> TopicState:
     return state
 
 
-def load_topics(catalog: Catalog, root: Root) -> None:
+def load_topics(catalog: Catalog, root: StoreCheckpoint) -> None:
     """Fill a catalog from a checkpoint."""
     for entry in root.topics:
         catalog.add(state_of(entry))

@@ -16,9 +16,9 @@ import numpy as np
 from pyroaring import BitMap64
 
 from strandline.errors import Corrupt
-from strandline.log.read.page import Columns, Page, Row, Slice
+from strandline.log.read.page import BlockSlice, Page, PageColumns, Row
 from strandline.log.state import reference_copies
-from strandline.log.state.locator import Pieces
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import block, control_messages
 from strandline.log.wal.block import Block, Draft
@@ -27,7 +27,7 @@ Find = Callable[[int], TopicState | None]
 _COLUMNS = ((block.KEY, 2), (block.TAG, 3), (block.NODE, 4), (block.META, 5))
 
 
-class Owed:
+class PendingCopies:
     """Copies that the log refers to and that are not created yet. Owned by one thread."""
 
     def __init__(self, seed: int) -> None:
@@ -37,7 +37,7 @@ class Owed:
     def add(self, topic_id: int, message: control_messages.Copied) -> None:
         self._by_topic.setdefault(topic_id, deque()).append(message)
 
-    def settle(self, topic_id: int, content: Block) -> bool:
+    def remove_logged(self, topic_id: int, content: Block) -> bool:
         """Whether a block of the log is the next pending message of its topic; then remove that."""
         waiting = self._by_topic.get(topic_id)
         if not waiting or waiting[0].first_seq != content.first_seq:
@@ -49,7 +49,7 @@ class Owed:
         """Drop the pending copies of a deleted topic."""
         self._by_topic.pop(topic_id, None)
 
-    def resolve(self, find: Find, pieces: Callable[[TopicState], Pieces]) -> list[TopicState]:
+    def resolve(self, find: Find, pieces: Callable[[TopicState], TopicReader]) -> list[TopicState]:
         """Create the pending copies; return the topics that still have some."""
         moved = True
         while moved:
@@ -76,7 +76,7 @@ class Owed:
         state: TopicState,
         waiting: deque[control_messages.Copied],
         find: Find,
-        pieces: Callable[[TopicState], Pieces],
+        pieces: Callable[[TopicState], TopicReader],
     ) -> bool:
         message = waiting[0]
         source = find(message.source_id)
@@ -92,7 +92,7 @@ class Owed:
         except (LookupError, IndexError, Corrupt):
             return False
         draft = draft_of(columns, message.kept, message.mark)
-        reference_copies.keep(
+        reference_copies.add_copies(
             state, draft, message.first_seq, message.ts, self._seed, columns.seqs[0]
         )
         reference_copies.register(source, state)
@@ -101,9 +101,9 @@ class Owed:
         return True
 
 
-def read_raw(pieces: Pieces, seqs: BitMap64) -> Columns:
+def read_raw(pieces: TopicReader, seqs: BitMap64) -> PageColumns:
     """Read these records, deleted or not."""
-    parts: list[Slice | list[Row]] = []
+    parts: list[BlockSlice | list[Row]] = []
     ordered = list(seqs)
     place = 0
     while place < len(ordered):
@@ -120,13 +120,13 @@ def read_raw(pieces: Pieces, seqs: BitMap64) -> Columns:
         if isinstance(piece, tuple):
             parts.append([(first + at, *piece[1][at]) for at in chosen])
         else:
-            parts.append(Slice(piece, 0, piece.count, np.array(chosen, dtype="<i8")))
+            parts.append(BlockSlice(piece, 0, piece.count, np.array(chosen, dtype="<i8")))
         place = following
     page = Page(parts, following=0, head_seq=0, epoch=0, tombstone=None)
     return page.columns()
 
 
-def draft_of(columns: Columns, kept: int, mark: bytes) -> Draft:
+def draft_of(columns: PageColumns, kept: int, mark: bytes) -> Draft:
     """The copies as a block, with the columns that are kept."""
     draft = block.draft(columns.data)
     for bit, place in _COLUMNS:

@@ -12,20 +12,20 @@ from collections.abc import Iterator
 import msgspec
 
 from strandline.config.settings import Settings, TopicConfig
-from strandline.errors import Corrupt, Invalid, NewerFormat
+from strandline.errors import Corrupt, Invalid, UnsupportedFormat
 from strandline.lake.cold_index import ColdSummary
 from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files import store_identity, system_file
 from strandline.log.files.checkpoint_codec import GapEntry
 from strandline.log.files.layout import Layout
-from strandline.log.recovery.recover import Recovered, recover
+from strandline.log.recovery.recover import StoreState, recover
 from strandline.log.segments.codec import SHARED
 from strandline.log.segments.reader import SegmentInfo
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import block, codec, control_messages
 from strandline.log.wal.codec import FILE_HEADER_SIZE
 from strandline.log.wal.log_files import LOCATION_LSN, first_lsn_of
-from strandline.log.wal.recovery import Damage, Frame, ShardLog, Single
+from strandline.log.wal.recovery import Frame, LogDamage, ShardLog, SingleFrame
 from strandline.platform.disk import Disk
 
 _COLUMNS = {
@@ -75,7 +75,7 @@ class ShardSummary(msgspec.Struct, frozen=True, kw_only=True):
     end_lsn: int
     durable_upto: int
     files: list[WalFileSummary]
-    damage: list[Damage]
+    damage: list[LogDamage]
 
 
 class SegmentSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +168,7 @@ def inspect_store(disk: Disk, path: str, settings: Settings | None = None) -> St
         store_identity.check(disk, layout, store_id)
     except Corrupt as error:
         complaints.append(str(error))
-        store_id = store_identity.told_by_others(disk, layout)
+        store_id = store_identity.id_from_other_files(disk, layout)
         system = system_file.System(format=0, store_id=store_id.hex(), created_us=0)
     store = recover(disk, layout, store_id, settings, tolerate=True)
     try:
@@ -192,7 +192,7 @@ def inspect_store(disk: Disk, path: str, settings: Settings | None = None) -> St
 
 def wal_frames(
     disk: Disk, path: str, store_id: bytes | None = None
-) -> Iterator[FrameSummary | Damage]:
+) -> Iterator[FrameSummary | LogDamage]:
     """Every frame of one WAL file, and the damaged places between them.
 
     ``store_id`` is needed only if the header of the file is damaged.
@@ -203,7 +203,7 @@ def wal_frames(
     content = memoryview(disk.read(path))
     header = codec.decode_file_header(bytes(content[:FILE_HEADER_SIZE]))
     if isinstance(header, int):
-        raise NewerFormat(f"{path} has WAL format {header}: upgrade to read it")
+        raise UnsupportedFormat(f"{path} has WAL format {header}: upgrade to read it")
     if header is None and store_id is None:
         raise Corrupt("the header of a WAL file is damaged", path=path)
     shard = header.shard if header is not None else _shard_of(directory)
@@ -230,7 +230,7 @@ def _checkpoints(disk: Disk, layout: Layout, store_id: bytes) -> list[Checkpoint
         content = disk.read(path)
         try:
             root = checkpoint_file.decode(content, path)
-            checkpoint_file.check_place(root, number, store_id, path)
+            checkpoint_file.check_identity(root, number, store_id, path)
         except Corrupt as error:
             summaries.append(
                 CheckpointSummary(path=path, number=number, size=len(content), problem=error.reason)
@@ -251,7 +251,7 @@ def _checkpoints(disk: Disk, layout: Layout, store_id: bytes) -> list[Checkpoint
     return summaries
 
 
-def _shard(disk: Disk, layout: Layout, store: Recovered, shard: int) -> ShardSummary:
+def _shard(disk: Disk, layout: Layout, store: StoreState, shard: int) -> ShardSummary:
     """The files of a shard, read from their first frame on."""
     log = ShardLog(disk, layout.shard(shard), shard, store.store_id, tolerate=True)
     log.durable_upto = store.durable.get(shard, 0)
@@ -299,7 +299,7 @@ def _wal_file(log: ShardLog, place: int) -> WalFileSummary:
 
 
 def _is_clean_close(frame: Frame) -> bool:
-    if isinstance(frame, Single):
+    if isinstance(frame, SingleFrame):
         return False
     last = block.Block(frame.blocks[-1][1])
     return last.kind == block.CONTROL and isinstance(
@@ -307,7 +307,7 @@ def _is_clean_close(frame: Frame) -> bool:
     )
 
 
-def _segments(layout: Layout, store: Recovered) -> list[SegmentSummary]:
+def _segments(layout: Layout, store: StoreState) -> list[SegmentSummary]:
     summaries = []
     for info in store.root.segments:
         state = store.catalog.by_id(info.topic_id)
@@ -352,7 +352,7 @@ def _frame(content: memoryview, frame: Frame, base: int) -> FrameSummary:
     lsn = frame.location & LOCATION_LSN
     offset = lsn - base
     size, _, _, mask, _, term, _, durable, ts, *_ = codec.HEADER.unpack_from(content, offset)
-    if isinstance(frame, Single):
+    if isinstance(frame, SingleFrame):
         fields, data = codec.split_single(frame.sizes, frame.body)
         payload = len(data) + sum(len(field) for field in fields if field is not None)
         blocks = [
@@ -366,7 +366,7 @@ def _frame(content: memoryview, frame: Frame, base: int) -> FrameSummary:
         offset=offset,
         lsn=lsn,
         size=size,
-        kind="single" if isinstance(frame, Single) else "batch",
+        kind="single" if isinstance(frame, SingleFrame) else "batch",
         term=term,
         ts=ts,
         durable_upto=durable,

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strandline.config.settings import TopicConfig
-from strandline.lake.cold_index import Cold, ColdEntry
+from strandline.lake.cold_index import ColdEntry, ColdIndex
 from strandline.lake.manifest.manifest import Manifest
 from strandline.log.files import checkpoint_codec as checkpoint_file
-from strandline.log.files.checkpoint_codec import Root, ShardEntry, TopicEntry
+from strandline.log.files.checkpoint_codec import ShardEntry, StoreCheckpoint, TopicEntry
 from strandline.log.files.layout import Layout
 from strandline.log.repair.salvage import in_segment, segment_files
 from strandline.log.wal import block, control_messages
-from strandline.log.wal.recovery import ShardLog, Single
+from strandline.log.wal.recovery import ShardLog, SingleFrame
 from strandline.platform.disk import Disk
 
 
@@ -34,7 +34,7 @@ class _PartialTopic:
         self.last_ts = 0
         self.floor = 1
         self.deleted = b""
-        self.cold: Cold | None = None
+        self.cold: ColdIndex | None = None
 
     def add(self, manifest: Manifest) -> None:
         """Add what the lake has. Its part is read from there alone: local copies are released."""
@@ -45,15 +45,17 @@ class _PartialTopic:
         self.last_ts = max((file.ts_max for file in manifest.files), default=0)
         self.deleted = bytes(manifest.deleted.serialize()) if manifest.deleted else b""
         self.cold = (
-            Cold.of_files(manifest.number, manifest.files, {}, released=manifest.files[-1].last_seq)
+            ColdIndex.of_files(
+                manifest.number, manifest.files, {}, released=manifest.files[-1].last_seq
+            )
             if manifest.files
             else None
         )
 
 
-def rebuilt_root(
+def rebuild_checkpoint(
     disk: Disk, layout: Layout, store_id: bytes, manifests: Mapping[int, Manifest]
-) -> Root:
+) -> StoreCheckpoint:
     """The best checkpoint that can be built from the other files and the lake's manifests."""
     topics: dict[int, _PartialTopic] = {}
     names: set[str] = set()
@@ -79,7 +81,7 @@ def rebuilt_root(
         finally:
             log.files.close()
     gone = {topic_id for topic_id, manifest in manifests.items() if manifest.dropped}
-    return Root(
+    return StoreCheckpoint(
         number=max(checkpoint_file.numbers_in(disk, layout.meta), default=0),
         store_id=store_id,
         term=0,
@@ -103,7 +105,7 @@ def _read_names(
     place = 0
     while place < len(log.headers):
         for frame in log.scan(place, log.headers[place].first_lsn):
-            for _, view in () if isinstance(frame, Single) else frame.blocks:
+            for _, view in () if isinstance(frame, SingleFrame) else frame.blocks:
                 content = block.Block(view)
                 topic = topics.get(content.topic_id)
                 if topic is None or content.kind != block.CONTROL:

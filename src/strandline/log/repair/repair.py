@@ -28,15 +28,15 @@ from strandline.lake.lake import Lake
 from strandline.lake.manifest.manifest import Manifest
 from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files import store_identity, system_file
-from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.checkpoint_codec import StoreCheckpoint
 from strandline.log.files.layout import Layout
 from strandline.log.progress import Progress, silent
 from strandline.log.recovery import after_recovery
-from strandline.log.recovery.recover import Recovered, recover
+from strandline.log.recovery.recover import StoreState, recover
 from strandline.log.recovery.replay import lose_tail
-from strandline.log.repair.rebuild_checkpoint import rebuilt_root
+from strandline.log.repair.rebuild_checkpoint import rebuild_checkpoint
 from strandline.log.repair.repair_checkpoint import Rewriter
-from strandline.log.repair.verify import Problem, verify_held
+from strandline.log.repair.verify import VerifyProblem, verify_locked
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import control_messages
 from strandline.log.wal.log_files import first_lsn_of
@@ -49,7 +49,7 @@ from strandline.platform.objectstore.protocol import Objects
 _IN_META_ONLY = {"system", "closed", "checkpoint"}
 
 
-class Lost(msgspec.Struct, frozen=True, kw_only=True):
+class LostRecords(msgspec.Struct, frozen=True, kw_only=True):
     """Records of a topic that a repair gave up."""
 
     topic: str
@@ -59,7 +59,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     """False for an upper bound: so many records at most, perhaps none."""
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
+class MovedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was damaged or replaced, and its new path."""
 
     path: str
@@ -71,9 +71,9 @@ class RepairReport(msgspec.Struct, kw_only=True):
 
     path: str
     dry_run: bool
-    problems: list[Problem]
-    lost: list[Lost] = []
-    moved: list[Moved] = []
+    problems: list[VerifyProblem]
+    lost: list[LostRecords] = []
+    moved: list[MovedFile] = []
     written: list[str] = []
     notes: list[str] = []
 
@@ -105,7 +105,7 @@ def repair_store(
     _check_is_store(disk, layout)
     lock = _lock(disk, layout)
     try:
-        verified = verify_held(disk, layout, settings, progress)
+        verified = verify_locked(disk, layout, settings, progress)
         report = RepairReport(path=path, dry_run=dry_run, problems=verified.problems)
         if not verified.problems:
             return report
@@ -171,13 +171,13 @@ class _Repair:
         store_id = self._identify()
         folder = self._layout.meta
         numbers = checkpoint_file.numbers_in(self._disk, folder)
-        root: Root | None = None
+        root: StoreCheckpoint | None = None
         if numbers:
             try:
                 checkpoint_file.load(self._disk, folder, store_id)
             except Corrupt:
                 manifests = self._manifests(store_id)
-                root = rebuilt_root(self._disk, self._layout, store_id, manifests)
+                root = rebuild_checkpoint(self._disk, self._layout, store_id, manifests)
                 self._report.notes.append(
                     "no checkpoint can be read: names, settings and deletes of topics are known "
                     "only as far as they are in log and lake"
@@ -194,7 +194,7 @@ class _Repair:
         if self._lake is None:
             return manifests
         for topic_id in verify.topics_in(self._lake.objects):
-            manifest, error = verify.newest_of(self._lake.objects, store_id, topic_id)
+            manifest, error = verify.newest_or_error(self._lake.objects, store_id, topic_id)
             if manifest is not None:
                 manifests[topic_id] = self._with_holes(manifest)
             else:
@@ -223,7 +223,7 @@ class _Repair:
             store_identity.check(self._disk, self._layout, store_id)
             return store_id
         except (Corrupt, NotAStore):
-            store_id = store_identity.told_by_others(self._disk, self._layout)
+            store_id = store_identity.id_from_other_files(self._disk, self._layout)
         self._report.notes.append("the SYSTEM file is written again from the other files")
         if not self._report.dry_run:
             if self._disk.exists(f"{directory}/SYSTEM"):
@@ -234,7 +234,7 @@ class _Repair:
             self._report.written.append(f"{directory}/SYSTEM")
         return store_id
 
-    def _rewrite(self, store_id: bytes, root: Root | None) -> None:
+    def _rewrite(self, store_id: bytes, root: StoreCheckpoint | None) -> None:
         """Write a checkpoint of everything that can be read."""
         store = recover(
             self._disk,
@@ -258,14 +258,14 @@ class _Repair:
         finally:
             store.close()
 
-    def _give_up(self, state: TopicState, known: int, store: Recovered) -> None:
+    def _give_up(self, state: TopicState, known: int, store: StoreState) -> None:
         """Report what a topic lost; a new epoch makes its readers notice that."""
         lost = [gap for gap in state.gaps[known:] if gap.reason == "damaged"]
         lost = [gap for gap in lost if gap.last_seq >= state.floor]
         for gap in sorted(lost, key=lambda gap: gap.first_seq):
             guessed = gap.last_seq >= store.guessed.get(state.id, gap.last_seq + 1)
             self._report.lost.append(
-                Lost(
+                LostRecords(
                     topic=state.name,
                     first_seq=max(gap.first_seq, state.floor),
                     last_seq=gap.last_seq,
@@ -279,7 +279,7 @@ class _Repair:
             lose_tail(
                 state, control_messages.TailLost(state.next_seq, state.ceiling, epoch, "lost")
             )
-        state.ceiling = state.ceiling_asked = state.next_seq - 1
+        state.ceiling = state.ceiling_requested = state.next_seq - 1
 
     def _damaged_files(self) -> set[str]:
         disk = self._disk
@@ -299,7 +299,7 @@ class _Repair:
         """Move damaged files to ``damaged/``, with a report beside them."""
         disk, damaged = self._disk, self._layout.damaged
         targets = {path: self._free_name(self._relative(path)) for path in paths}
-        self._report.moved = [Moved(path=path, to=to) for path, to in targets.items()]
+        self._report.moved = [MovedFile(path=path, to=to) for path, to in targets.items()]
         if self._report.dry_run:
             return
         disk.make_dirs(damaged)

@@ -11,18 +11,18 @@ from pyroaring import BitMap64
 
 from strandline.config.settings import Settings
 from strandline.log.checkpoint.checkpoint_job import Checkpointer, runs_of
-from strandline.log.checkpoint.checkpoint_store import KEPT, Roots, entry_of
+from strandline.log.checkpoint.checkpoint_store import CHECKPOINTS_KEPT, CheckpointStore, entry_of
 from strandline.log.files import checkpoint_codec as checkpoint_file
-from strandline.log.files.checkpoint_codec import Root, ShardEntry
+from strandline.log.files.checkpoint_codec import ShardEntry, StoreCheckpoint
 from strandline.log.files.layout import Layout
-from strandline.log.recovery.recover import Recovered, current_runs, numbers_in, uncovered
+from strandline.log.recovery.recover import StoreState, current_runs, numbers_in, uncovered
 from strandline.log.repair import salvage
 from strandline.log.repair.salvage import Span
 from strandline.log.segments.codec import SHARED
-from strandline.log.segments.rows import Rows, of_block, of_singles
-from strandline.log.state.locator import Pieces
+from strandline.log.segments.rows import RecordRows, of_block, of_singles
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.memory_tail import Row
-from strandline.log.state.topic_state import Gap, Run, TailIndex, TopicState
+from strandline.log.state.topic_state import Gap, SegmentRun, TailIndex, TopicState
 from strandline.log.wal.log_files import SINGLE_AT
 from strandline.log.wal.recovery import ShardLog
 from strandline.platform.clock import Clock
@@ -41,7 +41,7 @@ class Rewriter:
         layout: Layout,
         settings: Settings,
         clock: Clock,
-        store: Recovered,
+        store: StoreState,
         bad: set[str],
     ) -> None:
         self._disk = disk
@@ -50,11 +50,11 @@ class Rewriter:
         self._bad = bad
         self._written: list[str] = []
         self._affected: set[int] = set()
-        self._new_runs: dict[int, list[Run]] = {}
+        self._new_runs: dict[int, list[SegmentRun]] = {}
         store.library.next_number = max(
             [store.library.next_number, *(number + 1 for number in numbers_in(store.library))]
         )
-        roots = Roots(
+        roots = CheckpointStore(
             disk,
             layout.meta,
             store.catalog,
@@ -80,7 +80,7 @@ class Rewriter:
         store = self._store
         known = {entry.id: len(entry.gaps) for entry in store.root.topics}
         self._drop_bad_segments()
-        wanted = salvage.Wanted()
+        wanted = salvage.MissingSeqs()
         for state in store.catalog.states():
             if state.id in store.deleted:
                 state.deleted = store.deleted[state.id] | (state.deleted or BitMap64())
@@ -103,7 +103,7 @@ class Rewriter:
     def finish(self) -> list[str]:
         """Write the log's records and the new checkpoints; returns the paths of all new files."""
         store = self._store
-        parts: dict[int, list[Rows]] = {}
+        parts: dict[int, list[RecordRows]] = {}
         for state in store.catalog.states():
             rows = self._tail_rows(state)
             if rows:
@@ -115,7 +115,7 @@ class Rewriter:
             state.runs = tuple(sorted(runs, key=lambda run: run.first_seq))
             state.tail = TailIndex(state.next_seq)
             if state.id in self._affected:
-                pieces = Pieces(state, store.reader)
+                pieces = TopicReader(state, store.reader)
                 state.payload = pieces.payload_between(state.floor, state.next_seq)
                 state.gone_payload = 0
             state.covered_payload = state.payload
@@ -141,14 +141,14 @@ class Rewriter:
         for number, segment in list(store.library.segments.items()):
             if segment.path in self._bad:
                 store.library.retire(number)
-        runs: dict[int, list[Run]] = {}
+        runs: dict[int, list[SegmentRun]] = {}
         for segment in store.library.segments.values():
             for topic_id, run in runs_of(segment):
                 runs.setdefault(topic_id, []).append(run)
         for state in store.catalog.states():
             state.runs = current_runs(runs.get(state.id, []), state.local_next)
 
-    def _salvage(self, wanted: salvage.Wanted, *, dry_run: bool) -> None:
+    def _salvage(self, wanted: salvage.MissingSeqs, *, dry_run: bool) -> None:
         if not wanted:
             return
         disk, layout, store_id = self._disk, self._layout, self._store.store_id
@@ -163,7 +163,7 @@ class Rewriter:
         lake = self._store.catalog.lake
         if lake is not None:
             places.append(salvage.in_lake(lake, self._store.catalog.states(), wanted))
-        parts: dict[int, list[Rows]] = {}
+        parts: dict[int, list[RecordRows]] = {}
         size = 0
         try:
             for topic_id, rows in salvage.search(wanted, places):
@@ -178,14 +178,14 @@ class Rewriter:
             for log in logs:
                 log.files.close()
 
-    def _drop_deleted(self, topic_id: int, rows: Rows) -> Rows:
+    def _drop_deleted(self, topic_id: int, rows: RecordRows) -> RecordRows:
         state = self._store.catalog.by_id(topic_id)
         return rows.without(state.deleted) if state is not None and state.deleted else rows
 
-    def _tail_rows(self, state: TopicState) -> list[Rows]:
+    def _tail_rows(self, state: TopicState) -> list[RecordRows]:
         """The records of a topic that are only in the log."""
         reader = self._store.reader()
-        parts: list[Rows] = []
+        parts: list[RecordRows] = []
         singles: list[Row] = []
         following = 0
         for first_seq, location in zip(state.tail.firsts, state.tail.locations, strict=True):
@@ -202,7 +202,7 @@ class Rewriter:
             parts.append(of_singles(following - len(singles), singles))
         return [self._drop_deleted(state.id, rows) for rows in parts if rows.next_seq > state.floor]
 
-    def _write(self, parts: dict[int, list[Rows]]) -> None:
+    def _write(self, parts: dict[int, list[RecordRows]]) -> None:
         """Write one shared segment; its runs may have gaps, with other runs of their topics."""
         if not parts:
             return
@@ -219,9 +219,9 @@ class Rewriter:
         number = max([store.root.number, *checkpoint_file.numbers_in(self._disk, folder)])
         segments = [segment.info for segment in store.library.segments.values()]
         topics = [entry_of(state, replay_lsns, 0) for state in store.catalog.states()]
-        for _ in range(KEPT):
+        for _ in range(CHECKPOINTS_KEPT):
             number += 1
-            root = Root(
+            root = StoreCheckpoint(
                 number=number,
                 store_id=store.store_id,
                 term=store.term,

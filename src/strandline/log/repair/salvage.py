@@ -17,11 +17,11 @@ from strandline.errors import Corrupt
 from strandline.lake.lake import Lake
 from strandline.log.files.layout import Layout
 from strandline.log.segments import codec
-from strandline.log.segments.rows import Rows, of_block, of_singles
+from strandline.log.segments.rows import RecordRows, of_block, of_singles
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import block
 from strandline.log.wal.codec import split_single, store_seed
-from strandline.log.wal.recovery import ShardLog, Single, in_order
+from strandline.log.wal.recovery import ShardLog, SingleFrame, in_order
 from strandline.platform.disk import Disk
 
 if sys.version_info >= (3, 14):
@@ -34,11 +34,11 @@ _READ_SIZE = 64 * 1024
 
 Span = tuple[int, int]
 """First and last seq."""
-Found = Iterator[tuple[int, Rows]]
+SalvagedRows = Iterator[tuple[int, RecordRows]]
 """Topic ids and rows."""
 
 
-class Wanted:
+class MissingSeqs:
     """Seqs to find, by topic. ``take`` removes those that were found."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Wanted:
     def __bool__(self) -> bool:
         return any(self.spans.values())
 
-    def take(self, topic_id: int, rows: Rows) -> list[Rows]:
+    def remove_found(self, topic_id: int, rows: RecordRows) -> list[RecordRows]:
         """The parts of these rows that are to be found; they are removed from the spans."""
         parts, left = [], []
         for first_seq, last_seq in self.spans.get(topic_id, ()):
@@ -63,13 +63,13 @@ class Wanted:
         return parts
 
 
-def search(wanted: Wanted, places: Sequence[Found]) -> Found:
+def search(wanted: MissingSeqs, places: Sequence[SalvagedRows]) -> SalvagedRows:
     """Search the places in order until everything is found or there are no more."""
     for place in places:
         if not wanted:
             return
         for topic_id, rows in place:
-            for part in wanted.take(topic_id, rows):
+            for part in wanted.remove_found(topic_id, rows):
                 yield topic_id, part
 
 
@@ -84,7 +84,7 @@ def segment_files(disk: Disk, layout: Layout) -> list[str]:
     ]
 
 
-def in_segment(disk: Disk, path: str, store_id: bytes) -> Found:
+def in_segment(disk: Disk, path: str, store_id: bytes) -> SalvagedRows:
     """Rows of every intact block of a segment file."""
     content = memoryview(read_around(disk, path))
     seed = store_seed(store_id)
@@ -102,13 +102,13 @@ def in_segment(disk: Disk, path: str, store_id: bytes) -> Found:
             yield intact.topic_id, of_block(intact)
 
 
-def in_logs(logs: Sequence[ShardLog]) -> Found:
+def in_logs(logs: Sequence[ShardLog]) -> SalvagedRows:
     """Rows of every frame of the log, also of those that are already in segments."""
     for log, place in in_order(logs):
         if place >= len(log.headers):
             continue
         for frame in log.scan(place, log.headers[place].first_lsn):
-            if isinstance(frame, Single):
+            if isinstance(frame, SingleFrame):
                 fields, data = split_single(frame.sizes, frame.body)
                 yield frame.topic_id, of_singles(frame.seq, [(frame.ts, fields, data)])
                 continue
@@ -118,7 +118,7 @@ def in_logs(logs: Sequence[ShardLog]) -> Found:
                     yield intact.topic_id, of_block(intact)
 
 
-def in_lake(lake: Lake, states: Sequence[TopicState], wanted: Wanted) -> Found:
+def in_lake(lake: Lake, states: Sequence[TopicState], wanted: MissingSeqs) -> SalvagedRows:
     """Rows of the lake's zones with seqs to find."""
     for state in states:
         for first_seq, last_seq in list(wanted.spans.get(state.id, ())):
@@ -128,7 +128,7 @@ def in_lake(lake: Lake, states: Sequence[TopicState], wanted: Wanted) -> Found:
                 if place < 0:
                     break
                 try:
-                    zone = lake.zone_again(state.id, state.cold, place, seq)
+                    zone = lake.zone_uncached(state.id, state.cold, place, seq)
                 except Corrupt as error:
                     seq = max(seq, error.last_seq or last_seq) + 1
                     continue
@@ -136,11 +136,11 @@ def in_lake(lake: Lake, states: Sequence[TopicState], wanted: Wanted) -> Found:
                 seq = zone.last_seq + 1
 
 
-def index_of(content: memoryview, seed: int) -> codec.Index | None:
+def index_of(content: memoryview, seed: int) -> codec.SegmentIndex | None:
     """The index of a segment by the file alone, None when a checksum fails."""
     header = codec.decode_header(bytes(content[: codec.HEADER_SIZE]))
     trailer = codec.decode_trailer(bytes(content[-codec.TRAILER_SIZE :]))
-    if not isinstance(header, codec.Header) or trailer is None:
+    if not isinstance(header, codec.SegmentHeader) or trailer is None:
         return None
     offset, size, checksum = trailer
     footer = bytes(content[offset : offset + size])
@@ -171,7 +171,7 @@ def read_around(disk: Disk, path: str) -> bytes:
     return b"".join(parts)
 
 
-def _in_blocks(content: memoryview, seed: int) -> Found:
+def _in_blocks(content: memoryview, seed: int) -> SalvagedRows:
     """Rows of intact blocks, found without an index."""
     offset = codec.HEADER_SIZE
     while offset + 8 <= len(content):

@@ -28,19 +28,19 @@ from strandline.config.settings import ScrubSettings
 from strandline.errors import Conflict, Corrupt, StrandlineError, Unavailable
 from strandline.lake import verify
 from strandline.lake.lake import Lake
-from strandline.lake.lake_writer import Intake
+from strandline.lake.lake_writer import LakeWriter
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
 from strandline.log.catalog import Catalog
 from strandline.log.checkpoint.relocator import Relocator
 from strandline.log.checkpoint.sealer import Sealer
-from strandline.log.read.intact_blocks import good_parts, losses, rows_of
+from strandline.log.read.intact_blocks import intact_ranges, lost_ranges, rows_of
 from strandline.log.repair.verify_segment import check_segment, walk_segment
 from strandline.log.segments import codec
 from strandline.log.segments.reader import Segment
-from strandline.log.segments.rows import Rows
-from strandline.log.segments.segment_set import Library
-from strandline.log.state.topic_state import Run, TopicState
+from strandline.log.segments.rows import RecordRows
+from strandline.log.segments.segment_set import SegmentSet
+from strandline.log.state.topic_state import SegmentRun, TopicState
 from strandline.platform.clock import Clock
 from strandline.platform.objectstore.protocol import Objects
 
@@ -51,7 +51,7 @@ _Item = Callable[[], Iterator[int]]
 """Checks one item: yields how many bytes it has read."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class DamageFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was not as it was written."""
 
     path: str
@@ -80,7 +80,7 @@ class ScrubProgress(msgspec.Struct, frozen=True, kw_only=True):
     files_total: int = 0
     """Of this round, approximately: files are added and removed meanwhile."""
     bytes_read: int = 0
-    findings: list[Finding] = []
+    findings: list[DamageFinding] = []
     """What is fenced off, and what was restored since the store was opened, newest last."""
 
 
@@ -91,16 +91,16 @@ class Scrubber:
         self,
         clock: Clock,
         catalog: Catalog,
-        library: Library,
+        library: SegmentSet,
         sealer: Sealer,
         relocator: Relocator,
-        lake_writer: Intake,
+        lake_writer: LakeWriter,
         lake: Lake,
         settings: ScrubSettings,
         *,
         store_id: bytes,
         changing: threading.Lock,
-        tables: Callable[[Objects, bytes], Iterator[verify.Step]],
+        tables: Callable[[Objects, bytes], Iterator[verify.VerifyStep]],
     ) -> None:
         """``tables`` checks the files of event tables in the lake."""
         self._disk = library.disk
@@ -125,9 +125,9 @@ class Scrubber:
         self._budget_s = clock.monotonic()
         self._queued_stand_ins: set[str] = set()
         self._rounds = self._files = self._files_total = self._bytes = 0
-        self._fenced: dict[tuple[str, int | None], Finding] = {}
+        self._fenced: dict[tuple[str, int | None], DamageFinding] = {}
         self._bad: set[tuple[str, int | None]] = set()
-        self._restored: deque[Finding] = deque(maxlen=_KEPT_MAX)
+        self._restored: deque[DamageFinding] = deque(maxlen=_KEPT_MAX)
 
     def run_once(self) -> None:
         """Read as much as the rate allows since the last run."""
@@ -215,7 +215,7 @@ class Scrubber:
         return size
 
     def _queue_stand_ins(self) -> None:
-        for path in set(self._lake.stand_ins) - self._queued_stand_ins:
+        for path in set(self._lake.replaced_files) - self._queued_stand_ins:
             self._queued_stand_ins.add(path)
             for number, segment in list(self._library.segments.items()):
                 if segment.path == path:
@@ -226,7 +226,7 @@ class Scrubber:
         if segment is None:
             return
         bad = False
-        for step in walk_segment(self._disk, self._library.afresh(segment)):
+        for step in walk_segment(self._disk, self._library.reopen(segment)):
             if isinstance(step, int):
                 yield step
             else:
@@ -234,7 +234,7 @@ class Scrubber:
         self._files += 1
         problems = []
         if bad:
-            problems = list(check_segment(self._disk, self._library.afresh(segment)))
+            problems = list(check_segment(self._disk, self._library.reopen(segment)))
         if self._library.segments.get(number) is not segment:
             return
         if problems:
@@ -247,17 +247,17 @@ class Scrubber:
         reason = (
             problem.reason if isinstance(problem, Corrupt) else f"it cannot be read ({problem})"
         )
-        repaired: list[tuple[TopicState, Run, list[Rows]]] = []
+        repaired: list[tuple[TopicState, SegmentRun, list[RecordRows]]] = []
         lost: list[tuple[TopicState, Corrupt]] = []
         for state in self._catalog.states():
             for run in state.runs:
                 if run.segment is not segment:
                     continue
                 try:
-                    parts = good_parts(state, run.first_seq, run.last_seq)
+                    parts = intact_ranges(state, run.first_seq, run.last_seq)
                     rows = [rows_of(part, state.deleted) for part in parts]
                 except Corrupt:
-                    errors = losses(state, run.first_seq, run.last_seq)
+                    errors = lost_ranges(state, run.first_seq, run.last_seq)
                     lost += [(state, error) for error in errors]
                 else:
                     repaired.append((state, run, rows))
@@ -295,7 +295,7 @@ class Scrubber:
                 yield step
             else:
                 problems.append(step)
-        newest, _ = verify.newest_of(objects, self._store_id, state.id)
+        newest, _ = verify.newest_or_error(objects, self._store_id, state.id)
         restored = False
         if newest is None and not state.dropped:
             try:
@@ -325,13 +325,13 @@ class Scrubber:
                 problem = step
         if problem is None:
             self._mark_intact(reader.label)
-        elif self._lake_writer.load(state.id).named(file.name()) is not None:
+        elif self._lake_writer.load(state.id).find_file(file.name()) is not None:
             self._repair_file(state, file, problem.reason, reader.label)
         self._files += 1
         self._waiting.appendleft(partial(self._check_file, state, manifest, place + 1))
 
     def _repair_file(self, state: TopicState, file: LakeFile, reason: str, path: str) -> None:
-        lost = list(losses(state, file.first_seq, file.last_seq))
+        lost = list(lost_ranges(state, file.first_seq, file.last_seq))
         for error in lost:
             self._fence(path, reason, state, error.first_seq, error.last_seq)
         if not lost:
@@ -346,7 +346,7 @@ class Scrubber:
             self._note_restored(path, reason, state, file.first_seq, file.last_seq)
 
     def _mark_intact(self, path: str) -> None:
-        self._lake.stand_ins.pop(path, None)
+        self._lake.replaced_files.pop(path, None)
         self._queued_stand_ins.discard(path)
         self._fenced = {key: found for key, found in self._fenced.items() if key[0] != path}
 
@@ -359,7 +359,7 @@ class Scrubber:
         last_seq: int | None = None,
     ) -> None:
         self._restored.append(
-            Finding(
+            DamageFinding(
                 path=path,
                 reason=reason,
                 outcome="restored",
@@ -378,7 +378,7 @@ class Scrubber:
         last_seq: int | None = None,
     ) -> None:
         self._bad.add((path, first_seq))
-        self._fenced[path, first_seq] = Finding(
+        self._fenced[path, first_seq] = DamageFinding(
             path=path,
             reason=reason,
             outcome="fenced",

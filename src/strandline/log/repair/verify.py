@@ -19,23 +19,23 @@ from strandline.lake import object_keys
 from strandline.lake.lake import Lake
 from strandline.log.files import checkpoint_codec as checkpoint_file
 from strandline.log.files import store_identity, system_file
-from strandline.log.files.checkpoint_codec import Root
+from strandline.log.files.checkpoint_codec import StoreCheckpoint
 from strandline.log.files.layout import Layout
 from strandline.log.progress import Progress, silent
-from strandline.log.recovery.recover import Recovered, recover, uncovered
+from strandline.log.recovery.recover import StoreState, recover, uncovered
 from strandline.log.repair import verify_segment
 from strandline.log.repair.verify_lake import check_lake
-from strandline.log.segments.segment_set import Library
+from strandline.log.segments.segment_set import SegmentSet
 from strandline.log.wal import block, control_messages
 from strandline.log.wal.codec import store_seed
 from strandline.log.wal.log_files import first_lsn_of
-from strandline.log.wal.recovery import Damage, Frame, ShardLog, Single
+from strandline.log.wal.recovery import Frame, LogDamage, ShardLog, SingleFrame
 from strandline.platform.disk import Disk
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyProblem(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a file that is not as it was written, or records that are missing."""
 
     path: str
@@ -49,7 +49,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int | None = None
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyNote(msgspec.Struct, frozen=True, kw_only=True):
     """An observation that is not damage."""
 
     path: str
@@ -70,8 +70,8 @@ class VerifyReport(msgspec.Struct, kw_only=True):
     records: int = 0
     """Records in WAL frames and segment blocks, counted wherever they are stored."""
     topics: int = 0
-    problems: list[Problem] = []
-    notes: list[Note] = []
+    problems: list[VerifyProblem] = []
+    notes: list[VerifyNote] = []
 
     @property
     def ok(self) -> bool:
@@ -101,9 +101,9 @@ def verify_store(
         lock = disk.lock(layout.lock, disk.read(layout.lock))
         in_use = lock is None
     try:
-        report = verify_held(disk, layout, settings, progress, source)
+        report = verify_locked(disk, layout, settings, progress, source)
         if in_use and report.problems:
-            again = verify_held(disk, layout, settings, progress, source)
+            again = verify_locked(disk, layout, settings, progress, source)
             again.problems = [found for found in again.problems if found in report.problems]
             report = again
     finally:
@@ -115,7 +115,7 @@ def verify_store(
     return report
 
 
-def verify_held(
+def verify_locked(
     disk: Disk,
     layout: Layout,
     settings: Settings,
@@ -146,7 +146,7 @@ class _Verification:
         self._store_id = b""
         self._names: dict[int, str] = {}
         self._closed: dict[int, int] = {}
-        self._decoded: list[Root] = []
+        self._decoded: list[StoreCheckpoint] = []
 
     def run(self) -> VerifyReport:
         self._report.problems, self._report.notes = [], []
@@ -172,13 +172,13 @@ class _Verification:
             store_identity.check(self._disk, self._layout, self._store_id)
         except Corrupt as error:
             self._add(error, "system")
-            self._store_id = store_identity.told_by_others(self._disk, self._layout)
+            self._store_id = store_identity.id_from_other_files(self._disk, self._layout)
         except NotAStore:
             if not store_identity.ids_in(self._disk, self._layout):
                 raise
             missing = f"{self._layout.directory}/SYSTEM"
             self._add(Corrupt("the SYSTEM file is missing", path=missing), "system")
-            self._store_id = store_identity.told_by_others(self._disk, self._layout)
+            self._store_id = store_identity.id_from_other_files(self._disk, self._layout)
         self._report.store_id = self._store_id.hex()
 
     def _read_closed(self) -> None:
@@ -196,7 +196,7 @@ class _Verification:
                 content = self._disk.read(path)
                 self._count(len(content))
                 root = checkpoint_file.decode(content, path)
-                checkpoint_file.check_place(root, number, self._store_id, path)
+                checkpoint_file.check_identity(root, number, self._store_id, path)
             except (Corrupt, OSError) as error:
                 self._add(error, "checkpoint", path)
                 continue
@@ -234,7 +234,7 @@ class _Verification:
 
     def _note_frame(self, frame: Frame) -> None:
         self._report.frames += 1
-        if isinstance(frame, Single):
+        if isinstance(frame, SingleFrame):
             self._report.records += 1
             return
         for _, view in frame.blocks:
@@ -256,7 +256,7 @@ class _Verification:
                 self._add(Corrupt(reason, path=log.files.directory), "wal")
 
     def _read_segments(self) -> None:
-        library = Library(
+        library = SegmentSet(
             self._disk,
             self._layout.segments,
             self._settings.segment,
@@ -293,7 +293,7 @@ class _Verification:
                 for gap in gaps:
                     if gap.reason == "damaged" and gap.last_seq >= state.floor:
                         self._report.problems.append(
-                            Problem(
+                            VerifyProblem(
                                 path=self._layout.directory,
                                 kind="topic",
                                 reason="records are missing",
@@ -305,7 +305,7 @@ class _Verification:
         finally:
             store.close()
 
-    def _read_lake(self, store: Recovered) -> None:
+    def _read_lake(self, store: StoreState) -> None:
         """Check the lake, if the store has one."""
         states, ref = store.catalog.states(), store.root.lake
         if self._lake is None or (ref is None and all(state.cold is None for state in states)):
@@ -357,7 +357,7 @@ class _Verification:
                 if path not in listed:
                     self._note(path, "is a segment that no checkpoint lists")
 
-    def _add_damage(self, damage: Damage) -> None:
+    def _add_damage(self, damage: LogDamage) -> None:
         error = damage.error()
         for loss in damage.losses:
             if loss.first_seq and (loss.certain or loss.topic_id in self._names):
@@ -378,10 +378,10 @@ class _Verification:
     def _add(self, error: Corrupt | OSError, kind: str, path: str = "") -> None:
         if isinstance(error, OSError):
             reason = f"it cannot be read: {error.strerror or error}"
-            self._report.problems.append(Problem(path=path, kind=kind, reason=reason))
+            self._report.problems.append(VerifyProblem(path=path, kind=kind, reason=reason))
             return
         self._report.problems.append(
-            Problem(
+            VerifyProblem(
                 path=error.path,
                 kind=kind,
                 reason=error.reason,
@@ -396,7 +396,7 @@ class _Verification:
         return self._names.get(topic_id, f"topic {topic_id}")
 
     def _note(self, path: str, text: str) -> None:
-        self._report.notes.append(Note(path=path, text=text))
+        self._report.notes.append(VerifyNote(path=path, text=text))
 
     def _count(self, size: int) -> None:
         self._report.files += 1

@@ -15,23 +15,23 @@ from pyroaring import BitMap64
 
 from strandline.errors import Corrupt, NotFound
 from strandline.lake import object_keys, verify
-from strandline.lake.cold_index import Cold
+from strandline.lake.cold_index import ColdIndex
 from strandline.lake.lake import Lake
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_history import History
-from strandline.lake.verify import Step
+from strandline.lake.manifest.manifest_history import ManifestHistory
+from strandline.lake.verify import VerifyStep
 from strandline.log.retention import retention
 from strandline.log.state.topic_state import TopicState
 
 
-def check_lake(lake: Lake, store_id: bytes, states: Sequence[TopicState]) -> Iterator[Step]:
+def check_lake(lake: Lake, store_id: bytes, states: Sequence[TopicState]) -> Iterator[VerifyStep]:
     """The problems of a lake, and how many bytes were read."""
     objects = lake.objects
     yield from verify.check_head(objects, store_id)
     cold = {state.id: state for state in states if state.cold is not None}
     for topic_id in sorted({*verify.topics_in(objects), *cold}):
         yield from verify.check_versions(objects, store_id, topic_id)
-        newest, _ = verify.newest_of(objects, store_id, topic_id)
+        newest, _ = verify.newest_or_error(objects, store_id, topic_id)
         if newest is None:
             continue
         for file in newest.files:
@@ -77,12 +77,12 @@ def _disagreements(
 def _version(lake: Lake, store_id: bytes, topic_id: int, number: int) -> Manifest | None:
     """An older manifest, None when it is no longer kept or cannot be read."""
     try:
-        return History(lake.objects, store_id, topic_id).read(number).manifest
+        return ManifestHistory(lake.objects, store_id, topic_id).read(number).manifest
     except (NotFound, Corrupt):
         return None
 
 
-def _lists_the_same(cold: Cold, version: Manifest | None, newest: Manifest) -> bool:
+def _lists_the_same(cold: ColdIndex, version: Manifest | None, newest: Manifest) -> bool:
     known = {(cold.file(place).name(), cold.sizes[place]) for place in range(len(cold))}
     if version is not None:
         return known == {(file.name(), file.size) for file in version.files}

@@ -65,7 +65,7 @@ def walk_segment(disk: Disk, segment: Segment) -> Iterator[Step]:
             yield Corrupt("the tags in the index are not those of the records", path=segment.path)
 
 
-def _agrees(segment: Segment, index: codec.Index) -> bool:
+def _agrees(segment: Segment, index: codec.SegmentIndex) -> bool:
     """Whether checkpoint and index agree, and the blocks are in order."""
     info = segment.info
     ends = index.first_seq + index.count
@@ -86,7 +86,7 @@ def _agrees(segment: Segment, index: codec.Index) -> bool:
     )
 
 
-def _is_listed(content: Block, index: codec.Index, place: int) -> bool:
+def _is_listed(content: Block, index: codec.SegmentIndex, place: int) -> bool:
     stamps = content.stamps()
     sizes = (content.payload_size, int(content.sizes().sum()))
     return (
@@ -104,7 +104,7 @@ def _add_tags(tags: dict[str, BitMap64], content: Block) -> None:
             tags.setdefault(tag, BitMap64()).add(content.first_seq + row)
 
 
-def _error(segment: Segment, index: codec.Index, place: int, reason: str) -> Corrupt:
+def _error(segment: Segment, index: codec.SegmentIndex, place: int, reason: str) -> Corrupt:
     first_seq = int(index.first_seq[place])
     return Corrupt(
         reason,

@@ -13,8 +13,8 @@ import bisect
 
 import numpy as np
 
-from strandline.log.append.detach_copies import losing
-from strandline.log.state.locator import Pieces
+from strandline.log.append.detach_copies import detaching_copies
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.topic_state import TopicState, spans
 
 
@@ -25,7 +25,7 @@ def is_limited(state: TopicState) -> bool:
     return not config.views and bool(config.ttl_ms or config.cap_records or config.cap_bytes)
 
 
-def enforce(state: TopicState, pieces: Pieces, now_us: int) -> bool:
+def enforce(state: TopicState, pieces: TopicReader, now_us: int) -> bool:
     """Raise the evict floor as the rules require. Maintenance lock held; True if it rose."""
     old = state.evict_floor
     floor = state.floor
@@ -38,14 +38,14 @@ def enforce(state: TopicState, pieces: Pieces, now_us: int) -> bool:
     return state.evict_floor > old
 
 
-def raise_floor(state: TopicState, pieces: Pieces, floor: int, reason: str) -> None:
+def raise_floor(state: TopicState, pieces: TopicReader, floor: int, reason: str) -> None:
     """Evict every record below a floor."""
     if floor <= state.evict_floor or floor <= state.floor:
         return
     gone = pieces.payload_between(state.floor, floor)
     if state.evict_reason not in ("", reason):
         reason = "mixed"
-    with losing(state, floor), state.guard:
+    with detaching_copies(state, floor), state.guard:
         state.gone_payload += gone
         state.evict_reason = reason
         state.evict_floor = floor
@@ -77,7 +77,7 @@ def _count_floor(state: TopicState, floor: int) -> int:
     return state.head_seq + 1
 
 
-def _bytes_floor(state: TopicState, pieces: Pieces, floor: int) -> int:
+def _bytes_floor(state: TopicState, pieces: TopicReader, floor: int) -> int:
     cap = state.config.cap_bytes
     if not cap:
         return 1
@@ -111,7 +111,7 @@ def _bytes_floor(state: TopicState, pieces: Pieces, floor: int) -> int:
     return state.head_seq + 1
 
 
-def _ttl_floor(state: TopicState, pieces: Pieces, floor: int, now_us: int) -> int:
+def _ttl_floor(state: TopicState, pieces: TopicReader, floor: int, now_us: int) -> int:
     ttl_us = state.config.ttl_ms * 1000
     if not ttl_us:
         return 1
@@ -121,7 +121,7 @@ def _ttl_floor(state: TopicState, pieces: Pieces, floor: int, now_us: int) -> in
     cold, hot_seq = state.cold, state.hot_seq
     if cold is not None and floor < hot_seq:
         # By whole files here; a read that finds expired rows of one raises the floor exactly.
-        place = cold.reaching(cutoff, floor)
+        place = cold.first_reaching(cutoff, floor)
         if place < len(cold) and cold.firsts[place] < hot_seq:
             straddles = cold.lasts[place] >= hot_seq
             if not straddles or not _is_older(pieces, hot_seq, cutoff):
@@ -142,7 +142,7 @@ def _ttl_floor(state: TopicState, pieces: Pieces, floor: int, now_us: int) -> in
     return state.head_seq + 1
 
 
-def _is_older(pieces: Pieces, seq: int, cutoff: int) -> bool:
+def _is_older(pieces: TopicReader, seq: int, cutoff: int) -> bool:
     """Whether a record, and so all before it, is older: the newest ts may be of a later one."""
     first, stamps = pieces.stamps(seq)
     return bool(stamps[seq - first] < cutoff)

@@ -15,7 +15,7 @@ from strandline.log.append.append import flush_waiting
 from strandline.log.catalog import Catalog
 from strandline.log.read.read import NO_CUTOFF
 from strandline.log.retention import retention
-from strandline.log.state.locator import Pieces
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import control_messages
 from strandline.log.wal.reader import Reader
@@ -23,7 +23,7 @@ from strandline.log.wal.shard import Shard
 from strandline.platform.clock import Clock
 
 
-class Floors:
+class RetentionFloors:
     """The floors of one topic. Without a shard the store is open read-only."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Floors:
         self._reader = reader
         self._clock = clock
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Update the floors, before a read or statistics."""
         if not retention.is_limited(self._state):
             return
@@ -73,14 +73,14 @@ class Floors:
         """Raise the floor to a seq below which a read of the lake has found expired records."""
         shard = self._shard
         with contextlib.nullcontext() if shard is None else shard.maintenance:
-            retention.raise_floor(self._state, Pieces(self._state, self._reader), floor, "ttl")
+            retention.raise_floor(self._state, TopicReader(self._state, self._reader), floor, "ttl")
 
     def _apply(self) -> None:
         state = self._state
         if state.config.discard != "old" and not state.config.ttl_ms:
             return  # the other kind of cap rejects appends instead
         if retention.is_limited(state):
-            pieces = Pieces(state, self._reader)
+            pieces = TopicReader(state, self._reader)
             if retention.enforce(state, pieces, self._now_us()):
                 self._shrink_memory()
 
@@ -111,7 +111,7 @@ class Floors:
         now_us = self._clock.now_us()
         if now_us >= state.last_ts or shard is None:
             return max(now_us, state.last_ts)
-        with shard.writer.baton:
+        with shard.writer.lock:
             return max(shard.writer.stamp(), state.last_ts)
 
     def _shrink_memory(self) -> None:
@@ -137,7 +137,7 @@ def enforce_all(catalog: Catalog, reader: Callable[[], Reader], clock: Clock) ->
         if retention.is_limited(state) and not state.dropped:
             shard = catalog.shard_of(state)
             try:
-                Floors(state, shard, reader, clock).enforce_now(shard)
+                RetentionFloors(state, shard, reader, clock).enforce_now(shard)
             except (OSError, StrandlineError) as error:
                 failure = failure or error  # the damage of one topic does not stop the others
     if failure is not None:

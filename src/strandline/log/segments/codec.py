@@ -48,7 +48,7 @@ COLUMNS = (
 )
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of a segment file."""
 
     store_id: bytes
@@ -56,7 +56,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: int
 
 
-class Index:
+class SegmentIndex:
     """The block index of a segment, one numpy column per field. Immutable."""
 
     topic: np.ndarray
@@ -78,12 +78,12 @@ class Index:
         return len(self.first_seq)
 
 
-def encode_header(header: Header) -> bytes:
+def encode_header(header: SegmentHeader) -> bytes:
     body = _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, header.store_id, header.number, header.topic_id)
     return body + struct.pack("<Q", xxh3_64_intdigest(body))
 
 
-def decode_header(data: bytes) -> Header | int | None:
+def decode_header(data: bytes) -> SegmentHeader | int | None:
     """The header; a newer format's version number; or None when the bytes are not a header."""
     if len(data) < HEADER_SIZE or not data.startswith(_MAGIC):
         return None
@@ -93,11 +93,11 @@ def decode_header(data: bytes) -> Header | int | None:
     _, version, _, store_id, number, topic_id = _HEADER.unpack(body)
     if version != FORMAT_VERSION:
         return int(version)
-    return Header(store_id=store_id, number=number, topic_id=topic_id)
+    return SegmentHeader(store_id=store_id, number=number, topic_id=topic_id)
 
 
 def encode_footer(
-    index: Index, tags: dict[str, bytes], seed: int, number: int, offset: int
+    index: SegmentIndex, tags: dict[str, bytes], seed: int, number: int, offset: int
 ) -> tuple[bytes, int]:
     """Footer and trailer, and the checksum that the checkpoint keeps of them."""
     packed = msgspec.msgpack.encode(tags)
@@ -115,7 +115,7 @@ def decode_trailer(data: bytes) -> tuple[int, int, int] | None:
     return offset, size, checksum
 
 
-def decode_footer(data: bytes, checksum: int, seed: int, number: int) -> Index | None:
+def decode_footer(data: bytes, checksum: int, seed: int, number: int) -> SegmentIndex | None:
     """The index, or None when the checksum fails. The tags are not decoded."""
     if xxh3_64_intdigest(data, (seed + number) & _MASK64) != checksum:
         return None
@@ -124,7 +124,7 @@ def decode_footer(data: bytes, checksum: int, seed: int, number: int) -> Index |
     for name, kind in COLUMNS:
         columns[name] = np.frombuffer(data, dtype=kind, count=count, offset=offset)
         offset += 8 * count
-    return Index(columns)
+    return SegmentIndex(columns)
 
 
 def tags_offset(count: int) -> int:

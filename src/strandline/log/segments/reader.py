@@ -13,9 +13,9 @@ from collections import OrderedDict
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.errors import Corrupt, NewerFormat, of_another_store
+from strandline.errors import Corrupt, UnsupportedFormat, of_another_store
 from strandline.log.segments import codec
-from strandline.log.segments.tag_directory import Damaged, TagDirectory
+from strandline.log.segments.tag_directory import DamagedGroup, TagDirectory
 from strandline.log.wal.block import Block
 from strandline.platform.disk import Disk, ReadFile
 
@@ -69,7 +69,7 @@ class BlockCache:
     def size(self) -> int:
         return self._size
 
-    def lend(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Reduce the cache by so many bytes, which something else in memory uses."""
         with self._lock:
             self._lent = size
@@ -149,11 +149,11 @@ class Segment:
         self._cache = cache
         self._store_id = store_id
         self._seed = seed
-        self._index: codec.Index | None = None
+        self._index: codec.SegmentIndex | None = None
         self.is_held = False
         """Whether its index could not be read when the store was opened for writing."""
 
-    def index(self) -> codec.Index:
+    def index(self) -> codec.SegmentIndex:
         """The block index, read and verified on first use."""
         if self._index is None:
             self._index = self._read_footer()[1]
@@ -187,7 +187,7 @@ class Segment:
             raise self._damaged("a block is in another block's place", row)
         return block
 
-    def tagged(self, low: bytes, high: bytes) -> BitMap64:
+    def find_tagged(self, low: bytes, high: bytes) -> BitMap64:
         """Seqs of the tags from ``low`` to below ``high``, by the footer alone; deleted or not."""
         directory = self.tag_directory()
         at = self.info.footer_offset + codec.tags_offset(len(self.index()))
@@ -195,13 +195,13 @@ class Segment:
             return directory.find(
                 low, high, lambda size, start: self._pool.pread(self.path, size, at + start)
             )
-        except Damaged as error:
+        except DamagedGroup as error:
             reason = "the tags of a segment are damaged"
             raise Corrupt(reason, path=self.path, offset=at, **self._range()) from error
 
-    def spend_tags(self, low: bytes, high: bytes) -> None:
+    def skip_tags(self, low: bytes, high: bytes) -> None:
         """Skip these tags in later lookups: all of their records are gone."""
-        self.tag_directory().spend(low, high)
+        self.tag_directory().skip(low, high)
 
     def packed_tags(self) -> bytes:
         """The whole tag dictionary as it is stored, read and verified again."""
@@ -222,8 +222,8 @@ class Segment:
         """Check that the file is the one that the checkpoint lists."""
         header = codec.decode_header(self._pool.pread(self.path, codec.HEADER_SIZE, 0))
         if isinstance(header, int):
-            raise NewerFormat(f"{self.path} has segment format {header}: upgrade to read it")
-        expected = codec.Header(
+            raise UnsupportedFormat(f"{self.path} has segment format {header}: upgrade to read it")
+        expected = codec.SegmentHeader(
             store_id=self._store_id, number=self.info.number, topic_id=self.info.topic_id
         )
         if header != expected:
@@ -232,7 +232,7 @@ class Segment:
                 reason = of_another_store("segment", header.store_id, self._store_id)
             raise Corrupt(reason, path=self.path, **self._range())
 
-    def _read_footer(self) -> tuple[bytes, codec.Index]:
+    def _read_footer(self) -> tuple[bytes, codec.SegmentIndex]:
         info = self.info
         try:
             self.verify_header()

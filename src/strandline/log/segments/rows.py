@@ -25,7 +25,7 @@ _KINDS = {
 }
 
 
-class Rows:
+class RecordRows:
     """Consecutive records of one topic in Arrow columns."""
 
     __slots__ = ("data", "fields", "first_seq", "stamps")
@@ -46,11 +46,11 @@ class Rows:
     def next_seq(self) -> int:
         return self.first_seq + len(self.data)
 
-    def slice(self, first_seq: int, next_seq: int) -> Rows:
+    def slice(self, first_seq: int, next_seq: int) -> RecordRows:
         start, size = first_seq - self.first_seq, next_seq - first_seq
         fields = {column: array.slice(start, size) for column, array in self.fields.items()}
         stamps = self.stamps[start : start + size]
-        return Rows(first_seq, self.data.slice(start, size), fields, stamps)
+        return RecordRows(first_seq, self.data.slice(start, size), fields, stamps)
 
     def draft(self) -> tuple[block.Draft, int, int]:
         """A draft of these rows with the smallest and largest ts."""
@@ -64,7 +64,7 @@ class Rows:
             draft.add_ts(self.stamps)
         return draft, ts_min, ts_max
 
-    def without(self, deleted: BitMap64) -> Rows:
+    def without(self, deleted: BitMap64) -> RecordRows:
         """The same rows with deleted records emptied."""
         span = BitMap64(range(self.first_seq, self.next_seq)) & deleted
         if not span:
@@ -77,10 +77,10 @@ class Rows:
             column: pc.if_else(mask, pa.scalar(None, _KINDS[column]), array)
             for column, array in self.fields.items()
         }
-        return Rows(self.first_seq, data, fields, self.stamps)
+        return RecordRows(self.first_seq, data, fields, self.stamps)
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """The interface from which rows are built: that of a block or a zone."""
 
     @property
@@ -90,18 +90,18 @@ class Source(Protocol):
     def stamps(self) -> np.ndarray: ...
 
 
-def of_block(source: Source) -> Rows:
+def of_block(source: RowSource) -> RecordRows:
     fields = {}
     for column in _FIELDS:
         array = source.column(column)
         if array is not None:
             fields[column] = array
-    return Rows(source.first_seq, source.data(), fields, source.stamps())
+    return RecordRows(source.first_seq, source.data(), fields, source.stamps())
 
 
 def of_singles(
     first_seq: int, singles: Sequence[tuple[int, Sequence[bytes | None], bytes]]
-) -> Rows:
+) -> RecordRows:
     """Rows from (ts, fields, data) of consecutive records."""
     data = pa.array([single[2] for single in singles], pa.binary())
     stamps = np.array([single[0] for single in singles], dtype="<i8")
@@ -110,10 +110,10 @@ def of_singles(
         values = [single[1][place] for single in singles]
         if any(value is not None for value in values):
             fields[column] = pa.array(values, pa.binary()).cast(_KINDS[column])
-    return Rows(first_seq, data, fields, stamps)
+    return RecordRows(first_seq, data, fields, stamps)
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def joined(parts: Sequence[RecordRows]) -> RecordRows:
     """Consecutive parts as one."""
     if len(parts) == 1:
         return parts[0]
@@ -126,12 +126,12 @@ def joined(parts: Sequence[Rows]) -> Rows:
                 part.fields.get(column, pa.nulls(len(part.data), _KINDS[column])) for part in parts
             ]
             fields[column] = pa.concat_arrays(arrays)
-    return Rows(parts[0].first_seq, data, fields, stamps)
+    return RecordRows(parts[0].first_seq, data, fields, stamps)
 
 
-def in_blocks(parts: Sequence[Rows], rows_max: int, bytes_max: int) -> Iterator[Rows]:
+def in_blocks(parts: Sequence[RecordRows], rows_max: int, bytes_max: int) -> Iterator[RecordRows]:
     """The same records in blocks of at most this size. Gaps between parts stay gaps."""
-    waiting: list[Rows] = []
+    waiting: list[RecordRows] = []
     count = size = 0
     for part in parts:
         if waiting and waiting[-1].next_seq != part.first_seq:

@@ -9,7 +9,7 @@ from strandline.log.segments.writer import SegmentWriter
 from strandline.platform.disk import Disk
 
 
-class Library:
+class SegmentSet:
     """Segment files below one folder. Readers need no lock; one job adds and retires them."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Library:
         self.next_number = max(self.next_number, info.number + 1)
         return segment
 
-    def afresh(self, segment: Segment) -> Segment:
+    def reopen(self, segment: Segment) -> Segment:
         """The same segment, opened again: its file and index are read again."""
         self._pool.forget(segment.path)
         return Segment(
@@ -51,7 +51,7 @@ class Library:
             seed=self._seed,
         )
 
-    def begin(self, topic_id: int, first_seq: int) -> tuple[SegmentWriter, SegmentInfo]:
+    def begin_segment(self, topic_id: int, first_seq: int) -> tuple[SegmentWriter, SegmentInfo]:
         """Begin a new file, for one topic or shared (id 0)."""
         number = self.next_number
         self.next_number += 1
@@ -71,11 +71,11 @@ class Library:
         )
         path = f"{self.directory}/{info.name()}"
         self.disk.make_dirs(path.rpartition("/")[0])
-        header = codec.Header(store_id=self._store_id, number=number, topic_id=topic_id)
+        header = codec.SegmentHeader(store_id=self._store_id, number=number, topic_id=topic_id)
         compression = self._settings.compression
         return SegmentWriter(self.disk, path, header, self._seed, compression), info
 
-    def finish(self, writer: SegmentWriter, info: SegmentInfo, created_us: int) -> Segment:
+    def finish_segment(self, writer: SegmentWriter, info: SegmentInfo, created_us: int) -> Segment:
         """Make the file durable and add the segment. Nothing refers to it yet."""
         footer_offset = writer.size
         index, checksum, file_size = writer.finish()

@@ -32,14 +32,14 @@ Read = Callable[[int, int], bytes]
 """Reads so many bytes (first argument) at a position of the dictionary (second)."""
 
 
-class Damaged(Exception):
+class DamagedGroup(Exception):
     """A group is not what it was when the directory was built."""
 
 
 class TagDirectory:
     """The positions of the tags of one segment. Lookups are safe from many threads."""
 
-    __slots__ = ("_checksums", "_firsts", "_starts", "is_spent", "size")
+    __slots__ = ("_checksums", "_firsts", "_starts", "is_skipped", "size")
 
     def __init__(self, packed: bytes) -> None:
         self._firsts: list[bytes] = []
@@ -54,7 +54,7 @@ class TagDirectory:
         self._starts.append(len(packed))
         for start, end in zip(self._starts, self._starts[1:], strict=False):
             self._checksums.append(xxh3_64_intdigest(packed[start:end]))
-        self.is_spent = bytearray(len(self._firsts))
+        self.is_skipped = bytearray(len(self._firsts))
         """For each group: whether all of its records are known to be gone."""
         self.size = sum(map(len, self._firsts)) + _GROUP_RAM * len(self._firsts)
 
@@ -73,30 +73,30 @@ class TagDirectory:
                     found |= BitMap64.deserialize(group[start:end])
         return found
 
-    def spend(self, low: bytes, high: bytes) -> None:
+    def skip(self, low: bytes, high: bytes) -> None:
         """Skip groups of only these tags from now on: all of their records are gone."""
         first = bisect_left(self._firsts, low)
         last = bisect_left(self._firsts, high) - 1  # the last group may end with other tags
         for place in range(first, last):
-            self.is_spent[place] = 1
+            self.is_skipped[place] = 1
 
     def _groups(self, low: bytes, high: bytes, read: Read) -> Iterator[bytes]:
         first = max(0, bisect_right(self._firsts, low) - 1)
         following = bisect_left(self._firsts, high)
         place = first
         while place < following:
-            if self.is_spent[place]:
-                unspent = self.is_spent.find(0, place)
+            if self.is_skipped[place]:
+                unspent = self.is_skipped.find(0, place)
                 place = following if unspent < 0 else unspent
                 continue
-            stop = self.is_spent.find(1, place, following)
+            stop = self.is_skipped.find(1, place, following)
             stop = min(following if stop < 0 else stop, place + _GROUPS_AT_ONCE)
             base = self._starts[place]
             data = read(self._starts[stop] - base, base)
             for at in range(place, stop):
                 group = data[self._starts[at] - base : self._starts[at + 1] - base]
                 if xxh3_64_intdigest(group) != self._checksums[at]:
-                    raise Damaged
+                    raise DamagedGroup
                 yield group
             place = stop
 

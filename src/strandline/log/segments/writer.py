@@ -9,7 +9,7 @@ from pyroaring import BitMap64
 
 from strandline.config.settings import Compression
 from strandline.log.segments import codec
-from strandline.log.segments.rows import Rows
+from strandline.log.segments.rows import RecordRows
 from strandline.log.wal import block
 from strandline.platform.disk import Buffer, Disk
 
@@ -25,7 +25,12 @@ class SegmentWriter:
     """Owned by one thread. Call ``finish`` or ``abandon``."""
 
     def __init__(
-        self, disk: Disk, path: str, header: codec.Header, seed: int, compression: Compression
+        self,
+        disk: Disk,
+        path: str,
+        header: codec.SegmentHeader,
+        seed: int,
+        compression: Compression,
     ) -> None:
         self.path = path
         self._header = header
@@ -46,7 +51,7 @@ class SegmentWriter:
         """Bytes written so far."""
         return self._offset
 
-    def add(self, topic_id: int, rows: Rows) -> None:
+    def add(self, topic_id: int, rows: RecordRows) -> None:
         """Add rows as one block, after all blocks with a smaller topic and seq."""
         draft, ts_min, ts_max = rows.draft()
         header, _ = draft.finish(self._seed, topic_id, rows.first_seq, ts_max)
@@ -56,14 +61,14 @@ class SegmentWriter:
         fields = (topic_id, rows.first_seq, draft.count, ts_min, ts_max)
         self._store(fields, payload, draft.payload_size)
 
-    def finish(self) -> tuple[codec.Index, int, int]:
+    def finish(self) -> tuple[codec.SegmentIndex, int, int]:
         """Make the file durable; returns its index, footer checksum and size."""
         columns = {}
         table = np.array(self._entries, dtype="<u8").reshape(len(self._entries), len(codec.COLUMNS))
         for place, (name, kind) in enumerate(codec.COLUMNS):
             columns[name] = table[:, place].astype(kind)
         tags = {tag: seqs.serialize() for tag, seqs in sorted(self._tags.items())}
-        index, number = codec.Index(columns), self._header.number
+        index, number = codec.SegmentIndex(columns), self._header.number
         footer, checksum = codec.encode_footer(index, tags, self._seed, number, self._offset)
         self._file.write([footer])
         self._file.commit()
@@ -84,7 +89,7 @@ class SegmentWriter:
         self._file.write([stored, bytes(-len(stored) % 8)])
         self._offset += len(stored) + -len(stored) % 8
 
-    def _note_tags(self, rows: Rows) -> None:
+    def _note_tags(self, rows: RecordRows) -> None:
         tags = rows.fields.get(block.TAG)
         if tags is None:
             return

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from pyroaring import BitMap64
 
 from strandline.errors import Invalid
-from strandline.lake.cold_index import Cold
+from strandline.lake.cold_index import ColdIndex
 from strandline.log.state.deleted_payload import averages_of
-from strandline.log.state.locator import Pieces
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.tag_index import TagRange, tag_range
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import block, control_messages
@@ -24,12 +24,12 @@ SEQ_END = 1 << 63
 """Above every seq."""
 
 
-def find_tagged_cold(state: TopicState, cold: Cold | None, match: str) -> BitMap64:
+def find_tagged_cold(state: TopicState, cold: ColdIndex | None, match: str) -> BitMap64:
     """Seqs with a matching tag in the lake alone, deleted or not. Reads files; no lock held."""
     found = BitMap64()
     if cold is None or state.lake is None:
         return found
-    low, high = wanted_tags(match)
+    low, high = parse_tag_match(match)
     floor = state.floor
     for place in range(len(cold)):
         if cold.lasts[place] < floor or cold.firsts[place] > cold.released:
@@ -46,7 +46,7 @@ def find_tagged_cold(state: TopicState, cold: Cold | None, match: str) -> BitMap
     return found
 
 
-class Hit(NamedTuple):
+class _DeleteEffect(NamedTuple):
     """The records of a delete. Computed before it is logged: nothing may fail after that."""
 
     seqs: BitMap64
@@ -57,7 +57,9 @@ class Hit(NamedTuple):
     unsized_payload: int
 
 
-def hit_by(state: TopicState, pieces: Pieces, message: control_messages.RecordsDeleted) -> Hit:
+def delete_effect(
+    state: TopicState, pieces: TopicReader, message: control_messages.RecordsDeleted
+) -> _DeleteEffect:
     """The records that a delete removes from a topic now. Maintenance lock held."""
     seqs = BitMap64.deserialize(message.seqs) if message.seqs else BitMap64()
     # In a replay some of them may be gone already, or were never logged.
@@ -72,11 +74,11 @@ def hit_by(state: TopicState, pieces: Pieces, message: control_messages.RecordsD
     floor = min(message.before, state.head_seq + 1)
     if floor > state.floor:
         payload += pieces.payload_between(state.floor, floor)
-    return Hit(seqs, floor, payload, unsized, unsized_payload)
+    return _DeleteEffect(seqs, floor, payload, unsized, unsized_payload)
 
 
-def apply_delete(state: TopicState, hit: Hit) -> None:
-    """Make a delete visible. Maintenance lock held since ``hit_by``."""
+def apply_delete(state: TopicState, hit: _DeleteEffect) -> None:
+    """Make a delete visible. Maintenance lock held since ``delete_effect``."""
     with state.guard:
         if hit.seqs:
             state.deleted = hit.seqs if state.deleted is None else state.deleted | hit.seqs
@@ -87,14 +89,14 @@ def apply_delete(state: TopicState, hit: Hit) -> None:
         state.delete_floor = max(state.delete_floor, hit.floor)
 
 
-def payload_of(pieces: Pieces, seqs: BitMap64) -> int:
+def payload_of(pieces: TopicReader, seqs: BitMap64) -> int:
     """Payload bytes of these records."""
     local = seqs.copy()
     local.remove_range(0, pieces.hot_seq)  # a cold file counts until it leaves
     return pieces.payload_of(local)
 
 
-def wanted_tags(match: str) -> TagRange:
+def parse_tag_match(match: str) -> TagRange:
     """The range of tags of a match; Invalid when it is not a valid match."""
     if not match or "*" in match[:-1]:
         raise Invalid(f"cannot match {match!r}: give a tag, or its beginning with one * at the end")

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from pyroaring import BitMap64
 
 from strandline.errors import Corrupt
-from strandline.log.state.topic_state import Run, TopicState
+from strandline.log.state.topic_state import SegmentRun, TopicState
 from strandline.log.wal.writer import Writer
 
 
@@ -39,7 +39,7 @@ def averages_of(state: TopicState, seqs: BitMap64) -> tuple[BitMap64, int]:
     return found, total
 
 
-def settle(state: TopicState) -> None:
+def resolve_averages(state: TopicState) -> None:
     """Replace the averages that deletes have counted by exact sizes. Safe from many threads.
 
     The result of a thread that reads segments while others replace them is outdated and dropped: a
@@ -56,11 +56,11 @@ def settle(state: TopicState) -> None:
                     state.unsized, state.unsized_payload = None, 0
 
 
-def acquire_settled(writer: Writer, states: Sequence[TopicState]) -> None:
+def acquire_resolved(writer: Writer, states: Sequence[TopicState]) -> None:
     """Acquire a writer's lock while no delete of its topics is counted by averages."""
     while True:
         for state in states:
-            settle(state)
+            resolve_averages(state)
         writer.acquire()
         if not any(state.unsized for state in states):
             return
@@ -78,7 +78,7 @@ def _in_segments(state: TopicState, seqs: BitMap64) -> BitMap64:
     return found
 
 
-def _by_block(state: TopicState, seqs: BitMap64) -> Iterator[tuple[Run, int, BitMap64]]:
+def _by_block(state: TopicState, seqs: BitMap64) -> Iterator[tuple[SegmentRun, int, BitMap64]]:
     """A run, the place of a block in its segment, and the seqs in that block."""
     runs, rest = state.runs, seqs.copy()
     while rest:
@@ -99,12 +99,12 @@ def _by_block(state: TopicState, seqs: BitMap64) -> Iterator[tuple[Run, int, Bit
         rest.remove_range(0, following)
 
 
-def _average(run: Run, place: int) -> int:
+def _average(run: SegmentRun, place: int) -> int:
     index = run.segment.index()
     return int(index.payload_size[place]) // int(index.count[place])
 
 
-def _payload(run: Run, place: int, seqs: BitMap64) -> int:
+def _payload(run: SegmentRun, place: int, seqs: BitMap64) -> int:
     try:
         block = run.segment.block(place)
     except (Corrupt, OSError):

@@ -17,7 +17,7 @@ class JobRules(Protocol):
         """Raise MemoryPressure when there is no memory for so many more jobs."""
         ...
 
-    def make_room(self) -> None:
+    def end_expired_and_publish(self) -> None:
         """End expired jobs and publish the counts again, because the topic looks full."""
         ...
 

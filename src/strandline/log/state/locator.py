@@ -18,17 +18,17 @@ import numpy as np
 from pyroaring import BitMap64
 
 from strandline.errors import (
+    BucketNotFound,
     Closed,
     Corrupt,
-    Denied,
-    NoBucket,
+    ObjectStoreDenied,
+    ObjectStoreUnreachable,
     StrandlineError,
     Unavailable,
-    Unreachable,
 )
 from strandline.lake.files.zone import Zone
 from strandline.log.state.memory_tail import Row, row_size
-from strandline.log.state.topic_state import Run, TopicState, spans
+from strandline.log.state.topic_state import SegmentRun, TopicState, spans
 from strandline.log.wal.block import Block
 from strandline.log.wal.log_files import SINGLE_AT
 from strandline.log.wal.reader import Reader
@@ -41,7 +41,7 @@ Piece = Block | Zone | tuple[int, list[Row]]
 """A block or a zone, which have the same methods, or the first seq and the rows."""
 
 
-class Listed(msgspec.Struct, frozen=True, gc=False):
+class _IndexedPiece(msgspec.Struct, frozen=True, gc=False):
     """A piece of a segment without its content."""
 
     first_seq: int
@@ -50,7 +50,7 @@ class Listed(msgspec.Struct, frozen=True, gc=False):
     ts_max: int
 
 
-class Pieces:
+class TopicReader:
     """Locates and reads the pieces of one topic. Owned by one thread."""
 
     def __init__(self, state: TopicState, reader: Callable[[], Reader]) -> None:
@@ -134,7 +134,7 @@ class Pieces:
         the trimming of a topic.
         """
         piece = self._readable(seq)
-        if isinstance(piece, Listed):
+        if isinstance(piece, _IndexedPiece):
             first = piece.first_seq
             sizes = np.full(piece.count, piece.payload_size // piece.count, dtype="<i8")
         elif isinstance(piece, tuple):
@@ -162,7 +162,7 @@ class Pieces:
     def stamps(self, seq: int) -> tuple[int, np.ndarray]:
         """First seq and stamps of the piece with a seq; all the newest stamp if it is damaged."""
         piece = self._readable(seq)
-        if isinstance(piece, Listed):
+        if isinstance(piece, _IndexedPiece):
             return piece.first_seq, np.full(piece.count, piece.ts_max, dtype="<i8")
         if isinstance(piece, tuple):
             return piece[0], np.array([row[0] for row in piece[1]], dtype="<i8")
@@ -179,17 +179,17 @@ class Pieces:
         listed = _listed(run, seq)
         return listed.first_seq + listed.count - 1, listed.ts_max
 
-    def _readable(self, seq: int) -> Piece | Listed:
+    def _readable(self, seq: int) -> Piece | _IndexedPiece:
         """The piece with a seq, or its entry in the index when it is damaged."""
         try:
             return self.at(seq)
-        except (Corrupt, Unreachable, Denied, NoBucket):
+        except (Corrupt, ObjectStoreUnreachable, ObjectStoreDenied, BucketNotFound):
             run = self._run(seq)
             if run is None or seq > run.last_seq:
                 raise
             return _listed(run, seq)
 
-    def _run(self, seq: int) -> Run | None:
+    def _run(self, seq: int) -> SegmentRun | None:
         state = self._state
         if state.memory is not None and state.memory.pieces and seq >= state.memory.first_seq:
             return None
@@ -231,7 +231,7 @@ class Pieces:
             raise LookupError(seq)
         return lake.zone(self._state.id, cold, seq)
 
-    def _lake_copy(self, run: Run, seq: int, error: Corrupt | OSError) -> Zone:
+    def _lake_copy(self, run: SegmentRun, seq: int, error: Corrupt | OSError) -> Zone:
         """The lake's copy of a record whose segment fails; raises the failure if there is none."""
         if run not in self._state.runs:
             raise error  # the segment was removed during the search: ``at`` searches again
@@ -240,12 +240,12 @@ class Pieces:
         except (LookupError, Corrupt):
             raise error from None
         assert self._state.lake is not None
-        self._state.lake.stand_ins[run.segment.path] = str(error)
+        self._state.lake.replaced_files[run.segment.path] = str(error)
         return zone
 
 
-def _payload_of(piece: Piece | Listed, rows: list[int]) -> int:
-    if isinstance(piece, Listed):
+def _payload_of(piece: Piece | _IndexedPiece, rows: list[int]) -> int:
+    if isinstance(piece, _IndexedPiece):
         return len(rows) * (piece.payload_size // piece.count)
     if isinstance(piece, tuple):
         return sum(row_size(piece[1][row]) for row in rows)
@@ -267,14 +267,14 @@ def _unreadable(error: Exception) -> StrandlineError:
     return Unavailable(f"records could not be read ({error}): {remedy}")
 
 
-def _listed(run: Run, seq: int) -> Listed:
+def _listed(run: SegmentRun, seq: int) -> _IndexedPiece:
     """The block with a seq as the index lists it, or the whole run as the checkpoint lists it."""
     try:
         index, place = run.index(), run.find(seq)
     except Corrupt:
         count = run.last_seq - run.first_seq + 1
-        return Listed(run.first_seq, count, run.payload_size, run.segment.info.ts_max)
-    return Listed(
+        return _IndexedPiece(run.first_seq, count, run.payload_size, run.segment.info.ts_max)
+    return _IndexedPiece(
         int(index.first_seq[place]),
         int(index.count[place]),
         int(index.payload_size[place]),

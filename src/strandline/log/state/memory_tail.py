@@ -85,7 +85,7 @@ class MemoryTail:
             rest.first_seq = rest.firsts[0]
         return rest
 
-    def behind(self, seq: int) -> MemoryTail | None:
+    def after(self, seq: int) -> MemoryTail | None:
         """The pieces that begin after a seq, None when there are none."""
         place = bisect.bisect_right(self.firsts, seq)
         rest = MemoryTail(self.topic_id, self.first_seq, self.seed)
@@ -114,7 +114,7 @@ class MemoryTail:
                     total += int(size)
         return total
 
-    def _block(self, source: rows.Rows) -> Block:
+    def _block(self, source: rows.RecordRows) -> Block:
         draft, _, ts_max = source.draft()
         header, _ = draft.finish(self.seed, self.topic_id, source.first_seq, ts_max)
         return Block(memoryview(b"".join([header, *draft.buffers])))

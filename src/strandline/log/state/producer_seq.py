@@ -11,26 +11,26 @@ In the log the number is in the place of an idempotency key:
     10  8   number, big-endian
     18  ..  name of the producer, UTF-8
 
-A producer without a batch for ``FORGOTTEN_US`` is removed once there are many producers.
+A producer without a batch for ``PRODUCER_EXPIRY_US`` is removed once there are many producers.
 """
 
 from __future__ import annotations
 
 from strandline.errors import Invalid, TooLarge
-from strandline.records import Numbered
+from strandline.records import BatchNumber
 
-FORGOTTEN_US = 30 * 86_400_000_000
-KEPT_MIN = 1_000
+PRODUCER_EXPIRY_US = 30 * 86_400_000_000
+PRODUCERS_MIN = 1_000
 NUMBER_MAX = 2**63 - 1
 PRODUCER_SIZE_MAX = 200
 _MARK = b"\0numbered\0"
 _NAME_AT = len(_MARK) + 8
 
-Taken = tuple[int, int, int, int]
+ProducerEntry = tuple[int, int, int, int]
 """Number, first seq, last seq and time of the newest batch of a producer."""
 
 
-def encode(numbered: Numbered) -> bytes:
+def encode(numbered: BatchNumber) -> bytes:
     """The number as it is in the log."""
     producer, number = numbered.producer, numbered.number
     if not isinstance(producer, str) or not isinstance(number, int) or isinstance(number, bool):
@@ -57,11 +57,11 @@ def is_mark(key: bytes) -> bool:
     return key.startswith(_MARK)
 
 
-def remember(known: dict[bytes, Taken], producer: bytes, newest: Taken) -> None:
+def remember(known: dict[bytes, ProducerEntry], producer: bytes, newest: ProducerEntry) -> None:
     """Store the newest batch of a producer, and remove a producer without recent batches."""
     known.pop(producer, None)
     known[producer] = newest
-    if len(known) > KEPT_MIN:
+    if len(known) > PRODUCERS_MIN:
         oldest = next(iter(known))
-        if known[oldest][3] < newest[3] - FORGOTTEN_US:
+        if known[oldest][3] < newest[3] - PRODUCER_EXPIRY_US:
             del known[oldest]

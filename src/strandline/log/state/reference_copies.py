@@ -39,7 +39,7 @@ MESSAGE_SIZE_MIN = 64
 """The fewest bytes of a message on the log."""
 
 
-class Origin(NamedTuple):
+class CopyOrigin(NamedTuple):
     """The originals of a batch of copies."""
 
     source: TopicState
@@ -52,15 +52,15 @@ class Origin(NamedTuple):
     """The columns that are copied besides data, as bits of ``log/wal/block.py``."""
 
 
-class Outdated(Exception):
+class OriginsChanged(Exception):
     """Records of the source were removed since they were read: read again."""
 
 
-def check(origin: Origin, dest: TopicState) -> None:
+def check(origin: CopyOrigin, dest: TopicState) -> None:
     """Raise when a reference must not be placed. Lock of the copies' writer held."""
     register(origin.source, dest)
     if origin.source.losses != origin.losses or origin.source.dropped:
-        raise Outdated
+        raise OriginsChanged
 
 
 def register(source: TopicState, dest: TopicState) -> None:
@@ -69,7 +69,7 @@ def register(source: TopicState, dest: TopicState) -> None:
         source.copies = (*(known for known in source.copies if not known.dropped), dest)
 
 
-def keep(
+def add_copies(
     state: TopicState, draft: Draft, first_seq: int, ts: int, seed: int, origin_seq: int
 ) -> None:
     """Keep copies in memory, after all other records of their topic."""

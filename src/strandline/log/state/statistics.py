@@ -6,7 +6,7 @@ import msgspec
 
 from strandline.config.settings import TopicConfig
 from strandline.lake.cold_index import ColdSummary
-from strandline.log.state.deleted_payload import settle
+from strandline.log.state.deleted_payload import resolve_averages
 from strandline.log.state.topic_state import TopicState
 
 
@@ -29,7 +29,7 @@ class TopicStatistics(msgspec.Struct, frozen=True, kw_only=True):
 def statistics_of(state: TopicState, *, exact: bool = True) -> TopicStatistics:
     """The statistics of a topic now. Its floors must be up to date."""
     if exact:
-        settle(state)
+        resolve_averages(state)
     return TopicStatistics(
         name=state.name,
         epoch=state.epoch,

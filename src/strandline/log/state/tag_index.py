@@ -6,8 +6,8 @@ record keeps its tag wherever it moves, so an entry is never wrong; it is only u
 record is deleted, evicted or sealed, and is removed when entries are merged.
 
 Appends add their tags to ``_waiting``, in one step per batch and without examining them. The next
-lookup moves them to ``_recent``, a dictionary; when that is full, it becomes a ``TagPart``: tags in
-order, each once, with their seqs. Parts of similar size are merged, so that there are few.
+lookup moves them to ``_recent``, a dictionary; when that is full, it becomes a ``_TagPart``: tags
+in order, each once, with their seqs. Parts of similar size are merged, so that there are few.
 
     entry          where          memory
     appended       _waiting       the list of tags of the append
@@ -62,7 +62,7 @@ def tag_range(match: str) -> TagRange:
     return TagRange(low, low + b"\0")  # the next longer text
 
 
-class TagPart:
+class _TagPart:
     """Tags in order, each once, with their seqs in order. Only ``spend`` changes it."""
 
     __slots__ = (
@@ -107,7 +107,7 @@ class TagPart:
         found = [self._seqs[self._starts[place] : self._starts[place + 1]] for place in places]
         return np.concatenate([self._seqs[:0], *found])
 
-    def spend(self, wanted: TagRange) -> None:
+    def drop(self, wanted: TagRange) -> None:
         """Skip these tags from now on: all of their records are gone."""
         first, following = self._find(wanted)
         self._spent[first:following] = bytes([1]) * (following - first)
@@ -172,7 +172,7 @@ class TagIndex:
         self._recent: dict[bytes, list[int]] = {}
         self._recent_tags: list[bytes] = []
         self._recent_count = 0
-        self._parts: list[TagPart] = []
+        self._parts: list[_TagPart] = []
 
     def __len__(self) -> int:
         return self._recent_count + sum(map(len, self._parts))
@@ -196,7 +196,7 @@ class TagIndex:
         waiting = self._noted - self._indexed
         return waiting <= WAITING_MAX or waiting <= len(self) or not self.is_complete
 
-    def take_in(self, edges: Sequence[int]) -> None:
+    def add_waiting(self, edges: Sequence[int]) -> None:
         """Index the waiting tags. Entries outside the edges may be dropped."""
         waiting = self._noted - self._indexed
         arriving = []
@@ -215,7 +215,7 @@ class TagIndex:
         if self._recent_count > RECENT_MAX:
             self._freeze(edges)
 
-    def take_in_older(self, batches: Iterable[tuple[int, int, Tags]], edges: Sequence[int]) -> None:
+    def add_older(self, batches: Iterable[tuple[int, int, Tags]], edges: Sequence[int]) -> None:
         """Index records before ``next_seq``."""
         older: list[tuple[int, int, Tags]] = []
         count = 0
@@ -237,11 +237,11 @@ class TagIndex:
             found.update(self._recent.get(tag, ()))
         return found
 
-    def spend(self, wanted: TagRange, before: int) -> None:
+    def drop(self, wanted: TagRange, before: int) -> None:
         """Skip these tags below a seq from now on: all of their records are gone."""
         for part in self._parts:
             if part.last_seq < before:
-                part.spend(wanted)
+                part.drop(wanted)
         for tag in self._recent_in(wanted):
             seqs = self._recent.pop(tag, [])
             later = [seq for seq in seqs if seq >= before]
@@ -296,10 +296,10 @@ class TagIndex:
             used = np.zeros(len(tags), dtype=bool)
             used[codes] = True
             codes = (np.cumsum(used) - 1)[codes]
-            self._parts.append(TagPart(tags.filter(pa.array(used)), codes, seqs))
+            self._parts.append(_TagPart(tags.filter(pa.array(used)), codes, seqs))
 
 
-class Holder(Protocol):
+class _IndexOwner(Protocol):
     """The owner of an index: a topic."""
 
     tags: TagIndex | None
@@ -315,14 +315,14 @@ class TagIndexes:
     def __init__(self, cache: BlockCache) -> None:
         self._cache = cache
         self._lock = threading.Lock()
-        self._sizes: OrderedDict[Holder, int] = OrderedDict()
+        self._sizes: OrderedDict[_IndexOwner, int] = OrderedDict()
 
     @property
     def size(self) -> int:
         """Bytes of all indexes, as of their last use."""
         return sum(self._sizes.values())
 
-    def used(self, holder: Holder) -> None:
+    def touch(self, holder: _IndexOwner) -> None:
         """Update the size of an index that was built or used, and drop others if necessary."""
         index = holder.tags
         with self._lock:
@@ -334,7 +334,7 @@ class TagIndexes:
                 oldest, size = self._sizes.popitem(last=False)
                 oldest.tags = None
                 total -= size
-            self._cache.lend(total)
+            self._cache.reserve(total)
 
 
 def _as_list(tags: Tags) -> list[str | None]:

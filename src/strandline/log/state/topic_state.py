@@ -32,9 +32,9 @@ from pyroaring import BitMap64
 
 from strandline.config.settings import LimitSettings, TopicConfig
 from strandline.errors import Corrupt
-from strandline.lake.cold_index import Cold
+from strandline.lake.cold_index import ColdIndex
 from strandline.lake.lake import Lake
-from strandline.log.segments.codec import Index
+from strandline.log.segments.codec import SegmentIndex
 from strandline.log.segments.reader import Segment
 from strandline.log.state import producer_seq
 from strandline.log.state.idempotency_index import IdempotencyIndex
@@ -42,13 +42,13 @@ from strandline.log.state.job_rules import JobRules, WaitingJobs
 from strandline.log.state.memory_tail import MemoryTail
 from strandline.log.state.tag_index import TagIndex, TagIndexes
 from strandline.log.wal.shard import Shard
-from strandline.log.wal.spin_lock import Baton
+from strandline.log.wal.spin_lock import SpinLock
 
 FIRST_CEILING = 256
 """Seqs that a new topic may assign before it must have reserved more durably."""
 
 
-class Gate(Protocol):
+class WaitHandle(Protocol):
     """A waiter's object, which the next publication releases once.
 
     That happens under the writer's lock, so ``release`` must only note the call.
@@ -85,7 +85,7 @@ class TailIndex:
         return rest
 
 
-class Run:
+class SegmentRun:
     """The blocks of one topic in one segment: places of its index up to the next (-1: the end).
 
     A run is held when the index could not be read at opening: its records are in this segment, or
@@ -112,7 +112,7 @@ class Run:
         self.place = place
         self.next_place = next_place
 
-    def index(self) -> Index:
+    def index(self) -> SegmentIndex:
         """The index of the segment, which has blocks of other topics, too."""
         held = self.held
         if held is not None:
@@ -154,8 +154,8 @@ class TopicState:
 
     __slots__ = (
         "ceiling",
-        "ceiling_asked",
         "ceiling_at",
+        "ceiling_requested",
         "ceiling_step",
         "cold",
         "config",
@@ -229,13 +229,13 @@ class TopicState:
         block: the exact size is read later (``log/state/deleted_payload.py``)."""
         self.unsized_payload = 0
         """The bytes that ``gone_payload`` includes for them."""
-        self.ceiling = self.ceiling_asked = FIRST_CEILING
+        self.ceiling = self.ceiling_requested = FIRST_CEILING
         self.ceiling_step = FIRST_CEILING
         self.ceiling_at = 0
         self.fast_until = 0
-        self.cold: Cold | None = None
+        self.cold: ColdIndex | None = None
         self.lake: Lake | None = None
-        self.runs: tuple[Run, ...] = ()
+        self.runs: tuple[SegmentRun, ...] = ()
         self.tail = TailIndex(1)
         self.memory: MemoryTail | None = None
         self.tags: TagIndex | None = None
@@ -243,8 +243,8 @@ class TopicState:
         self.tag_indexes: TagIndexes | None = None
         self.idempotency: IdempotencyIndex | None = None
         self.limits = LimitSettings()
-        self.producers: dict[bytes, producer_seq.Taken] | None = None
-        self.waiters: deque[Gate] = deque()
+        self.producers: dict[bytes, producer_seq.ProducerEntry] | None = None
+        self.waiters: deque[WaitHandle] = deque()
         self.jobs: JobRules | None = None
         """The topic's queue, while it is in use."""
         self.waiting: WaitingJobs | None = None
@@ -258,7 +258,7 @@ class TopicState:
         self.dropped = False
         self.torn = False
         """Whether the log and this state differ for a moment: an interrupt now fails the shard."""
-        self.guard = Baton()
+        self.guard = SpinLock()
         """The lock of the topic's writer, once it has one: floors and counts change together."""
 
     @property
@@ -345,7 +345,7 @@ class TopicState:
                 return gap
         return None
 
-    def gap_behind(self, seq: int) -> int:
+    def next_gap_seq(self, seq: int) -> int:
         """The first seq of the next gap at or after a seq; a huge number when there is none."""
         firsts = [gap.first_seq for gap in self.gaps if gap.first_seq >= seq]
         return min(firsts, default=1 << 62)
@@ -409,7 +409,7 @@ class TopicState:
                 self.idempotency = None
 
 
-def release_all(waiters: deque[Gate]) -> None:
+def release_all(waiters: deque[WaitHandle]) -> None:
     """Release all current waiters; gates that are added meanwhile wait for the next call."""
     for _ in range(len(waiters)):
         try:
@@ -427,7 +427,7 @@ def spans(state: TopicState, first_seq: int) -> Iterator[tuple[int, int]]:
         if gap is not None:
             seq = gap.last_seq + 1
             continue
-        last = min(state.head_seq, state.gap_behind(seq) - 1)
+        last = min(state.head_seq, state.next_gap_seq(seq) - 1)
         yield seq, last
         seq = last + 1
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from strandline.errors import TopicFull
-from strandline.log.append.append import Pending, place
+from strandline.log.append.append import PendingAppend, place
 from strandline.log.append.batch import Batch
-from strandline.log.retention.retention_floors import Floors
+from strandline.log.retention.retention_floors import RetentionFloors
 from strandline.log.state.job_rules import JobRules
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal.shard import Shard
@@ -20,7 +20,7 @@ class Admission:
     """Places batches of one topic. Safe from many threads."""
 
     def __init__(
-        self, state: TopicState, floors: Floors, open_queue: Callable[[str], object]
+        self, state: TopicState, floors: RetentionFloors, open_queue: Callable[[str], object]
     ) -> None:
         self._state = state
         self._floors = floors
@@ -34,7 +34,7 @@ class Admission:
             return True
         return state.jobs is not None and state.waiting is None
 
-    def place(self, shard: Shard, batch: Batch, expected_head: int | None) -> Pending:
+    def place(self, shard: Shard, batch: Batch, expected_head: int | None) -> PendingAppend:
         """Place a batch if its topic admits it."""
         state, jobs = self._state, self._jobs()
         if jobs is not None:
@@ -48,7 +48,7 @@ class Admission:
         if jobs is None:
             self._floors.enforce_now(shard)
         else:
-            jobs.make_room()
+            jobs.end_expired_and_publish()
         return place(state, shard, batch, expected_head)
 
     def _jobs(self) -> JobRules | None:

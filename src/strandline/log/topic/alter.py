@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from strandline.config.settings import TopicConfig, topic_config
 from strandline.errors import Invalid, UnknownTopic
-from strandline.log.append.append import flush_memory, set_fast_lane
-from strandline.log.retention.retention_floors import Floors
-from strandline.log.state.deleted_payload import settle
+from strandline.log.append.append import flush_memory, update_fast_limit
+from strandline.log.retention.retention_floors import RetentionFloors
+from strandline.log.state.deleted_payload import resolve_averages
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import control_messages
 from strandline.log.wal.shard import Shard
 
 
 def alter(
-    state: TopicState, shard: Shard, floors: Floors, options: dict[str, object]
+    state: TopicState, shard: Shard, floors: RetentionFloors, options: dict[str, object]
 ) -> TopicConfig:
     """Change the configuration from now on; what the old one evicted stays evicted."""
     with shard.maintenance:
@@ -21,7 +21,7 @@ def alter(
         config = topic_config(state.config, options)
         _check_dead_letter(state, config)
         if config.cap_bytes:
-            settle(state)
+            resolve_averages(state)
         while not _try_alter(state, shard, config):
             # Appends of an fsync topic are in progress: they are published with the old durability.
             shard.committer.wait_synced(shard.writer.end_lsn)
@@ -54,7 +54,7 @@ def _try_alter(state: TopicState, shard: Shard, config: TopicConfig) -> bool:
         altered = control_messages.TopicAltered(config, state.evict_floor, state.evict_reason)
         shard.writer.place_control(state.id, altered)
         state.config = config
-        set_fast_lane(state)
+        update_fast_limit(state)
         return True
     finally:
         shard.writer.release()

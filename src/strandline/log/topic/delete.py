@@ -13,18 +13,18 @@ from pyroaring import BitMap64
 
 from strandline.errors import UnknownTopic
 from strandline.log.append.append import flush_waiting
-from strandline.log.append.detach_copies import losing
+from strandline.log.append.detach_copies import detaching_copies
 from strandline.log.read import tag_search
-from strandline.log.retention.retention_floors import Floors
+from strandline.log.retention.retention_floors import RetentionFloors
 from strandline.log.state import delete_rules
-from strandline.log.state.locator import Pieces
+from strandline.log.state.locator import TopicReader
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import control_messages
 from strandline.log.wal.reader import Reader
 from strandline.log.wal.shard import Shard
 
 
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+class DeleteResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a delete."""
 
     deleted: int
@@ -32,18 +32,18 @@ class Deleted(msgspec.Struct, frozen=True, kw_only=True):
     head_seq: int
 
 
-class Deleting:
+class RecordDeleter:
     """Deletes records of one topic. Safe from many threads."""
 
     def __init__(
-        self, state: TopicState, shard: Shard, reader: Callable[[], Reader], floors: Floors
+        self, state: TopicState, shard: Shard, reader: Callable[[], Reader], floors: RetentionFloors
     ) -> None:
         self._state = state
         self._shard = shard
         self._reader = reader
         self._floors = floors
 
-    def delete(self, before: int | None, match: str | None) -> Deleted:
+    def delete(self, before: int | None, match: str | None) -> DeleteResult:
         """Delete records below a seq, with a tag, or both."""
         result = None
         if match is None:
@@ -53,7 +53,7 @@ class Deleting:
             result = self._delete_tagged(before, match or "")
         return self._wait_durable(result)
 
-    def let_go(self, seqs: BitMap64, before: int) -> Deleted:
+    def trim(self, seqs: BitMap64, before: int) -> DeleteResult:
         """Delete these records, and all below a seq."""
         with self._shard.maintenance:
             bound = min(before, self._state.head_seq + 1)
@@ -62,15 +62,15 @@ class Deleting:
             )
         return self._wait_durable(result)
 
-    def _delete_tagged(self, before: int | None, match: str) -> Deleted | None:
+    def _delete_tagged(self, before: int | None, match: str) -> DeleteResult | None:
         """None when the lake or the tag index changed meanwhile: the caller tries again."""
         state = self._state
-        wanted = delete_rules.wanted_tags(match)
+        wanted = delete_rules.parse_tag_match(match)
         # The slow steps, searching the lake and building the index, come before the lock that other
         # topics need.
         cold = state.cold
         cold_seqs = delete_rules.find_tagged_cold(state, cold, match)
-        pieces = Pieces(state, self._reader)
+        pieces = TopicReader(state, self._reader)
         index = tag_search.index_of(state)
         with index.lock:
             tag_search.prepare(state, index, pieces)
@@ -81,9 +81,9 @@ class Deleting:
                     return None
                 message = control_messages.RecordsDeleted(0, seqs.serialize() if seqs else b"")
                 result = self._carry_out(message)
-            tag_search.spend(state, index, wanted, bound)
+            tag_search.drop_tags(state, index, wanted, bound)
         if state.tag_indexes is not None:
-            state.tag_indexes.used(state)
+            state.tag_indexes.touch(state)
         return result
 
     def _bound(self, before: int | None) -> int:
@@ -92,13 +92,13 @@ class Deleting:
         self._floors.enforce(self._shard)
         return state.head_seq + 1 if before is None else min(before, state.head_seq + 1)
 
-    def _carry_out(self, message: control_messages.RecordsDeleted) -> Deleted:
+    def _carry_out(self, message: control_messages.RecordsDeleted) -> DeleteResult:
         """Put the delete on the log and apply it. The maintenance lock is held."""
         state, shard = self._state, self._shard
         count = state.live_count
-        hit = delete_rules.hit_by(state, Pieces(state, self._reader), message)
+        hit = delete_rules.delete_effect(state, TopicReader(state, self._reader), message)
         below = max(hit.floor, hit.seqs.max() + 1 if hit.seqs else 0)
-        with losing(state, below):
+        with detaching_copies(state, below):
             shard.writer.acquire()
             try:
                 if state.dropped:
@@ -108,13 +108,13 @@ class Deleting:
             finally:
                 shard.writer.release()
             delete_rules.apply_delete(state, hit)
-        return Deleted(
+        return DeleteResult(
             deleted=count - state.live_count,
             earliest_seq=state.earliest_seq,
             head_seq=state.head_seq,
         )
 
-    def _wait_durable(self, result: Deleted) -> Deleted:
+    def _wait_durable(self, result: DeleteResult) -> DeleteResult:
         if self._state.config.durability == "fsync":
             self._shard.committer.wait_synced(self._shard.writer.end_lsn)
         return result

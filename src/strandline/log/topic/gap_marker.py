@@ -16,17 +16,17 @@ from __future__ import annotations
 import functools
 
 from strandline.errors import UnknownTopic
-from strandline.log.append.append import flush_memory, reserve, set_fast_lane
+from strandline.log.append.append import flush_memory, reserve, update_fast_limit
 from strandline.log.recovery.replay import lose_tail
 from strandline.log.state import producer_seq
 from strandline.log.state.topic_state import TopicState
 from strandline.log.wal import control_messages
 from strandline.log.wal.shard import Shard
-from strandline.records import Numbered
+from strandline.records import BatchNumber
 
 
 def report_loss(
-    state: TopicState, shard: Shard, count: int, reason: str, reporter: Numbered | None = None
+    state: TopicState, shard: Shard, count: int, reason: str, reporter: BatchNumber | None = None
 ) -> None:
     """Put a gap of ``count`` seqs after the newest record. Returns once it is published."""
     mark = b"" if reporter is None else producer_seq.encode(reporter)
@@ -79,6 +79,6 @@ def _place(state: TopicState, shard: Shard, count: int, reason: str, mark: bytes
 def _publish(state: TopicState, message: control_messages.TailLost) -> None:
     """Make the gap visible to readers. The writer's lock is held."""
     lose_tail(state, message)
-    set_fast_lane(state)
+    update_fast_limit(state)
     if state.waiters:
         state.wake()

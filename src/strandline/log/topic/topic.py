@@ -14,11 +14,11 @@ from pyroaring import BitMap64
 
 from strandline.config.settings import LimitSettings, TopicConfig
 from strandline.errors import Invalid, RecordsLost, TooLarge, UnknownTopic
-from strandline.log.append.append import Pending, check_alone, place_plain
+from strandline.log.append.append import PendingAppend, check_batch_size, place_plain
 from strandline.log.append.batch import (
     AppendOptions,
     Batch,
-    Once,
+    IdempotencyKey,
     check_options,
     checked_fields,
     of_arrow,
@@ -27,25 +27,25 @@ from strandline.log.append.batch import (
     of_plain,
 )
 from strandline.log.read.page import Page
-from strandline.log.read.read import Expired, read_page
-from strandline.log.read.read_by_seq import pick
+from strandline.log.read.read import RecordsExpired, read_page
+from strandline.log.read.read_by_seq import read_seqs
 from strandline.log.read.seek import cursor_at
-from strandline.log.read.snapshot import Snapshot, scan, take
+from strandline.log.read.snapshot import TopicSnapshot, scan, take_snapshot
 from strandline.log.read.wait import wait_for
-from strandline.log.retention.retention_floors import Floors
+from strandline.log.retention.retention_floors import RetentionFloors
 from strandline.log.state.job_rules import JobRules, WaitingJobs
 from strandline.log.state.statistics import TopicStatistics, statistics_of
-from strandline.log.state.topic_state import Gate, TopicState
+from strandline.log.state.topic_state import TopicState, WaitHandle
 from strandline.log.topic.admission import Admission
 from strandline.log.topic.alter import alter
-from strandline.log.topic.delete import Deleted, Deleting
+from strandline.log.topic.delete import DeleteResult, RecordDeleter
 from strandline.log.topic.validation import check_expected_head, check_timeout, check_whole
 from strandline.log.wal.codec import NO_FIELDS
 from strandline.log.wal.reader import Reader
 from strandline.log.wal.shard import Shard
-from strandline.log.wal.writer import HandOver
+from strandline.log.wal.writer import LockHandover
 from strandline.platform.clock import Clock
-from strandline.records import Appended, Record
+from strandline.records import AppendResult, Record
 
 PAGE_SIZE = 256
 _READ_SIZE_MAX = 64 << 20
@@ -70,14 +70,14 @@ class Topic:
         self._reader = reader
         self._clock = clock
         self._limits = limits
-        self._floors = Floors(state, shard, reader, clock)
+        self._floors = RetentionFloors(state, shard, reader, clock)
         self._admission = Admission(state, self._floors, open_queue)
         self._fast_size_max = -1
         if shard is not None:
             self._fast_size_max = limits.record_bytes_max
             self._fast_writer = shard.writer
             self._now_us = clock.now_us
-            self._claim = shard.writer.baton.claims.setdefault
+            self._claim = shard.writer.lock.claims.setdefault
             self._release = shard.writer.release
 
     @property
@@ -113,11 +113,11 @@ class Topic:
         """Whether the topic was deleted: its name may belong to another topic now."""
         return self._state.dropped
 
-    def tap(self, gate: Gate) -> None:
+    def notify_next(self, gate: WaitHandle) -> None:
         """Release a gate once, when the head moves next or the topic is deleted. Never blocks."""
         self._state.waiters.append(gate)
 
-    def is_near(self, after: int) -> bool:
+    def is_in_tail(self, after: int) -> bool:
         """Whether the records after a cursor are in memory or the log: reading them is fast."""
         return after + 1 >= self._state.near_seq
 
@@ -130,24 +130,26 @@ class Topic:
         gaps = [(gap.first_seq, gap.last_seq) for gap in self._state.gaps]
         return [gap for gap in gaps if gap[0] < seq]
 
-    def append(self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]) -> Appended:
+    def append(
+        self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]
+    ) -> AppendResult:
         """Append one record, or a list of them that share the options' key, tag, node and meta."""
         if options or type(data) is not bytes or len(data) > self._fast_size_max:
-            return self.append_soon(data, **options).wait()
+            return self.append_nowait(data, **options).wait()
         state = self._state
         writer = self._fast_writer
         # The fast path: one plain record of a disk topic, with the steps of ``place`` inlined.
         claim: list[object] = [None]
         try:
             if self._claim(0, claim) is not claim:
-                writer.baton.wait(claim)
+                writer.lock.wait(claim)
             seq = state.next_seq
             if seq <= state.fast_until:
                 ts = self._now_us()
                 if ts > writer.last_ts:
                     writer.last_ts = ts
                 else:
-                    ts = writer.stamp_behind()
+                    ts = writer.stamp_slow()
                 location = writer.place_single(state.id, seq, NO_FIELDS, data, ts)
                 state.next_seq = seq + 1
                 tail = state.tail
@@ -159,16 +161,16 @@ class Topic:
                 if state.waiters:
                     state.wake()
                 self._release()
-                return Appended(seq, seq, seq)
+                return AppendResult(seq, seq, seq)
             self._release()
         except BaseException as error:
-            if state.next_seq > state.head_seq + 1 and writer.baton.claims.get(0) is claim:
+            if state.next_seq > state.head_seq + 1 and writer.lock.claims.get(0) is claim:
                 # Interrupted between placing and publishing: memory and log disagree.
                 writer.poison(f"an append was interrupted ({error!r})")
-            writer.baton.drop(claim)
-            if not isinstance(error, HandOver):
+            writer.lock.drop(claim)
+            if not isinstance(error, LockHandover):
                 raise
-        return self.append_soon(data).wait()
+        return self.append_nowait(data).wait()
 
     def append_many(
         self,
@@ -179,8 +181,8 @@ class Topic:
         nodes: Sequence[str | None] | None = None,
         metas: Sequence[bytes | None] | None = None,
         expected_head: int | None = None,
-        idempotency_key: Once | None = None,
-    ) -> Appended:
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> AppendResult:
         """Append records as one batch: all of them become durable, or none."""
         check_expected_head(expected_head)
         columns = {"key": keys, "tag": tags, "node": nodes, "meta": metas}
@@ -192,8 +194,8 @@ class Topic:
         batch: pa.RecordBatch | pa.Table,
         *,
         expected_head: int | None = None,
-        idempotency_key: Once | None = None,
-    ) -> Appended:
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> AppendResult:
         """Append the rows of an Arrow batch: column data, and if present key, tag, node, meta."""
         check_expected_head(expected_head)
         return self.place_arrow(
@@ -202,9 +204,9 @@ class Topic:
 
     def check_arrow(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Raise the error that ``append_arrow`` would raise for these rows; append nothing."""
-        check_alone(self._state, of_arrow(batch, None, self._limits))
+        check_batch_size(self._state, of_arrow(batch, None, self._limits))
 
-    def taken(self, producer: str) -> int | None:
+    def last_number(self, producer: str) -> int | None:
         """The highest number accepted here from a producer, None when there was none."""
         newest = (self._state.producers or {}).get(producer.encode())
         return None if newest is None else newest[0]
@@ -214,9 +216,9 @@ class Topic:
         known = [producer.decode() for producer in self._state.producers or {}]
         return sorted(name for name in known if name.startswith(prefix))
 
-    def append_soon(
+    def append_nowait(
         self, data: bytes | Sequence[bytes], **options: Unpack[AppendOptions]
-    ) -> Pending:
+    ) -> PendingAppend:
         """Place an append now and wait for it later: ``wait()``, or ``await durable()``."""
         if not options and type(data) is bytes:
             return self._place_plain(data)
@@ -235,7 +237,7 @@ class Topic:
             batch = of_many(many, columns, idempotency_key, self._limits)
         return self.place_batch(batch, expected_head)
 
-    def _place_plain(self, data: bytes) -> Pending:
+    def _place_plain(self, data: bytes) -> PendingAppend:
         state = self._state
         config = state.config
         is_small = len(data) <= self._fast_size_max
@@ -254,8 +256,8 @@ class Topic:
         nodes: Sequence[str | None] | None = None,
         metas: Sequence[bytes | None] | None = None,
         expected_head: int | None = None,
-        idempotency_key: Once | None = None,
-    ) -> Pending:
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> PendingAppend:
         """As ``append_many``, to wait for later; a single record takes the short path."""
         if len(data) == 1 and idempotency_key is None:
             tag = tags[0] if tags else None
@@ -273,19 +275,19 @@ class Topic:
         batch: pa.RecordBatch | pa.Table,
         *,
         expected_head: int | None = None,
-        idempotency_key: Once | None = None,
-    ) -> Pending:
+        idempotency_key: IdempotencyKey | None = None,
+    ) -> PendingAppend:
         """As ``append_arrow``, to wait for later."""
         return self.place_batch(of_arrow(batch, idempotency_key, self._limits), expected_head)
 
-    def settle(self) -> None:
+    def wait_published(self) -> None:
         """Wait until everything placed so far is published; raise when it never will be."""
         state = self._state
         while state.next_seq - 1 > state.head_seq:
             shard = self._shard()
             shard.committer.wait_synced(shard.writer.end_lsn)
 
-    def secure(self) -> None:
+    def sync(self) -> None:
         """Make everything placed so far survive a power loss, and wait for that."""
         shard = self._shard()
         shard.flush()
@@ -296,11 +298,11 @@ class Topic:
         """Whether an append is fast: no queue has to be opened first, or to make space."""
         return self._admission.is_quick
 
-    def place_batch(self, batch: Batch, expected_head: int | None = None) -> Pending:
+    def place_batch(self, batch: Batch, expected_head: int | None = None) -> PendingAppend:
         """Place a checked batch."""
         return self._admission.place(self._shard(), batch, expected_head)
 
-    def ruled_by(self, jobs: JobRules, ended: BitMap64, waiting: WaitingJobs | None) -> None:
+    def attach_queue(self, jobs: JobRules, ended: BitMap64, waiting: WaitingJobs | None) -> None:
         """Attach the topic's open queue: the rules that admit jobs, the jobs that have ended (the
         bitmap is shared, so later ones count) and are hidden from readers, and how many wait."""
         self._state.jobs, self._state.ended, self._state.waiting = jobs, ended, waiting
@@ -350,14 +352,14 @@ class Topic:
                     cutoff=self._floors.cutoff(),
                     with_ended=with_ended,
                 )
-            except Expired as expired:
+            except RecordsExpired as expired:
                 self._floors.expire(expired.floor)
 
     def read_stored(self, after: int, limit: int, *, size_max: int) -> Page:
         """As ``read``, with jobs that have ended and are still in the log: for routers."""
         return self._read(after, limit, None, size_max, None, with_ended=True)
 
-    def read_as_it_stands(self, after: int, limit: int, *, node: str | None, size_max: int) -> Page:
+    def read_unlocked(self, after: int, limit: int, *, node: str | None, size_max: int) -> Page:
         """As ``read`` for a reader that was just notified: no lock, so no new evictions either."""
         self._check_alive()
         return read_page(
@@ -370,10 +372,10 @@ class Topic:
             epoch=None,
         )
 
-    def pick(self, seqs: Sequence[int]) -> Page:
+    def get_many(self, seqs: Sequence[int]) -> Page:
         """The live ones of these records, in order of seq."""
         self._refresh_floors()
-        return pick(self._state, self._reader, seqs)
+        return read_seqs(self._state, self._reader, seqs)
 
     def cursor_at(self, ts: int) -> int:
         """The cursor from which a read returns the records of a time (microseconds) and later."""
@@ -381,15 +383,15 @@ class Topic:
         self._refresh_floors()
         return cursor_at(self._state, self._reader, max(-_TS_MAX, min(ts, _TS_MAX)))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TopicSnapshot:
         """Which records exist now, for readers in several processes that must agree."""
         self._refresh_floors()
         state = self._state
         if state.config.ttl_ms and state.floor < state.hot_seq:
             self.read(0, 1)  # only a read finds out exactly which records of the lake have expired
-        return take(state)
+        return take_snapshot(state)
 
-    def scan(self, snapshot: Snapshot, first_seq: int, last_seq: int) -> Iterator[pa.Table]:
+    def scan(self, snapshot: TopicSnapshot, first_seq: int, last_seq: int) -> Iterator[pa.Table]:
         """The records of a snapshot between two seqs, both included."""
         self._check_alive()
         return scan(self._state, self._reader, snapshot, first_seq, last_seq)
@@ -437,7 +439,7 @@ class Topic:
             if page.caught_up and not self.wait_for(after, timeout_s):
                 return
 
-    def delete(self, *, before: int | None = None, match: str | None = None) -> Deleted:
+    def delete(self, *, before: int | None = None, match: str | None = None) -> DeleteResult:
         """Delete records for good: below a seq, with a tag (``"eu*"`` for a prefix), or both."""
         if before is None and match is None:
             raise Invalid("name what to delete: before=SEQ, match=TAG, or both")
@@ -454,12 +456,12 @@ class Topic:
             )
         return self._deleter().delete(before, match)
 
-    def let_go(self, seqs: BitMap64, *, before: int = 0) -> Deleted:
+    def trim(self, seqs: BitMap64, *, before: int = 0) -> DeleteResult:
         """Delete records that the topic's views no longer need."""
-        return self._deleter().let_go(seqs, before)
+        return self._deleter().trim(seqs, before)
 
-    def _deleter(self) -> Deleting:
-        return Deleting(self._state, self._shard(), self._reader, self._floors)
+    def _deleter(self) -> RecordDeleter:
+        return RecordDeleter(self._state, self._shard(), self._reader, self._floors)
 
     def alter(self, **options: object) -> TopicConfig:
         """Change the configuration from now on; what the old one evicted stays evicted."""
@@ -482,7 +484,7 @@ class Topic:
     def _refresh_floors(self) -> None:
         """Bring the floors up to date before they are visible to a caller."""
         self._check_alive()
-        self._floors.look()
+        self._floors.refresh()
 
     def _shard(self) -> Shard:
         if self._shard_or_none is None:

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from strandline.log.wal.spin_lock import Baton
+from strandline.log.wal.spin_lock import SpinLock
 from strandline.log.wal.stats import SlowSyncs, SyncTimes
 from strandline.log.wal.writer import Writer
 from strandline.platform.system_errors import as_unavailable
@@ -51,8 +51,8 @@ class Committer:
         self.window_s = 0.0
         """How long a round for coroutines waits for more of them. 0 unless the load is high."""
         self._is_kicking = False
-        self._lead_lock = Baton()
-        self._wake_lock = Baton()  # one round may end while the one before still wakes
+        self._lead_lock = SpinLock()
+        self._wake_lock = SpinLock()  # one round may end while the one before still wakes
         self._waiters: deque[tuple[int, threading.Lock]] = deque()
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         self._futures: list[_Waiting] = []
@@ -113,7 +113,7 @@ class Committer:
 
     def refuse_reentry(self) -> None:
         """Raise in a signal handler that interrupted a step or a round of the same thread."""
-        self.writer.baton.refuse_reentry()
+        self.writer.lock.refuse_reentry()
         self._lead_lock.refuse_reentry()
         self._wake_lock.refuse_reentry()
 
@@ -155,7 +155,7 @@ class Committer:
             target, files, names_dirty = writer.take_dirty()
         finally:
             writer.release()
-        self.times.begin(writer.monotonic())
+        self.times.begin_sync(writer.monotonic())
         synced = False
         try:
             for file in files[:-1]:
@@ -168,16 +168,16 @@ class Committer:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 # The directory could not be opened: nothing was synced, and the log is intact.
-                writer.give_back(files[:-1], names_dirty=names_dirty)
+                writer.restore_dirty(files[:-1], names_dirty=names_dirty)
                 raise as_unavailable(error, "the log") from error
             writer.poison(f"a sync of shard {writer.files.shard} failed ({error})")
             self._pending.clear()
             self._check()
         except BaseException:
-            writer.give_back(files[:-1], names_dirty=names_dirty)
+            writer.restore_dirty(files[:-1], names_dirty=names_dirty)
             raise
         finally:
-            self.times.end(writer.monotonic(), synced=synced)
+            self.times.end_sync(writer.monotonic(), synced=synced)
         self.rounds += 1
         self._advance(target)
 

@@ -19,6 +19,6 @@ class ElapsedClock:
     def now_us(self) -> int:
         return self._first_us + round((self._clock.monotonic() - self._since_s) * 1_000_000)
 
-    def behind_us(self, last_ts: int) -> int:
+    def lag_us(self, last_ts: int) -> int:
         """How far it lags behind commit time, given the newest one; negative when it is ahead."""
         return max(last_ts, self._clock.now_us()) - self.now_us()

@@ -83,7 +83,7 @@ class ShardFiles:
         place = bisect.bisect_right(firsts, from_lsn) - 1
         return sum(entry.size for entry in entries[max(0, place) :])
 
-    def size_behind(self, from_lsn: int = 0) -> int:
+    def size_without_newest(self, from_lsn: int = 0) -> int:
         """As ``allocated``, without the newest file, which no checkpoint can release."""
         return self.allocated(from_lsn) - (self.entries[-1].size if self.entries else 0)
 
@@ -97,7 +97,7 @@ class ShardFiles:
         self._swap(tuple(entry for entry in self.entries if entry not in gone))
         return [entry.path for entry in gone]
 
-    def keep(self, count: int) -> None:
+    def keep_first(self, count: int) -> None:
         """Drop all but the first files: what follows them is not part of the log."""
         self._swap(self.entries[:count])
 

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from strandline.errors import Corrupt, NewerFormat, of_another_store
+from strandline.errors import Corrupt, UnsupportedFormat, of_another_store
 from strandline.log.wal import block, codec
 from strandline.log.wal.codec import FILE_HEADER_SIZE, HEADER_SIZE
 from strandline.log.wal.log_files import (
@@ -38,8 +38,8 @@ from strandline.log.wal.log_files import (
     WalFile,
     first_lsn_of,
 )
-from strandline.log.wal.resync import headers_behind, is_torn, is_written
-from strandline.log.wal.salvage import Loss, Wreck, examine
+from strandline.log.wal.resync import headers_after, is_torn, is_written
+from strandline.log.wal.salvage import LogLoss, SalvageResult, examine
 from strandline.platform.direct_file import aligned_memory
 from strandline.platform.disk import Disk, ReadFile
 
@@ -47,7 +47,7 @@ _CHECK = struct.Struct("<Q")
 _WINDOW_SIZE = 1024 * 1024
 
 
-class Single(msgspec.Struct, frozen=True, gc=False):
+class SingleFrame(msgspec.Struct, frozen=True, gc=False):
     """A verified frame with one record."""
 
     location: int
@@ -58,7 +58,7 @@ class Single(msgspec.Struct, frozen=True, gc=False):
     body: memoryview
 
 
-class Batch(msgspec.Struct, frozen=True, gc=False):
+class BatchFrame(msgspec.Struct, frozen=True, gc=False):
     """A verified frame with blocks: the location and bytes of each."""
 
     location: int
@@ -66,10 +66,10 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     blocks: list[tuple[int, memoryview]]
 
 
-Frame = Single | Batch
+Frame = SingleFrame | BatchFrame
 
 
-class Damage(msgspec.Struct, frozen=True, kw_only=True):
+class LogDamage(msgspec.Struct, frozen=True, kw_only=True):
     """A place of the log that is not what was written, and its losses (``log/wal/salvage.py``)."""
 
     path: str
@@ -78,14 +78,14 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     end_lsn: int = 0
     """The lsn where reading continued; 0 when it stopped."""
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[LogLoss, ...] = ()
     unknown_size: int = 0
 
     def error(self) -> Corrupt:
         return Corrupt(f"{self.reason} (lsn {self.lsn})", path=self.path, offset=self.offset)
 
 
-class Scratch:
+class ScratchMemory:
     """Memory that every read reuses: touching new memory costs more than reading.
 
     The next read overwrites the frames of the last one.
@@ -103,7 +103,7 @@ class Scratch:
         return self._memory[: file.pread_into(self._memory[:size], offset)]
 
 
-class Fresh:
+class _FreshMemory:
     """New memory for every read, for frames that are kept."""
 
     def read(self, file: ReadFile) -> memoryview:
@@ -122,13 +122,13 @@ class ShardLog:
         *,
         tolerate: bool = False,
         names: Sequence[str] | None = None,
-        scratch: Scratch | None = None,
+        scratch: ScratchMemory | None = None,
     ) -> None:
         self.files = ShardFiles(disk, directory, shard)
         self.headers: list[codec.FileHeader] = []
         self.cut: list[str] = []
-        self.damage: list[Damage] = []
-        self.strangers: list[Damage] = []
+        self.damage: list[LogDamage] = []
+        self.foreign_files: list[LogDamage] = []
         """Files of another store or shard in the place of ours, whose records are lost."""
         self.end_lsn = 0
         self.previous = 0
@@ -139,7 +139,7 @@ class ShardLog:
         self._seed = codec.store_seed(store_id)
         self._header_seed = codec.shard_seed(store_id, shard)
         self._tolerate = tolerate
-        self._scratch: Scratch | Fresh = scratch or Fresh()
+        self._scratch: ScratchMemory | _FreshMemory = scratch or _FreshMemory()
         self._cut_off: set[str] = set()
         self._earlier_headers: list[codec.FileHeader] = []
         self._find_files(disk.list_dir(directory) if names is None else names)
@@ -157,7 +157,7 @@ class ShardLog:
         base = header.first_lsn - FILE_HEADER_SIZE
         self.durable_upto = max(self.durable_upto, header.durable_upto)
         content = memoryview(b"")
-        if isinstance(self._scratch, Scratch):
+        if isinstance(self._scratch, ScratchMemory):
             yield from self._windows(self._scratch, place, offset, end)
             offset = self._offset
         if limit != base + offset and until_lsn != base + offset:
@@ -173,14 +173,16 @@ class ShardLog:
                 return
             salvaged, resumed = self._stopped(content, offset, place, end)
             if salvaged is not None and salvaged.blocks:
-                yield Batch(salvaged.location, salvaged.ts, salvaged.blocks)
+                yield BatchFrame(salvaged.location, salvaged.ts, salvaged.blocks)
             if resumed is None:
                 return
             if resumed == offset:
                 content = self._content(place)
             offset = resumed
 
-    def _windows(self, scratch: Scratch, place: int, offset: int, end: int) -> Iterator[Frame]:
+    def _windows(
+        self, scratch: ScratchMemory, place: int, offset: int, end: int
+    ) -> Iterator[Frame]:
         """The frames that fit into a small window of memory, which stays in the CPU caches.
 
         Where this stops, for whatever reason (``_offset``), the whole file has to be read.
@@ -221,12 +223,12 @@ class ShardLog:
             if kind == 1:
                 if digest(body, seed) != body_check:
                     return
-                frame: Frame = Single(shard_bits | lsn, ts, topic, seq, sizes, body)
+                frame: Frame = SingleFrame(shard_bits | lsn, ts, topic, seq, sizes, body)
             else:
                 blocks = self._blocks(body, count, body_check, shard_bits | lsn, mask)
                 if blocks is None:
                     return
-                frame = Batch(shard_bits | lsn, ts, blocks)
+                frame = BatchFrame(shard_bits | lsn, ts, blocks)
             if durable > self.durable_upto:  # noqa: PLR1730 - max() costs a call per frame
                 self.durable_upto = durable
             if ts > self.last_ts:  # noqa: PLR1730 - as above
@@ -253,7 +255,7 @@ class ShardLog:
 
     def release_scratch(self) -> None:
         """Release the memory, after the log has been read."""
-        self._scratch = Fresh()
+        self._scratch = _FreshMemory()
 
     def _content(self, place: int) -> memoryview:
         """All bytes of a file, after a check whether it was truncated."""
@@ -273,7 +275,7 @@ class ShardLog:
 
     def _complain(self, path: str, offset: int, lsn: int, reason: str) -> None:
         """Raise damage that by itself loses no record, or note it when damage is tolerated."""
-        damage = Damage(path=path, offset=offset, lsn=lsn, reason=reason, end_lsn=lsn)
+        damage = LogDamage(path=path, offset=offset, lsn=lsn, reason=reason, end_lsn=lsn)
         if not self._tolerate:
             raise damage.error()
         self.damage.append(damage)
@@ -289,7 +291,7 @@ class ShardLog:
 
     def _stopped(
         self, content: memoryview, offset: int, place: int, end: int
-    ) -> tuple[Wreck | None, int | None]:
+    ) -> tuple[SalvageResult | None, int | None]:
         """Classify a place without an intact frame; its salvage, and the offset to continue at."""
         entry, header = self.files.entries[place], self.headers[place]
         base = header.first_lsn - FILE_HEADER_SIZE
@@ -298,12 +300,12 @@ class ShardLog:
         torn = is_torn(content, offset, self._header_seed) and self._ends(place, offset)
         if torn and base + offset >= durable:
             self.cut += [later.path for later in self.files.entries[place + 1 :]]
-            self.files.keep(place + 1)
+            self.files.keep_first(place + 1)
             self.headers = self.headers[: place + 1]
             return None, None
         written = is_written(content, offset, self._header_seed)
         reason = "a damaged frame" if written else "synced frames are gone"
-        damage = Damage(path=entry.path, offset=offset, lsn=base + offset, reason=reason)
+        damage = LogDamage(path=entry.path, offset=offset, lsn=base + offset, reason=reason)
         if not self._tolerate:
             raise damage.error()
         head = bytes(content[offset : offset + HEADER_SIZE])
@@ -341,14 +343,14 @@ class ShardLog:
         used = len(bytes(content).rstrip(b"\0"))
         return max(used + -used % 8, durable_offset)
 
-    def _examine(self, place: memoryview, lsn: int, size: int) -> Wreck:
+    def _examine(self, place: memoryview, lsn: int, size: int) -> SalvageResult:
         location = self.files.shard << LOCATION_SHARD_BITS | lsn
         salvaged = examine(place, location, self._seed, self._header_seed)
         salvaged.unknown_size += size - len(place)  # the part after the end of the file
         return salvaged
 
     def _headers_after(self, content: memoryview, offset: int, base: int) -> list[tuple[int, int]]:
-        return headers_behind(content, offset, base, self._header_seed)
+        return headers_after(content, offset, base, self._header_seed)
 
     def _durable_later(self, place: int) -> int:
         """The largest durable lsn according to the files after this one."""
@@ -400,7 +402,7 @@ class ShardLog:
         start = file.pread(FILE_HEADER_SIZE, 0)
         header = codec.decode_file_header(start)
         if isinstance(header, int):
-            raise NewerFormat(
+            raise UnsupportedFormat(
                 f"{path} has WAL format {header}; this version reads {codec.FORMAT_VERSION}"
             )
         if header is None:
@@ -415,7 +417,7 @@ class ShardLog:
         if (header.store_id, header.shard) != (self._store_id, self.files.shard):
             self._complain(path, 0, first_lsn, self._owner_mismatch(header))
             size = max(0, file.size() - FILE_HEADER_SIZE)
-            self.strangers.append(
+            self.foreign_files.append(
                 msgspec.structs.replace(self.damage[-1], end_lsn=0, unknown_size=size)
             )
             return None

@@ -14,7 +14,7 @@ from strandline.log.wal.codec import HEADER_SIZE
 _WORDS_AT_ONCE = 1 << 16
 
 
-def headers_behind(
+def headers_after(
     content: memoryview, offset: int, base: int, header_seed: int
 ) -> list[tuple[int, int]]:
     """Offset and durable_upto of every frame header after a place; ``base``: lsn of offset 0."""

@@ -21,7 +21,7 @@ RECORD_SIZE_MIN = 4
 _TRAILER_SIZE = 8
 
 
-class Loss(msgspec.Struct, frozen=True, kw_only=True):
+class LogLoss(msgspec.Struct, frozen=True, kw_only=True):
     """Records, or a control message (seqs 0), that were in a damaged place."""
 
     topic_id: int
@@ -33,20 +33,20 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the header that describes it is verified; if not, that may be damaged, too."""
 
 
-class Wreck:
+class SalvageResult:
     """The result: losses, intact blocks with their locations, number of unidentified bytes."""
 
     def __init__(self, location: int) -> None:
         self.location = location
-        self.losses: list[Loss] = []
+        self.losses: list[LogLoss] = []
         self.blocks: list[tuple[int, memoryview]] = []
         self.unknown_size = 0
         self.ts = 0
 
 
-def examine(place: memoryview, location: int, seed: int, header_seed: int) -> Wreck:
+def examine(place: memoryview, location: int, seed: int, header_seed: int) -> SalvageResult:
     """Salvage a damaged place that begins at a location."""
-    salvaged = Wreck(location)
+    salvaged = SalvageResult(location)
     if len(place) < HEADER_SIZE:
         salvaged.unknown_size = len(place)
         return salvaged
@@ -64,7 +64,7 @@ def examine(place: memoryview, location: int, seed: int, header_seed: int) -> Wr
         salvaged.ts = ts
     if kind == codec.SINGLE and (checked or _is_body(body, mask, body_check, seed)):
         salvaged.losses.append(
-            Loss(topic_id=topic_id, first_seq=seq, last_seq=seq, size=size, certain=checked)
+            LogLoss(topic_id=topic_id, first_seq=seq, last_seq=seq, size=size, certain=checked)
         )
     else:
         at = location + HEADER_SIZE
@@ -73,7 +73,12 @@ def examine(place: memoryview, location: int, seed: int, header_seed: int) -> Wr
 
 
 def _examine_blocks(
-    salvaged: Wreck, body: memoryview, location: int, mask: int, count: int | None, seed: int
+    salvaged: SalvageResult,
+    body: memoryview,
+    location: int,
+    mask: int,
+    count: int | None,
+    seed: int,
 ) -> None:
     """Examine block after block; without a count they must fill the place to its last byte."""
     masks = (mask,) if count is not None or not mask else (mask, 0)
@@ -101,7 +106,7 @@ def _examine_blocks(
         salvaged.unknown_size += len(plain) - start
 
 
-def _loss_of(damaged: block.Block) -> Loss | None:
+def _loss_of(damaged: block.Block) -> LogLoss | None:
     """The loss that the header of a damaged block describes; None when it is implausible."""
     first_seq, count = damaged.first_seq, damaged.count
     records = damaged.kind == block.RECORDS and first_seq > 0 and count > 0
@@ -109,7 +114,7 @@ def _loss_of(damaged: block.Block) -> Loss | None:
         return None
     if block.HEADER_SIZE + RECORD_SIZE_MIN * count > damaged.size:
         return None
-    return Loss(
+    return LogLoss(
         topic_id=damaged.topic_id,
         first_seq=first_seq,
         last_seq=damaged.last_seq if records else 0,

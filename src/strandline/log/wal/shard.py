@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from strandline.log.wal.committer import Committer
-from strandline.log.wal.stats import LogNumbers
+from strandline.log.wal.stats import LogStatistics
 from strandline.log.wal.writer import Writer
 
 
@@ -50,10 +50,10 @@ class Shard:
             flush()  # a rejected one stays in the list, for the next flush
             del self.unflushed[topic_id]
 
-    def numbers(self) -> LogNumbers:
+    def statistics(self) -> LogStatistics:
         """Statistics of what was written so far. Read without a lock."""
         writer, times = self.writer, self.committer.times
-        return LogNumbers(
+        return LogStatistics(
             shard=self.number,
             bytes_written=writer.end_lsn - writer.first_lsn,
             frames=writer.frames,

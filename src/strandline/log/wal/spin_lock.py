@@ -46,7 +46,7 @@ below a signal handler."""
 _SPIN_SLEEP_S = 0.0002
 
 
-class Baton:
+class SpinLock:
     """Held by one step of one thread at a time."""
 
     __slots__ = ("claims", "on_urgent", "release", "urgent")

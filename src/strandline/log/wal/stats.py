@@ -48,11 +48,11 @@ class SyncTimes:
         self._began_s: float | None = None
         self._recent: deque[tuple[float, float]] = deque(maxlen=_RECENT_MAX)
 
-    def begin(self, now_s: float) -> None:
+    def begin_sync(self, now_s: float) -> None:
         """Note the start of a sync, at a monotonic time."""
         self._began_s = now_s
 
-    def end(self, now_s: float, *, synced: bool) -> None:
+    def end_sync(self, now_s: float, *, synced: bool) -> None:
         """Note the end of the sync; one that failed is not counted."""
         assert self._began_s is not None
         seconds, self._began_s = now_s - self._began_s, None
@@ -76,7 +76,7 @@ class SyncTimes:
         return SlowSyncs(shard=shard, count=len(slow_s), longest_ms=round(max(slow_s) * 1000))
 
 
-class LogNumbers(msgspec.Struct, frozen=True, kw_only=True):
+class LogStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """One shard's log since the store was opened."""
 
     shard: int

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from xxhash import xxh3_64_intdigest
 
 from strandline.config.settings import WalSettings
-from strandline.errors import Closed, DiskFull, Poisoned, StrandlineError, TooLarge
+from strandline.errors import Closed, DiskFull, StoreFailed, StrandlineError, TooLarge
 from strandline.log.wal import block, codec, control_messages
 from strandline.log.wal.elapsed_clock import ElapsedClock
 from strandline.log.wal.log_files import (
@@ -37,7 +37,7 @@ from strandline.log.wal.log_files import (
     ShardFiles,
     WalFile,
 )
-from strandline.log.wal.spin_lock import Baton
+from strandline.log.wal.spin_lock import SpinLock
 from strandline.platform.clock import Clock
 from strandline.platform.disk import Buffer, LogFile
 from strandline.platform.system_errors import as_unavailable
@@ -50,7 +50,7 @@ _pack_rest = codec.REST.pack
 _digest = xxh3_64_intdigest
 
 
-class HandOver(Exception):
+class LockHandover(Exception):
     """Nothing was placed: release the lock, which a sync waits for, and take the slow path."""
 
 
@@ -90,10 +90,10 @@ class Writer:
         self._header_seed = codec.shard_seed(store_id, files.shard)
         self._single_word = codec.kind_word(codec.SINGLE, 0, 0, term)
         self._place_bits = files.shard << LOCATION_SHARD_BITS
-        self.baton = Baton(self._set_limit)
-        self.acquire = self.baton.acquire
-        self.acquire_first = self.baton.acquire_first
-        self.release = self.baton.release
+        self.lock = SpinLock(self._set_limit)
+        self.acquire = self.lock.acquire
+        self.acquire_first = self.lock.acquire_first
+        self.release = self.lock.release
         self._file: LogFile | None = None
         self._dirty: list[LogFile] = []
         self._names_dirty = False
@@ -132,11 +132,11 @@ class Writer:
         """The commit time: the wall clock, but never before an earlier commit's. Lock held."""
         now = self._clock.now_us()
         if now <= self.last_ts:
-            return self.stamp_behind()
+            return self.stamp_slow()
         self.last_ts = now
         return now
 
-    def stamp_behind(self) -> int:
+    def stamp_slow(self) -> int:
         """The commit time while the wall clock is behind the last one. Lock held.
 
         It advances at half the real speed: so the wall clock catches up with it, and periods that
@@ -206,38 +206,38 @@ class Writer:
         self._place_batch(list(buffers), sizes, [check for _, check in blocks], ts, essential=True)
         return self.end_lsn
 
-    def refuse(self, reason: StrandlineError | None) -> None:
+    def set_rejection(self, reason: StrandlineError | None) -> None:
         """Reject records from now on (None: accept them again). Control messages are accepted."""
         self.acquire()
-        self.turn_away(reason)
+        self.set_rejection_locked(reason)
         self.release()
 
     @property
-    def refusal(self) -> StrandlineError | None:
+    def rejection(self) -> StrandlineError | None:
         """Why records are rejected although the shard works; None when they are accepted."""
         return self._refusal or self._full
 
-    def turn_away(self, reason: StrandlineError | None) -> None:
+    def set_rejection_locked(self, reason: StrandlineError | None) -> None:
         """As ``refuse``, with the lock held."""
         self._refusal = reason
         self._set_limit()
 
-    def end(self, message: control_messages.Message) -> None:
+    def place_last(self, message: control_messages.Message) -> None:
         """Place the last message: nothing may follow it. Records are rejected, lock held."""
         self.place_control(0, message)
         self._ended = True
 
-    def begin(self) -> None:
+    def begin_term(self) -> None:
         """Before a record stays in memory: reject it, or begin the term on disk. Lock held."""
         if self._limit < 0:
             self._make_room(0)
 
-    def owe(self, topic_id: int, message: control_messages.Message) -> None:
+    def enqueue_control(self, topic_id: int, message: control_messages.Message) -> None:
         """Queue a message to be placed before anything else. Lock held."""
         self._queued.append((topic_id, message))
         self._set_limit()
 
-    def pay_debts(self) -> None:
+    def flush_control(self) -> None:
         """Place the queued messages. After DiskFull the next placement places the rest of them."""
         self.acquire()
         try:
@@ -245,11 +245,11 @@ class Writer:
         finally:
             self.release()
 
-    def hide_page_cache(self) -> None:
-        """Begin files without the identity of the page cache, until ``show_page_cache``."""
+    def suppress_page_cache_id(self) -> None:
+        """Begin files without the identity of the page cache, until ``restore_page_cache_id``."""
         self._page_cache = 0
 
-    def show_page_cache(self) -> None:
+    def restore_page_cache_id(self) -> None:
         """End the file that was begun meanwhile; the next one has the identity again."""
         self._page_cache = self.files.page_cache()
         self._leave_file()
@@ -257,7 +257,7 @@ class Writer:
     def poison(self, reason: str) -> None:
         """Fail the shard: nothing more is written or acknowledged on it. Final."""
         if self.failure is None:
-            self.failure = Poisoned(f"{reason}: close and reopen the store")
+            self.failure = StoreFailed(f"{reason}: close and reopen the store")
         self._set_limit()
 
     def close(self) -> None:
@@ -274,7 +274,7 @@ class Writer:
         names_dirty, self._names_dirty = self._names_dirty, False
         return self.end_lsn, dirty, names_dirty
 
-    def give_back(self, files: list[LogFile], *, names_dirty: bool) -> None:
+    def restore_dirty(self, files: list[LogFile], *, names_dirty: bool) -> None:
         """Return what ``take_dirty`` took, when it was not synced: the round was interrupted."""
         self.acquire()
         self._dirty[:0] = files
@@ -384,8 +384,8 @@ class Writer:
         """The slow path of every placement: raise the reason, or begin a new file."""
         if self.failure is not None:
             raise self.failure
-        if self.baton.urgent and self.baton.claims.get(0, [0])[0] is None:
-            raise HandOver
+        if self.lock.urgent and self.lock.claims.get(0, [0])[0] is None:
+            raise LockHandover
         if self._refusal is not None and (self._ended or not essential):
             raise self._refusal
         if self._queued:
@@ -467,7 +467,7 @@ class Writer:
 
     def _set_limit(self) -> None:
         slow_path = self.failure is not None or self._refusal is not None or self._queued
-        self._limit = -1 if slow_path or self.baton.urgent else self._file_limit
+        self._limit = -1 if slow_path or self.lock.urgent else self._file_limit
 
 
 def _zero_sector_suspected(buffers: list[Buffer], file_offset: int) -> bool:

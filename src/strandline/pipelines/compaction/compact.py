@@ -32,17 +32,17 @@ from strandline.errors import Conflict, Invalid
 from strandline.lake import object_keys
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_commit import Ledger
+from strandline.lake.manifest.manifest_commit import ManifestCommitter
 from strandline.log.progress import Progress
-from strandline.pipelines.compaction.compaction_planner import Group, dead_rows, groups_of
-from strandline.pipelines.compaction.compaction_task import Merged, Merging, merge
+from strandline.pipelines.compaction.compaction_planner import FileGroup, dead_rows, groups_of
+from strandline.pipelines.compaction.compaction_task import MergeResult, MergeSettings, merge
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.lake_selection import OpenLake, open_lake
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.protocol import Objects
 from strandline.store import Store
-from strandline.views.table.files.layout import side_key
+from strandline.views.table.files.layout import index_key
 
 
 class SkippedGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class CompactSummary(msgspec.Struct, kw_only=True):
     """Stored bytes. With ``dry_run`` the same as before: the sizes of new files are not known."""
     bytes_read: int = 0
     bytes_written: int = 0
-    let_go: int = 0
+    released_records: int = 0
     """Records that key-value views no longer need, and that were removed from the log first
     (``compact_by_key.py``).
     """
@@ -111,8 +111,8 @@ def compact(
     """
     settings = check_settings(settings or LakeSettings())
     with closing(open_lake(lake, options=options)) as opened:
-        merging = Merging(
-            place=opened.place,
+        merging = MergeSettings(
+            place=opened.location,
             zone_rows=settings.zone_rows,
             zone_bytes=settings.zone_bytes,
             spool=spool,
@@ -134,7 +134,7 @@ class _Compaction:
     def __init__(
         self,
         lake: OpenLake,
-        merging: Merging,
+        merging: MergeSettings,
         settings: LakeSettings,
         clock: Clock,
         progress: Progress | None,
@@ -144,7 +144,7 @@ class _Compaction:
         self._settings = settings
         self._clock = clock
         self._progress = progress
-        self._ledgers: dict[int, Ledger] = {}
+        self._ledgers: dict[int, ManifestCommitter] = {}
         self._summary = CompactSummary(lake=lake.objects.name)
         self._summary.skipped = []
 
@@ -175,7 +175,7 @@ class _Compaction:
         summary.seconds = self._clock.monotonic() - started_s
         return summary
 
-    def _run(self, engine: Engine, groups: list[Group]) -> None:
+    def _run(self, engine: Engine, groups: list[FileGroup]) -> None:
         # The largest first, so that the last to finish is a small one.
         groups.sort(key=lambda group: -group.size)
         objects = self._lake.objects if engine.in_process else None
@@ -188,21 +188,21 @@ class _Compaction:
             if self._progress is not None:
                 self._progress("compact", done, total)
 
-    def _plan(self, manifests: Sequence[Manifest]) -> Iterator[Group]:
+    def _plan(self, manifests: Sequence[Manifest]) -> Iterator[FileGroup]:
         settings = self._settings
         for manifest in manifests:
             yield from groups_of(
                 manifest, file_bytes=settings.file_bytes, dead_share=settings.dead_share
             )
 
-    def _commit(self, group: Group, merged: Merged) -> None:
+    def _commit(self, group: FileGroup, merged: MergeResult) -> None:
         """Commit the new file of a task, or report why it cannot be committed."""
         if merged.damage:
             self._skip(group, merged.damage, damaged=True)
             return
         ledger = self._ledger(group.topic_id)
         if merged.file is None:
-            is_lost = ledger.load().named(merged.missing) is not None
+            is_lost = ledger.load().find_file(merged.missing) is not None
             reason = f"{merged.missing} is missing" if is_lost else f"{merged.missing} has left"
             self._skip(group, reason, damaged=is_lost)
             return
@@ -221,10 +221,10 @@ class _Compaction:
             return
         self._count_merge(group, 1, merged.dropped, new_file.size)
 
-    def _ledger(self, topic_id: int) -> Ledger:
+    def _ledger(self, topic_id: int) -> ManifestCommitter:
         """Without a term: a store that opens meanwhile and this run do not fence each other."""
         if topic_id not in self._ledgers:
-            self._ledgers[topic_id] = Ledger(
+            self._ledgers[topic_id] = ManifestCommitter(
                 self._lake.objects,
                 self._lake.store_id,
                 topic_id,
@@ -240,7 +240,7 @@ class _Compaction:
         summary.rows_before = summary.rows_after = sum(each.rows for each in manifests)
         summary.bytes_before = summary.bytes_after = sum(each.size for each in manifests)
 
-    def _count_merge(self, group: Group, files: int, dropped: int, size: int) -> None:
+    def _count_merge(self, group: FileGroup, files: int, dropped: int, size: int) -> None:
         summary = self._summary
         summary.groups += 1
         summary.files_after += files - len(group.files)
@@ -251,7 +251,7 @@ class _Compaction:
             summary.bytes_written += size
             summary.bytes_after += size - group.size
 
-    def _skip(self, group: Group, reason: str, *, damaged: bool = False) -> None:
+    def _skip(self, group: FileGroup, reason: str, *, damaged: bool = False) -> None:
         self._summary.skipped.append(
             SkippedGroup(
                 topic=group.topic,
@@ -264,7 +264,7 @@ class _Compaction:
         )
 
 
-def _objects_of(group: Group, file: LakeFile) -> list[str]:
+def _objects_of(group: FileGroup, file: LakeFile) -> list[str]:
     """The keys of a file and of its indexes."""
     keys = [object_keys.data_key(group.topic_id, file.name())]
-    return [*keys, side_key(group.topic_id, file.name())] if group.is_of_table else keys
+    return [*keys, index_key(group.topic_id, file.name())] if group.is_of_table else keys

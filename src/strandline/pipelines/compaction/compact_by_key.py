@@ -27,7 +27,7 @@ from contextlib import closing
 import msgspec
 
 from strandline.config.settings import LakeSettings
-from strandline.ingest.view_handoff_codec import Handover
+from strandline.ingest.view_handoff_codec import ViewHandoff
 from strandline.log.files import system_file
 from strandline.log.progress import Progress
 from strandline.pipelines.compaction.compact import CompactSummary, check_settings, compact
@@ -35,7 +35,7 @@ from strandline.pipelines.delivery_client import PATIENCE_S, lake_of
 from strandline.pipelines.engine import Chooser, Engine
 from strandline.pipelines.lake_selection import is_lake, is_pattern, open_lake
 from strandline.pipelines.splits.snapshot_position import matching, open_readonly, path_of
-from strandline.pipelines.view_handoff_client import hand_over
+from strandline.pipelines.view_handoff_client import deliver_view_state
 from strandline.pipelines.view_rebuild.rebuild_view import rebuild
 from strandline.platform.clock import SystemClock
 from strandline.platform.disk import OsDisk
@@ -88,14 +88,16 @@ def compact_keyed(
                 progress=progress,
             )
         attempt = OsDisk().random_id().hex()
-        request = Handover(
+        request = ViewHandoff(
             store_id=system_file.read(OsDisk(), path).hex(),
             kind="kv",
             name=topic.name,
             attempt=attempt,
             made_us=clock.now_us(),
         )
-        hand_over(path, request, lake=lake, views_url=views_url, patience_s=patience_s, clock=clock)
+        deliver_view_state(
+            path, request, lake=lake, views_url=views_url, patience_s=patience_s, clock=clock
+        )
     if in_lake is None:
         summary = CompactSummary(lake=lake_of(path, lake))
         summary.skipped = []
@@ -105,7 +107,9 @@ def compact_keyed(
     remaining = {
         topic.name: topic.records for topic in _keyed_topics(path, topics, lake, views_url)
     }
-    summary.let_go = sum(max(0, topic.records - remaining.get(topic.name, 0)) for topic in selected)
+    summary.released_records = sum(
+        max(0, topic.records - remaining.get(topic.name, 0)) for topic in selected
+    )
     summary.seconds = clock.monotonic() - started_s
     return summary
 
@@ -134,7 +138,7 @@ def _keyed_topics(path: str, topics: Sequence[str], lake: str, views_url: str) -
     with open_readonly(path, lake, views_url) as store:
         for kind, name in store.views.names():
             topic = store.existing_topic(name)
-            is_only_view = not store.views.maker(kind, name).strangers(0)
+            is_only_view = not store.views.spec(kind, name).foreign_marks(0)
             is_selected = not topics or any(fnmatch.fnmatchcase(name, each) for each in topics)
             if kind == "kv" and is_only_view and is_selected:
                 behind = topic.head_seq - store.views.saved_position(kind, name)

@@ -27,7 +27,7 @@ from strandline.schema import NO_SCHEMA, Schema
 from strandline.views.table.files.layout import is_table
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class FileGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A task: files that become one."""
 
     topic: str
@@ -68,7 +68,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         return BitMap64.deserialize(self.deleted) if self.deleted else BitMap64()
 
 
-def groups_of(manifest: Manifest, *, file_bytes: int, dead_share: float) -> list[Group]:
+def groups_of(manifest: Manifest, *, file_bytes: int, dead_share: float) -> list[FileGroup]:
     """The groups to merge in a topic, the oldest first."""
     groups = []
     for files in _runs(manifest, file_bytes):
@@ -137,12 +137,12 @@ def _live_payload(manifest: Manifest, file: LakeFile) -> int:
     return file.payload * (file.rows - dead_rows(manifest, file)) // file.rows
 
 
-def _group(manifest: Manifest, files: Sequence[LakeFile]) -> Group:
+def _group(manifest: Manifest, files: Sequence[LakeFile]) -> FileGroup:
     first_seq, last_seq = files[0].first_seq, files[-1].last_seq
     deleted = b""
     if manifest.deleted and manifest.deleted.range_cardinality(first_seq, last_seq + 1):
         deleted = (manifest.deleted & BitMap64(range(first_seq, last_seq + 1))).serialize()
-    return Group(
+    return FileGroup(
         topic=manifest.name,
         topic_id=manifest.topic_id,
         floor=manifest.floor,

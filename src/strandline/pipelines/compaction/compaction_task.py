@@ -19,13 +19,13 @@ from pyroaring import BitMap64
 from strandline.config.settings import MIB
 from strandline.errors import Corrupt, Invalid, NotFound
 from strandline.lake import object_keys
-from strandline.lake.file_upload import ScratchSpool, Uploads
+from strandline.lake.file_upload import LakeUploader, ScratchSpool
 from strandline.lake.files.file_reader import LakeFileReader, ZoneInfo
 from strandline.lake.files.record_columns import SCHEMA
 from strandline.lake.manifest.file_entry import LakeFile
-from strandline.pipelines.compaction.compaction_planner import Group
+from strandline.pipelines.compaction.compaction_planner import FileGroup
 from strandline.pipelines.compaction.table_compaction_task import lost_file, merged_table
-from strandline.pipelines.lake_selection import LakePlace, objects_at
+from strandline.pipelines.lake_selection import LakeLocation, objects_at
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.protocol import Objects
 
@@ -34,17 +34,17 @@ _UPLOADS_MAX = 2  # of a file that is read back with other bytes
 Result = TypeVar("Result")
 
 
-class Merging(msgspec.Struct, frozen=True, kw_only=True):
+class MergeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Common parameters of the tasks of a compaction."""
 
-    place: LakePlace
+    place: LakeLocation
     zone_rows: int
     zone_bytes: int
     spool: str = ""
     """A folder for files that wait to be uploaded; empty: the machine's temporary folder."""
 
 
-class Merged(msgspec.Struct, frozen=True, kw_only=True):
+class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a task: the new file, or why there is none."""
 
     file: LakeFile | None = None
@@ -55,12 +55,14 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     """The name of a file that does not exist: it left the lake, or was lost."""
 
 
-def merge(merging: Merging, group: Group, *, objects: Objects | None = None) -> Merged:
+def merge(
+    merging: MergeSettings, group: FileGroup, *, objects: Objects | None = None
+) -> MergeResult:
     """Write the file that replaces a group. Without ``objects`` the lake is opened by location."""
     with objects_at(merging.place, objects) as lake:
         if group.is_of_table:
             return _merge_table(lake, merging, group)
-        uploads = Uploads(
+        uploads = LakeUploader(
             lake,
             ScratchSpool(merging.spool),
             store_id=merging.place.store_id,
@@ -71,7 +73,7 @@ def merge(merging: Merging, group: Group, *, objects: Objects | None = None) -> 
         return _merge(lake, uploads, group)
 
 
-def _merge(lake: Objects, uploads: Uploads, group: Group) -> Merged:
+def _merge(lake: Objects, uploads: LakeUploader, group: FileGroup) -> MergeResult:
     failure = ""
     for _ in range(_UPLOADS_MAX):
         reader = _GroupReader(lake, group)
@@ -84,14 +86,14 @@ def _merge(lake: Objects, uploads: Uploads, group: Group) -> Merged:
             if not reader.ended:
                 break
         except NotFound:
-            return Merged(missing=reader.at)
+            return MergeResult(missing=reader.at)
         else:
             assert file.rows + reader.dropped == group.rows, "every row was written or is removed"
-            return Merged(file=file, dropped=reader.dropped)
-    return Merged(damage=failure)
+            return MergeResult(file=file, dropped=reader.dropped)
+    return MergeResult(damage=failure)
 
 
-def _merge_table(lake: Objects, merging: Merging, group: Group) -> Merged:
+def _merge_table(lake: Objects, merging: MergeSettings, group: FileGroup) -> MergeResult:
     failure = ""
     for _ in range(_UPLOADS_MAX):
         try:
@@ -99,16 +101,16 @@ def _merge_table(lake: Objects, merging: Merging, group: Group) -> Merged:
         except Corrupt as error:
             failure = str(error)
         except NotFound:
-            return Merged(missing=lost_file(lake, group))
+            return MergeResult(missing=lost_file(lake, group))
         else:
-            return Merged(file=file, dropped=group.rows - file.rows)
-    return Merged(damage=failure)
+            return MergeResult(file=file, dropped=group.rows - file.rows)
+    return MergeResult(damage=failure)
 
 
 class _GroupReader:
     """The live rows of a group, in order. Owned by one thread."""
 
-    def __init__(self, objects: Objects, group: Group) -> None:
+    def __init__(self, objects: Objects, group: FileGroup) -> None:
         self._objects = objects
         self._group = group
         self._hidden = group.hidden()

@@ -9,7 +9,7 @@ no manifest.
 
 from __future__ import annotations
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.settings import MIB
 from strandline.config.view_config import TableConfig
 from strandline.errors import NotFound
@@ -17,31 +17,31 @@ from strandline.lake import object_keys
 from strandline.lake.file_upload import ScratchSpool
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
-from strandline.pipelines.compaction.compaction_planner import Group
+from strandline.pipelines.compaction.compaction_planner import FileGroup
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.protocol import Objects
 from strandline.views.table.files.cache import ColumnCache
-from strandline.views.table.files.compaction import Merging
+from strandline.views.table.files.compaction import FileMerge
 from strandline.views.table.files.file_set import STEP_ROWS
-from strandline.views.table.files.file_snapshot import Pinned
-from strandline.views.table.files.writer import Writing
+from strandline.views.table.files.file_snapshot import PinnedFiles
+from strandline.views.table.files.writer import FileTarget
 
 _OPEN_BYTES = 64 * MIB
 """Memory for footers and indexes of the files that are merged."""
 
 
-def merged_table(objects: Objects, store_id: bytes, spool: str, group: Group) -> LakeFile:
+def merged_table(objects: Objects, store_id: bytes, spool: str, group: FileGroup) -> LakeFile:
     """Write the file that replaces a group; Corrupt or NotFound when one of its files is."""
-    cache = ColumnCache(Share(_OPEN_BYTES))
-    pinned = Pinned(objects, _manifest(group), cache, lambda: None)
-    writing = Writing(
+    cache = ColumnCache(MemoryShare(_OPEN_BYTES))
+    pinned = PinnedFiles(objects, _manifest(group), cache, lambda: None)
+    writing = FileTarget(
         objects=objects,
         spool=ScratchSpool(spool),
         store_id=store_id,
         table_id=group.topic_id,
         zone_rows=_zone_rows(pinned),
     )
-    merging = Merging(writing, pinned, group.files, group.schema, OsDisk().random_id().hex())
+    merging = FileMerge(writing, pinned, group.files, group.schema, OsDisk().random_id().hex())
     try:
         while merging.step(STEP_ROWS):
             pass
@@ -51,7 +51,7 @@ def merged_table(objects: Objects, store_id: bytes, spool: str, group: Group) ->
         cache.close()
 
 
-def lost_file(objects: Objects, group: Group) -> str:
+def lost_file(objects: Objects, group: FileGroup) -> str:
     """The name of the first file of a group that does not exist."""
     for file in group.files:
         try:
@@ -61,7 +61,7 @@ def lost_file(objects: Objects, group: Group) -> str:
     return group.files[0].name()
 
 
-def _manifest(group: Group) -> Manifest:
+def _manifest(group: FileGroup) -> Manifest:
     """The part of the table's manifest that concerns these files."""
     return Manifest(
         number=1,
@@ -76,7 +76,7 @@ def _manifest(group: Group) -> Manifest:
     )
 
 
-def _zone_rows(pinned: Pinned) -> int:
+def _zone_rows(pinned: PinnedFiles) -> int:
     """The rows of the table's zones: in a file all zones but the last have the same size."""
     for file in pinned.files:
         reader = pinned.open(file)

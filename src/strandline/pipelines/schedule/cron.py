@@ -34,7 +34,7 @@ _CRON = (
 )
 
 
-class Points(Protocol):
+class DueTimes(Protocol):
     """The times at which a pipeline is due."""
 
     def last(self, now_us: int) -> int | None:
@@ -46,7 +46,7 @@ class Points(Protocol):
         ...
 
 
-class Every:
+class IntervalTimes:
     """Multiples of a duration."""
 
     def __init__(self, text: str) -> None:
@@ -59,7 +59,7 @@ class Every:
         return (after_us // self._period_us + 1) * self._period_us
 
 
-class At:
+class CalendarTimes:
     """Calendar times in a time zone."""
 
     def __init__(self, text: str, timezone: str = "UTC") -> None:
@@ -99,13 +99,13 @@ class At:
         return CronSim(self._text, start, reverse)
 
 
-def due_point(points: Points, served_us: int, now_us: int) -> int | None:
+def due_time(points: DueTimes, served_us: int, now_us: int) -> int | None:
     """The newest due time, if it is after ``served_us``; else None."""
     last = points.last(now_us)
     return last if last is not None and last > served_us else None
 
 
-def served_after_jump(points: Points, served_us: int, now_us: int) -> int:
+def served_after_jump(points: DueTimes, served_us: int, now_us: int) -> int:
     """The time up to which due times are served, after the clock may have been set back.
 
     A clock that is set back a little reaches the same due time again, which must not count twice.
@@ -114,7 +114,7 @@ def served_after_jump(points: Points, served_us: int, now_us: int) -> int:
     return now_us if points.next(now_us) < served_us else served_us
 
 
-def missed_points(points: Points, served_us: int, due_us: int) -> int:
+def missed_count(points: DueTimes, served_us: int, due_us: int) -> int:
     """The number of due times between the last served one and the due one."""
     count, point = 0, points.next(served_us)
     while point < due_us and count < MISSED_MAX:

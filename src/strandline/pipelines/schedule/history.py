@@ -18,7 +18,7 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 
-from strandline.api.pipelines import Run, RunLine
+from strandline.api.pipelines import PipelineRun, RunLine
 from strandline.assembly import RUNS_TOPIC
 from strandline.errors import Corrupt
 from strandline.ingest import delivery_codec, staged_files
@@ -32,7 +32,7 @@ PATIENCE_S = 5.0
 _PAGE_SIZE = 500
 
 
-class History:
+class RunHistory:
     """Adds runs to the history. Safe from many threads."""
 
     def __init__(self, store: str, lake: str = "", *, clock: Clock | None = None) -> None:
@@ -41,7 +41,7 @@ class History:
         self._lake = lake
         self._clock = clock or SystemClock()
 
-    def add(self, producer: str, run: Run) -> None:
+    def add(self, producer: str, run: PipelineRun) -> None:
         """Add a run; returns when it is in the topic. After Unavailable, add it again."""
         attempt = OsDisk().random_id().hex()
         row = {
@@ -94,8 +94,8 @@ def _backwards(topic: Topic, before: int | None) -> Iterator[RunLine]:
         end = first
 
 
-def _run_of(data: bytes, seq: int) -> Run:
+def _run_of(data: bytes, seq: int) -> PipelineRun:
     try:
-        return msgspec.json.decode(data, type=Run)
+        return msgspec.json.decode(data, type=PipelineRun)
     except msgspec.MsgspecError as error:
         raise Corrupt(f"run {seq} cannot be read ({error})", path=f"topic {RUNS_TOPIC}") from error

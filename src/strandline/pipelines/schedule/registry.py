@@ -38,7 +38,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Arguments of a declared pipeline."""
 
 
-class Work(NamedTuple):
+class RunContext(NamedTuple):
     """The store, the engine and the context of a run."""
 
     store: str
@@ -66,7 +66,7 @@ class Work(NamedTuple):
             objects.close()
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run."""
 
     rows: int = 0
@@ -76,10 +76,10 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline(NamedTuple):
     """One pipeline that can be declared."""
 
-    does: str
+    description: str
     """A short description for lists."""
     arguments: type[Arguments]
-    run: Callable[[Any, Work], Done]
+    run: Callable[[Any, RunContext], RunResult]
 
 
 class CompactArguments(Arguments, frozen=True, kw_only=True):
@@ -148,7 +148,7 @@ class RollupArguments(Arguments, frozen=True, kw_only=True):
     views: tuple[str, ...] = ()
 
 
-def _compact(arguments: CompactArguments, work: Work) -> Done:
+def _compact(arguments: CompactArguments, work: RunContext) -> RunResult:
     settings = LakeSettings(file_bytes=arguments.file_bytes, dead_share=arguments.dead_share)
     if arguments.keyed:
         summary = compact_keyed(
@@ -161,7 +161,7 @@ def _compact(arguments: CompactArguments, work: Work) -> Done:
             progress=work.progress,
         )
     elif work.has_no_lake():
-        return Done()
+        return RunResult()
     else:
         summary = compact(
             work.lake_place,
@@ -171,10 +171,10 @@ def _compact(arguments: CompactArguments, work: Work) -> Done:
             progress=work.progress,
         )
     failure = f"{summary.damaged[0].topic}: {summary.damaged[0].reason}" if summary.damaged else ""
-    return Done(rows=summary.rows_after, failure=failure)
+    return RunResult(rows=summary.rows_after, failure=failure)
 
 
-def _scrub(arguments: ScrubArguments, work: Work) -> Done:
+def _scrub(arguments: ScrubArguments, work: RunContext) -> RunResult:
     if work.has_no_lake():
         problems = (
             verify_store(OsDisk(), work.store, lake=False).problems if arguments.local else []
@@ -190,14 +190,14 @@ def _scrub(arguments: ScrubArguments, work: Work) -> Done:
     return _scrub_result([(each.path, each.reason) for each in summary.findings])
 
 
-def _scrub_result(problems: Sequence[tuple[str, str]]) -> Done:
+def _scrub_result(problems: Sequence[tuple[str, str]]) -> RunResult:
     if not problems:
-        return Done()
+        return RunResult()
     path, reason = problems[0]
-    return Done(failure=f"{len(problems)} problems, the first in {path}: {reason}")
+    return RunResult(failure=f"{len(problems)} problems, the first in {path}: {reason}")
 
 
-def _materialize(arguments: MaterializeArguments, work: Work) -> Done:
+def _materialize(arguments: MaterializeArguments, work: RunContext) -> RunResult:
     summary = materialize(
         work.store,
         arguments.aliases,
@@ -208,10 +208,10 @@ def _materialize(arguments: MaterializeArguments, work: Work) -> Done:
         views=work.views,
     )
     failure = f"{summary.failed[0].alias}: {summary.failed[0].reason}" if summary.failed else ""
-    return Done(rows=sum(each.behind for each in summary.refreshed), failure=failure)
+    return RunResult(rows=sum(each.behind for each in summary.refreshed), failure=failure)
 
 
-def _import(arguments: ImportArguments, work: Work) -> Done:
+def _import(arguments: ImportArguments, work: RunContext) -> RunResult:
     summary = import_files(
         work.store,
         arguments.topic,
@@ -226,10 +226,10 @@ def _import(arguments: ImportArguments, work: Work) -> Done:
         types=arguments.types,
         lake=work.lake,
     )
-    return Done(rows=summary.rows or 0)
+    return RunResult(rows=summary.rows or 0)
 
 
-def _export(arguments: ExportArguments, work: Work) -> Done:
+def _export(arguments: ExportArguments, work: RunContext) -> RunResult:
     summary = export(
         work.store,
         arguments.topic,
@@ -243,10 +243,10 @@ def _export(arguments: ExportArguments, work: Work) -> Done:
         file_rows=arguments.file_rows,
         lake=work.lake,
     )
-    return Done(rows=summary.rows)
+    return RunResult(rows=summary.rows)
 
 
-def _rebuild(arguments: RebuildArguments, work: Work) -> Done:
+def _rebuild(arguments: RebuildArguments, work: RunContext) -> RunResult:
     summary = rebuild(
         work.store,
         arguments.kind,
@@ -261,10 +261,10 @@ def _rebuild(arguments: RebuildArguments, work: Work) -> Done:
     if not summary.same:
         first = ", ".join(summary.differences[0].names)
         failure = f"{arguments.kind} {arguments.view} differs from its rebuild: {first}"
-    return Done(rows=summary.records, failure=failure)
+    return RunResult(rows=summary.records, failure=failure)
 
 
-def _rollup(arguments: RollupArguments, work: Work) -> Done:
+def _rollup(arguments: RollupArguments, work: RunContext) -> RunResult:
     summary = rollup(
         work.store,
         arguments.views,
@@ -273,7 +273,7 @@ def _rollup(arguments: RollupArguments, work: Work) -> Done:
         views_url=work.views,
         progress=work.progress,
     )
-    return Done(rows=sum(rule.points for rule in summary.rules))
+    return RunResult(rows=sum(rule.points for rule in summary.rules))
 
 
 PIPELINES: dict[str, Pipeline] = {

@@ -22,10 +22,10 @@ from collections.abc import Iterator
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from strandline.api.pipelines import Run
+from strandline.api.pipelines import PipelineRun
 from strandline.errors import Corrupt
 from strandline.log.files.layout import Layout
-from strandline.pipelines.schedule.registry import Done
+from strandline.pipelines.schedule.registry import RunResult
 from strandline.platform import process
 from strandline.platform.disk import Disk, Lock
 
@@ -34,7 +34,7 @@ WAITING_MAX = 100
 """Most runs that wait for the history; beyond that the oldest are dropped."""
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a declared pipeline."""
 
     id: str
@@ -43,11 +43,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Due times up to this one need no run."""
     attempts: int = 0
     """Consecutive lost runs for the newest due time."""
-    run: Run | None = None
+    run: PipelineRun | None = None
     """The newest run."""
     last_success_us: int | None = None
     failures: int = 0
-    waiting: tuple[Run, ...] = ()
+    waiting: tuple[PipelineRun, ...] = ()
     """Runs that have ended and are not in the history yet."""
     checksum: str = ""
     """xxh3-64 of the file with this field empty; empty in files of earlier versions."""
@@ -60,10 +60,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
     number: int
-    done: Done
+    done: RunResult
 
 
-class Ledger:
+class PipelineStateStore:
     """The files of a store's declared pipelines. Safe from many threads and processes."""
 
     def __init__(self, store: str, disk: Disk) -> None:
@@ -82,7 +82,7 @@ class Ledger:
         owner = f"{process.process_id()} {self._disk.boot_id()}\n".encode()
         return self._disk.lock(f"{self._folder}/{name}.lock", owner)
 
-    def load(self, name: str) -> State | None:
+    def load(self, name: str) -> PipelineState | None:
         """The state of a pipeline; None for a new declaration."""
         path = f"{self._folder}/{name}{_STATE}"
         if not self._disk.exists(path):
@@ -106,16 +106,16 @@ class Ledger:
                 except Corrupt as error:
                     yield error
 
-    def first_seen(self, now_us: int) -> State:
+    def new_state(self, now_us: int) -> PipelineState:
         """The state of a new declaration: due times in the past need no run."""
-        return State(id=self._disk.random_id().hex(), served_us=now_us)
+        return PipelineState(id=self._disk.random_id().hex(), served_us=now_us)
 
-    def save(self, name: str, state: State) -> None:
+    def save(self, name: str, state: PipelineState) -> None:
         """Write the state; the caller holds the lease."""
         state = msgspec.structs.replace(state, waiting=state.waiting[-WAITING_MAX:])
         self._disk.durable_replace(f"{self._folder}/{name}{_STATE}", _encode(state))
 
-    def outcome_of(self, run: Run) -> Done | None:
+    def outcome_of(self, run: PipelineRun) -> RunResult | None:
         """The result that the process of a run has written; None if it did not finish."""
         path = self.outcome_path(run.name)
         if not self._disk.exists(path):
@@ -127,14 +127,14 @@ class Ledger:
         return None
 
 
-def _encode(state: State) -> bytes:
+def _encode(state: PipelineState) -> bytes:
     plain = msgspec.json.encode(msgspec.structs.replace(state, checksum=""))
     return msgspec.json.encode(msgspec.structs.replace(state, checksum=xxh3_64_hexdigest(plain)))
 
 
-def _decode(data: bytes) -> State:
+def _decode(data: bytes) -> PipelineState:
     """Decode a state; ValueError unless the bytes are exactly those that were written."""
-    state = msgspec.json.decode(data, type=State)
+    state = msgspec.json.decode(data, type=PipelineState)
     older = (
         msgspec.json.encode(state).replace(b',"checksum":""', b"") if not state.checksum else b""
     )
@@ -143,6 +143,6 @@ def _decode(data: bytes) -> State:
     return state
 
 
-def write_outcome(disk: Disk, path: str, number: int, done: Done) -> None:
+def write_outcome(disk: Disk, path: str, number: int, done: RunResult) -> None:
     """Write the result of a run."""
     disk.durable_replace(path, msgspec.json.encode(_Outcome(number=number, done=done)))

@@ -22,23 +22,23 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from strandline.api.pipelines import Outcome, Run
-from strandline.config.pipeline_config import Declared
+from strandline.api.pipelines import Outcome, PipelineRun
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.errors import NotInstalled, StrandlineError
 from strandline.pipelines.engine import Embedded
 from strandline.pipelines.schedule.cron import duration_s
 from strandline.pipelines.schedule.registry import (
     PIPELINES,
-    Done,
     Pipeline,
-    Work,
+    RunContext,
+    RunResult,
     arguments_of,
     pipeline_of,
 )
-from strandline.pipelines.schedule.run_state import Ledger
+from strandline.pipelines.schedule.run_state import PipelineStateStore
 from strandline.platform.clock import Clock
 from strandline.platform.disk import Lock
-from strandline.platform.subprocesses import Child
+from strandline.platform.subprocesses import ChildProcess
 
 LAKE_VARIABLE = "STRANDLINE_LAKE_URL"
 VIEWS_VARIABLE = "STRANDLINE_VIEWS_URL"
@@ -46,7 +46,7 @@ _POLL_S = 0.05
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a run on the command line of its process."""
 
     store: str
@@ -59,32 +59,38 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     master: str
 
 
-class Ended(NamedTuple):
+class RunEnd(NamedTuple):
     """How a run ended."""
 
     outcome: Outcome
-    done: Done
+    done: RunResult
 
 
 class Runner(Protocol):
     """Runs pipelines. Safe from many threads."""
 
-    def run(self, declared: Declared, run: Run, lease: Lock, stopping: threading.Event) -> Ended:
+    def run(
+        self, declared: DeclaredPipeline, run: PipelineRun, lease: Lock, stopping: threading.Event
+    ) -> RunEnd:
         """Run it; returns when it has ended, in time or not. Failures are returned, not raised."""
         ...
 
 
-class Processes:
+class ProcessRunner:
     """Runs each pipeline in a process of its own."""
 
-    def __init__(self, store: str, lake: str, views: str, ledger: Ledger, clock: Clock) -> None:
+    def __init__(
+        self, store: str, lake: str, views: str, ledger: PipelineStateStore, clock: Clock
+    ) -> None:
         self._store = os.path.abspath(store)
         self._urls = {LAKE_VARIABLE: lake, VIEWS_VARIABLE: views}
         self._ledger = ledger
         self._clock = clock
 
-    def run(self, declared: Declared, run: Run, lease: Lock, stopping: threading.Event) -> Ended:
-        order = Order(
+    def run(
+        self, declared: DeclaredPipeline, run: PipelineRun, lease: Lock, stopping: threading.Event
+    ) -> RunEnd:
+        order = RunOrder(
             store=self._store,
             pipeline=declared.pipeline,
             arguments=declared.arguments,
@@ -94,35 +100,41 @@ class Processes:
             master=declared.master,
         )
         try:
-            child = Child(
+            child = ChildProcess(
                 command_of(declared.engine, order),
                 environment=self._urls | environment_of(declared.engine),
                 log=self._ledger.log_path(run.name),
                 lock=lease,
             )
         except (OSError, StrandlineError) as error:
-            return Ended("failed", Done(failure=f"the run could not be started: {error}"))
+            return RunEnd("failed", RunResult(failure=f"the run could not be started: {error}"))
         return self._watch(child, declared, run, stopping)
 
     def _watch(
-        self, child: Child, declared: Declared, run: Run, stopping: threading.Event
-    ) -> Ended:
+        self,
+        child: ChildProcess,
+        declared: DeclaredPipeline,
+        run: PipelineRun,
+        stopping: threading.Event,
+    ) -> RunEnd:
         deadline = self._clock.monotonic() + duration_s(declared.timeout, "timeout")
-        while child.code() is None:
+        while child.exit_code() is None:
             if self._clock.wait(stopping, _POLL_S):
                 child.end()
-                return Ended("stopped", Done(failure="the scheduler was stopped"))
+                return RunEnd("stopped", RunResult(failure="the scheduler was stopped"))
             if self._clock.monotonic() > deadline:
                 child.end()
-                return Ended("timeout", Done(failure=f"it took longer than {declared.timeout}"))
+                return RunEnd(
+                    "timeout", RunResult(failure=f"it took longer than {declared.timeout}")
+                )
         done = self._ledger.outcome_of(run)
         if done is None:
-            output = child.last_words() or "it printed nothing"
-            done = Done(failure=f"the process ended with code {child.code()}: {output}")
-        return Ended("failed" if done.failure else "done", done)
+            output = child.output_tail() or "it printed nothing"
+            done = RunResult(failure=f"the process ended with code {child.exit_code()}: {output}")
+        return RunEnd("failed" if done.failure else "done", done)
 
 
-class Here:
+class InlineRunner:
     """Runs pipelines on the calling thread, without a process of their own.
 
     A thread cannot be ended from outside: a run checks for stop and timeout when it reports
@@ -137,7 +149,9 @@ class Here:
         self._clock = clock
         self._known = known
 
-    def run(self, declared: Declared, run: Run, lease: Lock, stopping: threading.Event) -> Ended:
+    def run(
+        self, declared: DeclaredPipeline, run: PipelineRun, lease: Lock, stopping: threading.Event
+    ) -> RunEnd:
         del lease
         deadline = self._clock.monotonic() + duration_s(declared.timeout, "timeout")
 
@@ -148,14 +162,14 @@ class Here:
                 raise _Interrupted("timeout", f"it took longer than {declared.timeout}")
 
         pipeline = pipeline_of(declared.pipeline, self._known)
-        work = Work(self._store, self._lake, "", due_text(run), Embedded(), progress)
+        work = RunContext(self._store, self._lake, "", due_text(run), Embedded(), progress)
         try:
             done = pipeline.run(arguments_of(pipeline, declared.arguments), work)
         except _Interrupted as interrupted:
-            return Ended(interrupted.outcome, Done(failure=str(interrupted)))
+            return RunEnd(interrupted.outcome, RunResult(failure=str(interrupted)))
         except Exception as error:  # noqa: BLE001 - reported as the run's failure
-            return Ended("failed", Done(failure=failure_text(error)))
-        return Ended("failed" if done.failure else "done", done)
+            return RunEnd("failed", RunResult(failure=failure_text(error)))
+        return RunEnd("failed" if done.failure else "done", done)
 
 
 class _Interrupted(Exception):
@@ -164,7 +178,7 @@ class _Interrupted(Exception):
         self.outcome = outcome
 
 
-def due_text(run: Run) -> str:
+def due_text(run: PipelineRun) -> str:
     """The due time of a run, or else its start, in a form for paths: 20261117T030000Z."""
     moment_us = run.begun_us if run.due_us is None else run.due_us
     return f"{_EPOCH + timedelta(microseconds=moment_us):%Y%m%dT%H%M%SZ}"
@@ -175,7 +189,7 @@ def failure_text(error: BaseException) -> str:
     return str(error) if isinstance(error, StrandlineError) else f"{type(error).__name__}: {error}"
 
 
-def command_of(engine: str, order: Order) -> list[str]:
+def command_of(engine: str, order: RunOrder) -> list[str]:
     """The command line of a run's process."""
     encoded = msgspec.json.encode(order).decode()
     if engine == "embedded":

@@ -23,19 +23,19 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from strandline.api.pipelines import Outcome, Run, Scheduled
-from strandline.config.pipeline_config import Declared
+from strandline.api.pipelines import Outcome, PipelineRun, ScheduledPipeline
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.config.settings import PipelineSettings
 from strandline.errors import Conflict, Corrupt, NotFound, StrandlineError, Unavailable
 from strandline.pipelines.schedule import cron
-from strandline.pipelines.schedule.history import History
-from strandline.pipelines.schedule.registry import PIPELINES, Done, Pipeline
-from strandline.pipelines.schedule.run_state import Ledger, State
-from strandline.pipelines.schedule.runner import Ended, Processes, Runner
-from strandline.pipelines.schedule.validation import check_declared, points_of, when_told
+from strandline.pipelines.schedule.history import RunHistory
+from strandline.pipelines.schedule.registry import PIPELINES, Pipeline, RunResult
+from strandline.pipelines.schedule.run_state import PipelineState, PipelineStateStore
+from strandline.pipelines.schedule.runner import ProcessRunner, RunEnd, Runner
+from strandline.pipelines.schedule.validation import check_declared, due_times_of, when_text
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import Disk, Lock, OsDisk
-from strandline.platform.thread_pool import start
+from strandline.platform.thread_pool import start_thread
 
 ATTEMPTS_MAX = 3
 FAILURE_MAX = 2_000
@@ -60,7 +60,7 @@ class PipelineBusy(Conflict):
         super().__init__(f"pipeline {name!r} is running: wait until it has ended")
 
 
-class Schedule:
+class PipelineScheduler:
     """The declared pipelines of a store. ``look`` is for one thread, all else is safe from many."""
 
     def __init__(
@@ -73,31 +73,31 @@ class Schedule:
         clock: Clock | None = None,
         disk: Disk | None = None,
         runner: Runner | None = None,
-        history: History | None = None,
+        history: RunHistory | None = None,
         known: Mapping[str, Pipeline] = PIPELINES,
     ) -> None:
         """Invalid when a declaration is wrong. ``lake`` and ``views`` are urls."""
         check_declared(settings, known)
         self._clock = clock or SystemClock()
         self._declared = {each.name: each for each in settings.declared}
-        self._points = {each.name: points_of(each) for each in settings.declared}
-        self._ledger = Ledger(store, disk or OsDisk())
-        self._runner = runner or Processes(store, lake, views, self._ledger, self._clock)
-        self._history = history or History(store, lake)
+        self._points = {each.name: due_times_of(each) for each in settings.declared}
+        self._ledger = PipelineStateStore(store, disk or OsDisk())
+        self._runner = runner or ProcessRunner(store, lake, views, self._ledger, self._clock)
+        self._history = history or RunHistory(store, lake)
         self._runs_max = settings.runs_at_once
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._running: dict[str, threading.Thread] = {}
-        self._ended: list[Run] = []
+        self._ended: list[PipelineRun] = []
         self._history_retry_at_s: dict[str, float] = {}
 
-    def look(self, names: Collection[str] | None = None) -> list[Run]:
+    def start_due(self, names: Collection[str] | None = None) -> list[PipelineRun]:
         """Start the due pipelines, of these or all, up to the limit; returns the started runs.
 
         When one cannot be started, the others are started nevertheless; its error is raised when
         no other is left to start.
         """
-        started, failures = list[Run](), list[Exception]()
+        started, failures = list[PipelineRun](), list[Exception]()
         for declared in self._declared.values():
             try:
                 is_selected = names is None or declared.name in names
@@ -110,7 +110,7 @@ class Schedule:
             raise failures[0]
         return started
 
-    def start(self, name: str) -> Run:
+    def start(self, name: str) -> PipelineRun:
         """Run a declared pipeline now, due or not."""
         if name not in self._declared:
             raise UnknownPipeline(name)
@@ -126,15 +126,15 @@ class Schedule:
             # It has ended, and is being added to the history.
             self._clock.wait(self._stopping, _POLL_S)
 
-    def once(self) -> list[Run]:
+    def run_due(self) -> list[PipelineRun]:
         """Run all that is due now, each once, and wait; returns the ended runs."""
         remaining = set(self._declared)
-        while started := self.look(remaining):
+        while started := self.start_due(remaining):
             remaining -= {run.name for run in started}
             self.wait()
-        return self.ended()
+        return self.take_ended()
 
-    def ended(self) -> list[Run]:
+    def take_ended(self) -> list[PipelineRun]:
         """Runs of this scheduler that have ended since the last call."""
         with self._lock:
             ended, self._ended = self._ended, []
@@ -147,18 +147,18 @@ class Schedule:
 
     def stop(self) -> None:
         """End all runs of this scheduler and start no more; returns when they have ended."""
-        self.stop_soon()
+        self.request_stop()
         self.wait()
 
-    def stop_soon(self) -> None:
+    def request_stop(self) -> None:
         """The same without waiting: safe in a signal handler."""
         self._stopping.set()
 
-    def status(self) -> list[Scheduled]:
+    def status(self) -> list[ScheduledPipeline]:
         """Every declared pipeline, by name."""
         return [self._status(self._declared[name]) for name in sorted(self._declared)]
 
-    def _may_start(self, declared: Declared) -> bool:
+    def _may_start(self, declared: DeclaredPipeline) -> bool:
         """Whether to try to take the lease: reads one small file."""
         name = declared.name
         if name in self._running:
@@ -170,12 +170,12 @@ class Schedule:
             return True
         return len(self._running) < self._runs_max and self._due(declared, state) is not None
 
-    def _due(self, declared: Declared, state: State) -> int | None:
+    def _due(self, declared: DeclaredPipeline, state: PipelineState) -> int | None:
         points, now_us = self._points[declared.name], self._clock.now_us()
         served_us = cron.served_after_jump(points, state.served_us, now_us)
-        return cron.due_point(points, served_us, now_us)
+        return cron.due_time(points, served_us, now_us)
 
-    def _try_start(self, declared: Declared, *, on_request: bool) -> Run | None:
+    def _try_start(self, declared: DeclaredPipeline, *, on_request: bool) -> PipelineRun | None:
         """Start a run; None when it is not due, or another process holds the lease."""
         name = declared.name
         lease = self._ledger.try_lease(name)
@@ -195,7 +195,7 @@ class Schedule:
                 )
                 self._running[name] = thread
                 try:
-                    start(thread)
+                    start_thread(thread)
                 except Unavailable:
                     del self._running[name]
                     started = None  # recorded as started, later found as lost
@@ -205,32 +205,34 @@ class Schedule:
                 lease.release()
         return started.run if started is not None else None
 
-    def _recovered_state(self, declared: Declared) -> State:
+    def _recovered_state(self, declared: DeclaredPipeline) -> PipelineState:
         """The state, after the end of an unwatched run was recorded and the history updated."""
         name = declared.name
         state = self._ledger.load(name)
         if state is None:
-            state = self._ledger.first_seen(self._clock.now_us())
+            state = self._ledger.new_state(self._clock.now_us())
             self._ledger.save(name, state)
         if state.is_unfinished:
             assert state.run is not None
             done = self._ledger.outcome_of(state.run)
             if done is None:
-                lost = Done(failure="its process ended without writing a result")
-                ended = Ended("lost", lost)
+                lost = RunResult(failure="its process ended without writing a result")
+                ended = RunEnd("lost", lost)
             else:
-                ended = Ended("failed" if done.failure else "done", done)
+                ended = RunEnd("failed" if done.failure else "done", done)
             state = self._with_end(state, ended, 0.0)  # its duration is not known
             self._ledger.save(name, state)
         return self._update_history(name, state)
 
-    def _record_start(self, declared: Declared, state: State, due_us: int | None) -> State:
+    def _record_start(
+        self, declared: DeclaredPipeline, state: PipelineState, due_us: int | None
+    ) -> PipelineState:
         """Record the start of a run; returns the new state."""
         now_us = self._clock.now_us()
         points = self._points[declared.name]
         served_us = cron.served_after_jump(points, state.served_us, now_us)
-        missed = 0 if due_us is None else cron.missed_points(points, served_us, due_us)
-        run = Run(
+        missed = 0 if due_us is None else cron.missed_count(points, served_us, due_us)
+        run = PipelineRun(
             name=declared.name,
             pipeline=declared.pipeline,
             number=1 if state.run is None else state.run.number + 1,
@@ -244,7 +246,7 @@ class Schedule:
         self._ledger.save(declared.name, state)
         return state
 
-    def _run(self, declared: Declared, state: State, lease: Lock) -> None:
+    def _run(self, declared: DeclaredPipeline, state: PipelineState, lease: Lock) -> None:
         name, started_s = declared.name, self._clock.monotonic()
         assert state.run is not None
         try:
@@ -260,7 +262,7 @@ class Schedule:
             self._running.pop(name, None)
             lease.release()
 
-    def _with_end(self, state: State, ended: Ended, seconds: float) -> State:
+    def _with_end(self, state: PipelineState, ended: RunEnd, seconds: float) -> PipelineState:
         """The state after a run has ended."""
         assert state.run is not None
         now_us = self._clock.now_us()
@@ -288,7 +290,7 @@ class Schedule:
             waiting=(*state.waiting, run),
         )
 
-    def _update_history(self, name: str, state: State) -> State:
+    def _update_history(self, name: str, state: PipelineState) -> PipelineState:
         """Add ended runs to the history, as far as possible now; returns the new state."""
         while state.waiting:
             try:
@@ -300,7 +302,7 @@ class Schedule:
             self._ledger.save(name, state)
         return state
 
-    def _status(self, declared: Declared) -> Scheduled:
+    def _status(self, declared: DeclaredPipeline) -> ScheduledPipeline:
         state, problem = None, ""
         try:
             state = self._ledger.load(declared.name)
@@ -309,11 +311,11 @@ class Schedule:
         now_us = self._clock.now_us()
         points = self._points[declared.name]
         due_us = None if state is None else self._due(declared, state)
-        return Scheduled(
+        return ScheduledPipeline(
             name=declared.name,
             pipeline=declared.pipeline,
             engine=declared.engine,
-            when=when_told(declared),
+            when=when_text(declared),
             next_us=points.next(now_us) if due_us is None else due_us,
             running=state is not None and state.is_unfinished and self._is_leased(declared.name),
             last=None if state is None else state.run,

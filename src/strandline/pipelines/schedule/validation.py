@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from strandline.config.pipeline_config import Declared
+from strandline.config.pipeline_config import DeclaredPipeline
 from strandline.config.settings import PipelineSettings
 from strandline.errors import Invalid
-from strandline.pipelines.schedule.cron import At, Every, Points, duration_s, zone_of
+from strandline.pipelines.schedule.cron import (
+    CalendarTimes,
+    DueTimes,
+    IntervalTimes,
+    duration_s,
+    zone_of,
+)
 from strandline.pipelines.schedule.registry import (
     PIPELINES,
     Pipeline,
@@ -46,28 +52,28 @@ def check_declared(
     return settings
 
 
-def points_of(declared: Declared) -> Points:
+def due_times_of(declared: DeclaredPipeline) -> DueTimes:
     """The due times of a declaration."""
     if bool(declared.every) == bool(declared.at):
         raise Invalid("set either every or at, as every = '6h' or at = '30 3 * * *'")
     if declared.every:
         if declared.timezone != "UTC":
             raise Invalid("timezone is only for at")
-        return Every(declared.every)
-    return At(declared.at, declared.timezone)
+        return IntervalTimes(declared.every)
+    return CalendarTimes(declared.at, declared.timezone)
 
 
-def when_told(declared: Declared) -> str:
+def when_text(declared: DeclaredPipeline) -> str:
     if declared.every:
         return f"every {declared.every}"
     return f"at {declared.at} {declared.timezone}"
 
 
-def _check(declared: Declared, known: Mapping[str, Pipeline]) -> None:
+def _check(declared: DeclaredPipeline, known: Mapping[str, Pipeline]) -> None:
     pipeline = pipeline_of(declared.pipeline, known)
     arguments_of(pipeline, declared.arguments)
     zone_of(declared.timezone)
-    points_of(declared)
+    due_times_of(declared)
     duration_s(declared.timeout, "timeout")
     if not _MASTER.fullmatch(declared.master):
         raise Invalid(f"master is local[*], spark://host:7077, …, not {declared.master!r}")

@@ -12,20 +12,25 @@ from collections.abc import Callable
 import msgspec
 
 from strandline.pipelines.engine import Embedded, Engine
-from strandline.pipelines.schedule.registry import Done, Work, arguments_of, pipeline_of
+from strandline.pipelines.schedule.registry import RunContext, RunResult, arguments_of, pipeline_of
 from strandline.pipelines.schedule.run_state import write_outcome
-from strandline.pipelines.schedule.runner import LAKE_VARIABLE, VIEWS_VARIABLE, Order, failure_text
+from strandline.pipelines.schedule.runner import (
+    LAKE_VARIABLE,
+    VIEWS_VARIABLE,
+    RunOrder,
+    failure_text,
+)
 from strandline.platform.disk import OsDisk
 
 _FAILED = 1
 
 
-def work_off(encoded: str, engine_of: Callable[[str], Engine]) -> int:
+def run_order(encoded: str, engine_of: Callable[[str], Engine]) -> int:
     """Execute an order; returns the exit code. ``engine_of`` creates the engine for a master."""
-    order = msgspec.json.decode(encoded, type=Order)
+    order = msgspec.json.decode(encoded, type=RunOrder)
     pipeline = pipeline_of(order.pipeline)
     try:
-        work = Work(
+        work = RunContext(
             order.store,
             os.environ.get(LAKE_VARIABLE, ""),
             os.environ.get(VIEWS_VARIABLE, ""),
@@ -35,7 +40,7 @@ def work_off(encoded: str, engine_of: Callable[[str], Engine]) -> int:
         )
         done = pipeline.run(arguments_of(pipeline, order.arguments), work)
     except Exception as error:  # noqa: BLE001 - reported in the result
-        done = Done(failure=failure_text(error))
+        done = RunResult(failure=failure_text(error))
     write_outcome(OsDisk(), order.outcome, order.number, done)
     if done.failure:
         sys.stderr.write(f"{done.failure}\n")
@@ -51,4 +56,4 @@ def _embedded_engine(_: str) -> Engine:
 
 
 if __name__ == "__main__":
-    sys.exit(work_off(sys.argv[1], _embedded_engine))
+    sys.exit(run_order(sys.argv[1], _embedded_engine))

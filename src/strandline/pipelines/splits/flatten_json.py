@@ -30,7 +30,7 @@ Kinds = dict[str, str]
 """The kind of the values of each field: null, bool, int, float, text or json."""
 
 
-class Expanded(msgspec.Struct, frozen=True):
+class FlattenedField(msgspec.Struct, frozen=True):
     """A field and the column that it becomes."""
 
     field: str
@@ -42,14 +42,14 @@ class Expanded(msgspec.Struct, frozen=True):
         return _TYPES.get(self.kind, pa.string())
 
 
-def note_kinds(kinds: Kinds, seqs: Sequence[int], data: Sequence[bytes]) -> None:
+def add_kinds(kinds: Kinds, seqs: Sequence[int], data: Sequence[bytes]) -> None:
     """Add the kinds of the fields of some records."""
     for seq, text in zip(seqs, data, strict=True):
         for name, raw in fields_of(seq, text).items():
-            kinds[name] = joined(kinds.get(name, "null"), _kind(bytes(raw)))
+            kinds[name] = common_kind(kinds.get(name, "null"), _kind(bytes(raw)))
 
 
-def joined(one: str, other: str) -> str:
+def common_kind(one: str, other: str) -> str:
     """The kind of a field with values of two kinds."""
     if other in (one, "null"):
         return one
@@ -58,15 +58,15 @@ def joined(one: str, other: str) -> str:
     return "float" if {one, other} == {"int", "float"} else "json"
 
 
-def merged(parts: Iterable[Kinds]) -> Kinds:
+def merge_kinds(parts: Iterable[Kinds]) -> Kinds:
     kinds: Kinds = {}
     for item in parts:
         for name, kind in item.items():
-            kinds[name] = joined(kinds.get(name, "null"), kind)
+            kinds[name] = common_kind(kinds.get(name, "null"), kind)
     return kinds
 
 
-def columns_of(kinds: Kinds, existing: Collection[str]) -> list[Expanded]:
+def columns_of(kinds: Kinds, existing: Collection[str]) -> list[FlattenedField]:
     """The columns for fields, with names that differ from the existing ones."""
     names = set(existing)
     columns = []
@@ -75,12 +75,12 @@ def columns_of(kinds: Kinds, existing: Collection[str]) -> list[Expanded]:
         while column in names or (column != field and column in kinds):
             column = f"data_{column}"
         names.add(column)
-        columns.append(Expanded(field, column, kind))
+        columns.append(FlattenedField(field, column, kind))
     return columns
 
 
 def arrays_of(
-    expanded: Sequence[Expanded], seqs: Sequence[int], data: Sequence[bytes]
+    expanded: Sequence[FlattenedField], seqs: Sequence[int], data: Sequence[bytes]
 ) -> list[pa.Array]:
     """The fields of some records as columns."""
     rows = [fields_of(seq, text) for seq, text in zip(seqs, data, strict=True)]

@@ -106,7 +106,7 @@ def time_of(text: str) -> int:
         raise Invalid(f"{text!r} is not a time: write 2026-11-16T08:00:00Z") from None
 
 
-def keeping(table: pa.Table, conditions: Iterable[Condition]) -> pa.Table:
+def matching_rows(table: pa.Table, conditions: Iterable[Condition]) -> pa.Table:
     """The rows for which all conditions hold."""
     for condition in conditions:
         if len(table):

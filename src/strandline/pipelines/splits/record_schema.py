@@ -29,7 +29,7 @@ def arrow_schema(names: Iterable[str]) -> pa.Schema:
     return pa.schema([pa.field(name, _ARROW[name]) for name in names])
 
 
-def chosen(requested: Iterable[str] | None, *, many: bool, lost: bool) -> tuple[str, ...]:
+def select_columns(requested: Iterable[str] | None, *, many: bool, lost: bool) -> tuple[str, ...]:
     """The columns of a read: the requested ones, or all."""
     available = ((TOPIC,) if many else ()) + RECORD + ((LOST,) if lost else ())
     if requested is None:
@@ -45,7 +45,7 @@ def chosen(requested: Iterable[str] | None, *, many: bool, lost: bool) -> tuple[
     return names
 
 
-def shaped(table: pa.Table, names: Iterable[str], topic: str | None = None) -> pa.Table:
+def with_columns(table: pa.Table, names: Iterable[str], topic: str | None = None) -> pa.Table:
     """Rows of records with exactly these columns; missing ones are null."""
     schema = arrow_schema(names)
     columns: list[pa.ChunkedArray | pa.Array] = []

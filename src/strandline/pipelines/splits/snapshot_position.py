@@ -19,37 +19,43 @@ from collections.abc import Sequence
 import msgspec
 
 from strandline.config.settings import LakeSettings, Settings, ViewSettings
-from strandline.errors import Invalid, StrandlineError, Unavailable, UnknownTopic, Unreachable
+from strandline.errors import (
+    Invalid,
+    ObjectStoreUnreachable,
+    StrandlineError,
+    Unavailable,
+    UnknownTopic,
+)
 from strandline.lake.manifest import fencing
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.lake_selection import is_pattern
 from strandline.store import Store
 
 _checked_lakes: set[tuple[str, str]] = set()  # store and url
 
 
-class Offset(msgspec.Struct, frozen=True):
+class TopicOffset(msgspec.Struct, frozen=True):
     """The position of one topic."""
 
     epoch: int
     seq: int
 
 
-class Offsets(msgspec.Struct, frozen=True):
+class TopicOffsets(msgspec.Struct, frozen=True):
     """The positions of the topics of one store."""
 
     store: str
-    topics: dict[str, Offset]
+    topics: dict[str, TopicOffset]
 
     @classmethod
-    def decode(cls, text: str) -> Offsets:
+    def decode(cls, text: str) -> TopicOffsets:
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
             raise Invalid(f"{text[:80]!r} is not a position ({error}): use position(…)") from error
 
     @classmethod
-    def of(cls, value: dict[str, object]) -> Offsets:
+    def of(cls, value: dict[str, object]) -> TopicOffsets:
         try:
             return msgspec.convert(value, cls)
         except msgspec.ValidationError as error:
@@ -69,7 +75,7 @@ class Offsets(msgspec.Struct, frozen=True):
             )
 
 
-class Position(msgspec.Struct, frozen=True, kw_only=True):
+class StorePosition(msgspec.Struct, frozen=True, kw_only=True):
     """Snapshots of some topics of one store."""
 
     store: str
@@ -77,11 +83,11 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     store_id: str
     lake: str
     """The url of its lake."""
-    topics: tuple[Snapshot, ...]
+    topics: tuple[TopicSnapshot, ...]
 
-    def offsets(self) -> Offsets:
-        offsets = {topic.name: Offset(topic.epoch, topic.head_seq) for topic in self.topics}
-        return Offsets(self.store_id, dict(sorted(offsets.items())))
+    def offsets(self) -> TopicOffsets:
+        offsets = {topic.name: TopicOffset(topic.epoch, topic.head_seq) for topic in self.topics}
+        return TopicOffsets(self.store_id, dict(sorted(offsets.items())))
 
 
 def open_readonly(path: str, lake: str = "", views_url: str = "") -> Store:
@@ -112,14 +118,16 @@ def matching(store: Store, topics: Sequence[str], *, strict: bool = True) -> lis
     return sorted(names)
 
 
-def pin(store: Store, topics: Sequence[str], lake: str = "", *, strict: bool = True) -> Position:
+def take_position(
+    store: Store, topics: Sequence[str], lake: str = "", *, strict: bool = True
+) -> StorePosition:
     """The position of an opened store, for these topics."""
     names = matching(store, topics, strict=strict)
     snapshots = tuple(store.existing_topic(name).snapshot() for name in names)
     if any(snapshot.cold_files() is not None for snapshot in snapshots):
-        with contextlib.suppress(Unreachable):  # the read may need only local records
+        with contextlib.suppress(ObjectStoreUnreachable):  # the read may need only local records
             check_lake(store)
-    return Position(
+    return StorePosition(
         store=store.path, store_id=store.id, lake=lake or f"{store.path}/lake", topics=snapshots
     )
 
@@ -152,7 +160,7 @@ def _has_moved(store: Store, name: str) -> bool:
 def position(store: str | Store, *topics: str, lake: str = "") -> str:
     """The current position of these topics (names or patterns), as a text for ``as_of``."""
     with open_readonly(path_of(store), lake) as opened:
-        return pin(opened, topics or ["*"], lake).offsets().encode()
+        return take_position(opened, topics or ["*"], lake).offsets().encode()
 
 
 def path_of(store: str | Store) -> str:

@@ -21,12 +21,12 @@ from strandline.errors import Conflict, NotFound
 from strandline.lake.files.file_writer import ZONE_SPAN
 from strandline.lake.files.record_columns import SCHEMA
 from strandline.lake.manifest.file_entry import ColumnStats
-from strandline.lake.manifest.manifest_history import History
-from strandline.log.read.snapshot import Snapshot
+from strandline.lake.manifest.manifest_history import ManifestHistory
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.splits import record_schema
-from strandline.pipelines.splits.predicates import Condition, keeping
-from strandline.pipelines.splits.snapshot_position import Offsets, Position
-from strandline.pipelines.splits.split_reader import FilePart, HotPart, Part, carried
+from strandline.pipelines.splits.predicates import Condition, matching_rows
+from strandline.pipelines.splits.snapshot_position import StorePosition, TopicOffsets
+from strandline.pipelines.splits.split_reader import FilePart, HotPart, Part, encode_rows
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.store import Store
 
@@ -37,22 +37,22 @@ _HOT_TASK_SEQS = 1_000_000
 _SEQ_MAX = 2**63 - 2
 
 
-class Range(msgspec.Struct, frozen=True):
+class SeqRange(msgspec.Struct, frozen=True):
     """Seqs of one topic, both ends included."""
 
     first_seq: int
     last_seq: int
 
 
-def wanted_range(
-    snapshot: Snapshot, conditions: Sequence[Condition], offsets: Offsets | None = None
-) -> Range:
+def selected_range(
+    snapshot: TopicSnapshot, conditions: Sequence[Condition], offsets: TopicOffsets | None = None
+) -> SeqRange:
     """The seqs of a topic that conditions and a position select."""
     first_seq, last_seq = snapshot.floor, snapshot.head_seq
     if offsets is not None:
         offset = offsets.topics.get(snapshot.name)
         if offset is None:
-            return Range(1, 0)
+            return SeqRange(1, 0)
         if offset.epoch < snapshot.created_us:
             raise Conflict(
                 f"topic {snapshot.name!r} was re-created after this position: use a newer one"
@@ -67,11 +67,14 @@ def wanted_range(
             first_seq = max(first_seq, low + (condition.operator == ">"))
         if condition.operator in ("=", "in", "<", "<="):
             last_seq = min(last_seq, high - (condition.operator == "<"))
-    return Range(first_seq, last_seq)
+    return SeqRange(first_seq, last_seq)
 
 
 def file_parts(
-    position: Position, snapshot: Snapshot, seqs: Range, conditions: Sequence[Condition]
+    position: StorePosition,
+    snapshot: TopicSnapshot,
+    seqs: SeqRange,
+    conditions: Sequence[Condition],
 ) -> tuple[list[FilePart], int]:
     """The parts of a topic that are in the lake, and the number of skipped files."""
     cold = snapshot.cold_files()
@@ -115,9 +118,9 @@ def file_parts(
 
 
 def hot_parts(
-    position: Position,
-    snapshot: Snapshot,
-    seqs: Range,
+    position: StorePosition,
+    snapshot: TopicSnapshot,
+    seqs: SeqRange,
     *,
     store: Store | None = None,
     names: Sequence[str] = record_schema.RECORD,
@@ -129,10 +132,12 @@ def hot_parts(
     if first_seq > last_seq:
         return []
     if store is not None:
-        rows = few_rows(store, snapshot, Range(first_seq, last_seq), conditions, CARRIED_BYTES_MAX)
+        rows = read_few_rows(
+            store, snapshot, SeqRange(first_seq, last_seq), conditions, CARRIED_BYTES_MAX
+        )
         if rows is not None:
-            shaped = record_schema.shaped(rows, names, snapshot.name)
-            return [carried(shaped)] if len(rows) else []
+            shaped = record_schema.with_columns(rows, names, snapshot.name)
+            return [encode_rows(shaped)] if len(rows) else []
     local = msgspec.structs.replace(snapshot, cold=type(snapshot.cold)(), deleted=b"")
     parts: list[Part] = []
     hidden = snapshot.hidden()
@@ -151,10 +156,10 @@ def hot_parts(
     return parts
 
 
-def few_rows(
+def read_few_rows(
     store: Store,
-    snapshot: Snapshot,
-    seqs: Range,
+    snapshot: TopicSnapshot,
+    seqs: SeqRange,
     conditions: Sequence[Condition],
     size_max: int,
 ) -> pa.Table | None:
@@ -163,7 +168,7 @@ def few_rows(
     size = 0
     topic = store.existing_topic(snapshot.name)
     for table in topic.scan(snapshot, seqs.first_seq, seqs.last_seq):
-        matching = keeping(table, conditions)
+        matching = matching_rows(table, conditions)
         size += matching.nbytes
         if size > size_max:
             return None
@@ -171,7 +176,7 @@ def few_rows(
     return pa.concat_tables(tables)
 
 
-def in_tasks(parts: Sequence[Part]) -> list[list[Part]]:
+def group_into_tasks(parts: Sequence[Part]) -> list[list[Part]]:
     """Groups of parts, one group for each task: small parts share one."""
     groups: list[list[Part]] = []
     rows = 0
@@ -212,7 +217,7 @@ def _divide(part: FilePart, rows: int) -> Iterator[FilePart]:
 
 
 def _statistics(
-    position: Position, snapshot: Snapshot, conditions: Sequence[Condition]
+    position: StorePosition, snapshot: TopicSnapshot, conditions: Sequence[Condition]
 ) -> dict[int, dict[str, tuple[Any, Any]]]:
     """By first seq of a file: the bounds of the columns of the conditions."""
     columns = {each.column for each in conditions} - {"seq", "ts"}
@@ -221,7 +226,7 @@ def _statistics(
     objects = open_objects(position.lake)
     try:
         store_id = bytes.fromhex(position.store_id)
-        history = History(objects, store_id, snapshot.topic_id)
+        history = ManifestHistory(objects, store_id, snapshot.topic_id)
         manifest = history.read(snapshot.cold.manifest).manifest
     except NotFound:
         return {}  # an old manifest was deleted; without statistics all files are read

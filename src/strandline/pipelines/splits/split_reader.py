@@ -20,9 +20,9 @@ from pyroaring import BitMap64
 
 from strandline.errors import (
     Corrupt,
-    Denied,
     NotAStore,
     NotFound,
+    ObjectStoreDenied,
     RecordsLost,
     Unavailable,
     UnknownTopic,
@@ -30,10 +30,10 @@ from strandline.errors import (
 from strandline.lake import object_keys
 from strandline.lake.cold_index import ColdFile
 from strandline.lake.files.file_reader import LakeFileReader, ZoneInfo
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.log.topic.topic import Topic
 from strandline.pipelines.splits import record_schema
-from strandline.pipelines.splits.predicates import Condition, keeping
+from strandline.pipelines.splits.predicates import Condition, matching_rows
 from strandline.pipelines.splits.snapshot_position import open_readonly
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.local import FolderObjects
@@ -65,7 +65,7 @@ class HotPart(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     lake: str
-    snapshot: Snapshot
+    snapshot: TopicSnapshot
     first_seq: int
     last_seq: int
 
@@ -74,16 +74,16 @@ class HotPart(msgspec.Struct, frozen=True, kw_only=True):
         return self.snapshot.name
 
 
-class Carried(msgspec.Struct, frozen=True, kw_only=True):
+class SentRows(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that the driver has read: an Arrow stream with the columns of the read."""
 
     stream: bytes
 
 
-Part = FilePart | HotPart | Carried
+Part = FilePart | HotPart | SentRows
 
 
-class Tally:
+class ReadCounts:
     """Counts the zones and rows of a read. Owned by one thread."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Tally:
         self.rows = 0
 
 
-class Stores:
+class OpenStores:
     """A few stores that are open for reading. Owned by one thread."""
 
     def __init__(self) -> None:
@@ -124,14 +124,14 @@ class Stores:
         return store
 
 
-class StoresOfThreads:
+class ThreadStores:
     """Opened stores for tasks that are threads of this process: each has its own."""
 
     def __init__(self) -> None:
         self._local = threading.local()
-        self._all: list[Stores] = []
+        self._all: list[OpenStores] = []
 
-    def __enter__(self) -> StoresOfThreads:
+    def __enter__(self) -> ThreadStores:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,28 +139,28 @@ class StoresOfThreads:
         for stores in self._all:
             stores.close()
 
-    def mine(self) -> Stores:
-        stores: Stores | None = getattr(self._local, "stores", None)
+    def of_this_thread(self) -> OpenStores:
+        stores: OpenStores | None = getattr(self._local, "stores", None)
         if stores is None:
-            stores = self._local.stores = Stores()
+            stores = self._local.stores = OpenStores()
             self._all.append(stores)
         return stores
 
 
-OF_THIS_WORKER = Stores()  # a Python worker of Spark has one thread
+WORKER_STORES = OpenStores()  # a Python worker of Spark has one thread
 
 
 def read(
     parts: Sequence[Part],
     names: Sequence[str],
     conditions: Sequence[Condition],
-    tally: Tally | None = None,
-    stores: Stores = OF_THIS_WORKER,
+    tally: ReadCounts | None = None,
+    stores: OpenStores = WORKER_STORES,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some parts for which every condition holds, with these columns."""
     for part in parts:
         if isinstance(part, FilePart):
-            tables = _read_file(part, names, conditions, tally or Tally())
+            tables = _read_file(part, names, conditions, tally or ReadCounts())
         elif isinstance(part, HotPart):
             tables = _read_hot(part, names, conditions, stores)
         else:
@@ -182,8 +182,8 @@ def lake_file(part: FilePart) -> LakeFileReader:
             yield
         except NotFound:
             raise _missing(objects, part, path) from None
-        except Denied as error:
-            raise Denied(f"on {socket.gethostname()} {error}") from None
+        except ObjectStoreDenied as error:
+            raise ObjectStoreDenied(f"on {socket.gethostname()} {error}") from None
 
     def fetch(start: int, length: int) -> bytes:
         with with_remedy():
@@ -198,7 +198,7 @@ def lake_file(part: FilePart) -> LakeFileReader:
     return LakeFileReader(fetch, part.file, part.topic_id, path, fetch_into if is_local else None)
 
 
-def wanted_zones(
+def selected_zones(
     file: LakeFileReader, part: FilePart, conditions: Sequence[Condition]
 ) -> tuple[list[int], int]:
     """Indexes of the zones that a part reads, and the number of its zones that it skips."""
@@ -213,14 +213,14 @@ def wanted_zones(
     return indexes, skipped
 
 
-def carried(table: pa.Table) -> Carried:
+def encode_rows(table: pa.Table) -> SentRows:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return Carried(stream=sink.getvalue().to_pybytes())
+    return SentRows(stream=sink.getvalue().to_pybytes())
 
 
-def visible(table: pa.Table, first_seq: int, last_seq: int, deleted: BitMap64) -> pa.Table:
+def visible_rows(table: pa.Table, first_seq: int, last_seq: int, deleted: BitMap64) -> pa.Table:
     """The rows between two seqs, both included, that are not hidden."""
     seqs = table["seq"].to_numpy()
     start, stop = (int(np.searchsorted(seqs, np.uint64(seq))) for seq in (first_seq, last_seq + 1))
@@ -234,10 +234,10 @@ def visible(table: pa.Table, first_seq: int, last_seq: int, deleted: BitMap64) -
 
 
 def _read_file(
-    part: FilePart, names: Sequence[str], conditions: Sequence[Condition], tally: Tally
+    part: FilePart, names: Sequence[str], conditions: Sequence[Condition], tally: ReadCounts
 ) -> Iterator[pa.Table]:
     file = lake_file(part)
-    indexes, skipped = wanted_zones(file, part, conditions)
+    indexes, skipped = selected_zones(file, part, conditions)
     tally.zones += len(indexes)
     tally.zones_skipped += skipped
     deleted = BitMap64.deserialize(part.deleted) if part.deleted else BitMap64()
@@ -250,11 +250,11 @@ def _read_file(
         needed = fetched if (whole and not hidden and fetched) else [*{*fetched, "seq"}]
         table = file.rows(index, needed)
         if not whole or hidden:
-            table = visible(table, part.first_seq, part.last_seq, deleted)
-        table = keeping(table, conditions)
+            table = visible_rows(table, part.first_seq, part.last_seq, deleted)
+        table = matching_rows(table, conditions)
         tally.rows += len(table)
         if len(table):
-            yield record_schema.shaped(table, names, part.topic)
+            yield record_schema.with_columns(table, names, part.topic)
 
 
 def _may_hold(
@@ -282,7 +282,7 @@ def _may_hold(
 
 
 def _read_hot(
-    part: HotPart, names: Sequence[str], conditions: Sequence[Condition], stores: Stores
+    part: HotPart, names: Sequence[str], conditions: Sequence[Condition], stores: OpenStores
 ) -> Iterator[pa.Table]:
     store = stores.of(part)
     seq, tries = part.first_seq, _TRIES
@@ -290,9 +290,9 @@ def _read_hot(
         try:
             for table in _topic(store, part).scan(part.snapshot, seq, part.last_seq):
                 seq = table["seq"][-1].as_py() + 1
-                matching = keeping(table, conditions)
+                matching = matching_rows(table, conditions)
                 if len(matching):
-                    yield record_schema.shaped(matching, names, part.topic)
+                    yield record_schema.with_columns(matching, names, part.topic)
             return
         except (Corrupt, Unavailable):
             # A checkpoint of the writer may have removed a file: find the new one.

@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.schema import kind_of
+from strandline.schema import parse_type
 
 CsvType = Literal["whole", "number", "bool", "text"]
 
@@ -37,7 +37,9 @@ _BY_KIND: dict[str, CsvType] = {"i64": "whole", "u64": "whole", "f64": "number",
 
 def schema_types(fields: Mapping[str, str]) -> dict[str, CsvType]:
     """The types that the fields of a schema give to columns."""
-    return {name: _BY_KIND.get(kind_of(text, name).name, "text") for name, text in fields.items()}
+    return {
+        name: _BY_KIND.get(parse_type(text, name).name, "text") for name, text in fields.items()
+    }
 
 
 class NumberColumns:
@@ -54,7 +56,7 @@ class NumberColumns:
             matches = pc.match_substring_regex(column, f"^{_NUMBER}$")
             self._numbers[name] = bool(pc.all(matches).as_py())
 
-    def found(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         return tuple(name for name, are_numbers in self._numbers.items() if are_numbers)
 
 

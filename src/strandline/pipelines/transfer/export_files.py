@@ -26,32 +26,38 @@ import msgspec
 import pyarrow as pa
 
 from strandline.config.settings import MIB
-from strandline.errors import AlreadyThere, Conflict, Corrupt, Invalid, NotFound, RecordsLost
+from strandline.errors import Conflict, Corrupt, Invalid, NotFound, ObjectExists, RecordsLost
 from strandline.log.progress import Progress
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.splits import record_schema as named
 from strandline.pipelines.splits import split_reader
-from strandline.pipelines.splits.flatten_json import Expanded, Kinds, columns_of, merged, note_kinds
-from strandline.pipelines.splits.snapshot_position import open_readonly, path_of, pin
+from strandline.pipelines.splits.flatten_json import (
+    FlattenedField,
+    Kinds,
+    add_kinds,
+    columns_of,
+    merge_kinds,
+)
+from strandline.pipelines.splits.snapshot_position import open_readonly, path_of, take_position
 from strandline.pipelines.splits.split_reader import (
-    OF_THIS_WORKER,
+    WORKER_STORES,
     HotPart,
-    Stores,
-    StoresOfThreads,
+    OpenStores,
+    ThreadStores,
 )
 from strandline.pipelines.transfer.export_plan import (
-    Done,
+    ExportedRange,
+    ExportFile,
     ExportJob,
+    ExportManifest,
     ExportTask,
-    File,
-    Manifest,
     check_same,
-    planned,
+    plan_export,
     row_bytes_of,
     tasks_of,
-    without_places,
+    without_locations,
 )
-from strandline.pipelines.transfer.file_writers import Rendering, render
+from strandline.pipelines.transfer.file_writers import ExportFormat, write_files
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.cloud import open_objects
@@ -174,9 +180,9 @@ class _Export:
         summary.dry_run = dry_run
         existing = self._load_manifest()
         with open_readonly(self._job.store, self._job.lake) as store:
-            position = pin(store, [self._job.topic], self._job.lake)
+            position = take_position(store, [self._job.topic], self._job.lake)
             topic = store.existing_topic(self._job.topic)
-            manifest = existing or planned(self._job, store, position, topic)
+            manifest = existing or plan_export(self._job, store, position, topic)
             check_same(manifest, self._job, position)
             row_bytes = row_bytes_of(topic)
         if not existing and not dry_run:
@@ -204,11 +210,15 @@ class _Export:
         return summary
 
     def _run(
-        self, engine: Engine, manifest: Manifest, tasks: list[ExportTask], done: dict[str, Done]
+        self,
+        engine: Engine,
+        manifest: ExportManifest,
+        tasks: list[ExportTask],
+        done: dict[str, ExportedRange],
     ) -> None:
         summary = self._summary
         summary.ranges, summary.ranges_before = len(tasks), len(done)
-        with StoresOfThreads() as opened:
+        with ThreadStores() as opened:
             threads = opened if engine.in_process else None
             rendering = self._rendering(engine, tasks, threads)
             todo = [task for task in tasks if task.name() not in done]
@@ -227,7 +237,7 @@ class _Export:
         # After _SUCCESS: without both, a run would have to export everything again.
         self._objects.delete([*(f"{DONE}/{name}" for name in done), COLUMNS])
 
-    def _load_manifest(self) -> Manifest | None:
+    def _load_manifest(self) -> ExportManifest | None:
         """The export in the folder, if any; Invalid when the folder has other content."""
         try:
             data = self._objects.get(MANIFEST)
@@ -240,18 +250,18 @@ class _Export:
                 ) from None
             return None
         try:
-            return msgspec.json.decode(data, type=Manifest)
+            return msgspec.json.decode(data, type=ExportManifest)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             path = f"{self._objects.name}/{MANIFEST}"
             raise Corrupt(f"the export cannot be read ({error})", path=path) from error
 
-    def _create_manifest(self, manifest: Manifest) -> Manifest:
+    def _create_manifest(self, manifest: ExportManifest) -> ExportManifest:
         try:
             self._objects.create(MANIFEST, msgspec.json.encode(manifest), writer=manifest.attempt)
-        except AlreadyThere:  # another run was faster: use its position
+        except ObjectExists:  # another run was faster: use its position
             other = self._load_manifest()
             assert other is not None
-            if without_places(other.asked) != without_places(self._job):
+            if without_locations(other.asked) != without_locations(self._job):
                 raise Conflict(f"another export has just begun in {self._objects.name}") from None
             return other
         return manifest
@@ -265,22 +275,24 @@ class _Export:
             path = f"{self._objects.name}/{SUCCESS}"
             raise Corrupt(f"the export summary cannot be read ({error})", path=path) from error
 
-    def _finished_ranges(self) -> dict[str, Done]:
+    def _finished_ranges(self) -> dict[str, ExportedRange]:
         finished = {}
         for info in list(self._objects.list(DONE)):
             name = info.key.removeprefix(f"{DONE}/")
             with contextlib.suppress(NotFound):  # another run has just ended
-                finished[name] = msgspec.json.decode(self._objects.get(info.key), type=Done)
+                finished[name] = msgspec.json.decode(
+                    self._objects.get(info.key), type=ExportedRange
+                )
         return finished
 
     def _rendering(
-        self, engine: Engine, tasks: Sequence[ExportTask], threads: StoresOfThreads | None
-    ) -> Rendering:
+        self, engine: Engine, tasks: Sequence[ExportTask], threads: ThreadStores | None
+    ) -> ExportFormat:
         job = self._job
-        rendering = Rendering(
+        rendering = ExportFormat(
             format=job.format, columns=job.columns, data=job.data, partition_by=job.partition_by
         )
-        if not rendering.expands:
+        if not rendering.flattens_json:
             return rendering
         try:
             data = self._objects.get(COLUMNS)
@@ -290,49 +302,49 @@ class _Export:
                 kinds_by_task[index] = kinds
                 if self._progress is not None:
                     self._progress("columns", len(kinds_by_task), len(tasks))
-            ordered = merged(kinds_by_task[index] for index in sorted(kinds_by_task))
-            data = msgspec.json.encode(columns_of(ordered, rendering.kept()))
+            ordered = merge_kinds(kinds_by_task[index] for index in sorted(kinds_by_task))
+            data = msgspec.json.encode(columns_of(ordered, rendering.file_columns()))
             self._objects.put(COLUMNS, data)
-        expanded = msgspec.json.decode(data, type=tuple[Expanded, ...])
+        expanded = msgspec.json.decode(data, type=tuple[FlattenedField, ...])
         return msgspec.structs.replace(rendering, expanded=expanded)
 
 
 def export_range(
     job: ExportJob,
-    rendering: Rendering,
+    rendering: ExportFormat,
     task: ExportTask,
     *,
-    threads: StoresOfThreads | None = None,
-) -> Done:
+    threads: ThreadStores | None = None,
+) -> ExportedRange:
     """Run a task: write the files of a range, then record that it is finished."""
     lost = list(task.lost)
     objects = open_objects(job.to)
     try:
-        stores = threads.mine() if threads else OF_THIS_WORKER
-        files = render(rendering, _batches(task, rendering.needed(), stores, lost))
+        stores = threads.of_this_thread() if threads else WORKER_STORES
+        files = write_files(rendering, _batches(task, rendering.needed(), stores, lost))
         written = []
         for file in files:
             name = f"{job.topic.replace(':', '_')}-{task.name()}.{job.format}"
             size = objects.put(f"{file.folder}{name}", file.content)
-            written.append(File(key=f"{file.folder}{name}", rows=file.rows, size=size))
-        done = Done(files=tuple(written), lost=tuple(lost))
+            written.append(ExportFile(key=f"{file.folder}{name}", rows=file.rows, size=size))
+        done = ExportedRange(files=tuple(written), lost=tuple(lost))
         objects.put(f"{DONE}/{task.name()}", msgspec.json.encode(done))
     finally:
         objects.close()
     return done
 
 
-def find_kinds(task: ExportTask, *, threads: StoresOfThreads | None = None) -> Kinds:
+def find_kinds(task: ExportTask, *, threads: ThreadStores | None = None) -> Kinds:
     """Run a task: find the kinds of the fields of its records."""
     kinds: Kinds = {}
-    stores = threads.mine() if threads else OF_THIS_WORKER
+    stores = threads.of_this_thread() if threads else WORKER_STORES
     for batch in _batches(task, ("seq", "data"), stores, []):
-        note_kinds(kinds, batch.column("seq").to_pylist(), batch.column("data").to_pylist())
+        add_kinds(kinds, batch.column("seq").to_pylist(), batch.column("data").to_pylist())
     return kinds
 
 
 def _batches(
-    task: ExportTask, names: Sequence[str], stores: Stores, lost: list[Tombstone]
+    task: ExportTask, names: Sequence[str], stores: OpenStores, lost: list[Tombstone]
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range; those that were lost in the meantime are added to ``lost``."""
     waiting = list(reversed(task.parts))

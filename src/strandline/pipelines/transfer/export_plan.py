@@ -12,12 +12,12 @@ import msgspec
 
 from strandline.config.settings import MIB
 from strandline.errors import Conflict, Invalid
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.log.topic.topic import Topic
 from strandline.pipelines.splits import record_schema as named
 from strandline.pipelines.splits import split_planner
 from strandline.pipelines.splits.predicates import time_of
-from strandline.pipelines.splits.snapshot_position import Offset, Offsets, Position
+from strandline.pipelines.splits.snapshot_position import StorePosition, TopicOffset, TopicOffsets
 from strandline.pipelines.splits.split_reader import Part
 from strandline.pipelines.transfer.file_writers import DATA_FORMS, FORMATS, PARTITIONS
 from strandline.platform.disk import OsDisk
@@ -50,14 +50,14 @@ class ExportJob(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("format", self.format, FORMATS)
         _one_of("data", self.data, DATA_FORMS)
         _one_of("partition_by", self.partition_by, ("", *PARTITIONS))
-        named.chosen(self.columns, many=False, lost=False)
+        named.select_columns(self.columns, many=False, lost=False)
         if self.file_rows < 0:
             raise Invalid("file_rows is 1 or more, or 0 to go by size")
         if self.partition_by == "tag" and self.columns == ("tag",):
             raise Invalid("with partitions by tag the folder has the tag: name other columns too")
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExportManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of ``_export.json``."""
 
     version: int = 1
@@ -73,7 +73,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Records that were lost before the first seq."""
 
 
-class File(msgspec.Struct, frozen=True, kw_only=True):
+class ExportFile(msgspec.Struct, frozen=True, kw_only=True):
     """One written file."""
 
     key: str
@@ -81,10 +81,10 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class ExportedRange(msgspec.Struct, frozen=True, kw_only=True):
     """An exported range of seqs."""
 
-    files: tuple[File, ...]
+    files: tuple[ExportFile, ...]
     lost: tuple[Tombstone, ...] = ()
 
 
@@ -100,14 +100,16 @@ class ExportTask(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.first_seq:020d}-{self.last_seq:020d}"
 
 
-def planned(job: ExportJob, store: Store, position: Position, topic: Topic) -> Manifest:
+def plan_export(
+    job: ExportJob, store: Store, position: StorePosition, topic: Topic
+) -> ExportManifest:
     """Plan a new export: its seqs, and their number in a file."""
     (snapshot,) = position.topics
     first_seq, last_seq = _requested_range(job, position, snapshot, topic)
     lost = snapshot.lost_between(first_seq, min(last_seq, snapshot.floor - 1))
     low, high = _FILE_ROWS
     by_size = min(high, max(low, FILE_BYTES // row_bytes_of(topic)))
-    return Manifest(
+    return ExportManifest(
         attempt=OsDisk().random_id().hex(),
         store_id=store.id,
         asked=job,
@@ -120,14 +122,14 @@ def planned(job: ExportJob, store: Store, position: Position, topic: Topic) -> M
 
 
 def _requested_range(
-    job: ExportJob, position: Position, snapshot: Snapshot, topic: Topic
+    job: ExportJob, position: StorePosition, snapshot: TopicSnapshot, topic: Topic
 ) -> tuple[int, int]:
     """The requested seqs, both ends included."""
     first_seq, last_seq = 1, snapshot.head_seq
     if job.as_of.startswith("{"):
-        offsets = Offsets.decode(job.as_of)
+        offsets = TopicOffsets.decode(job.as_of)
         offsets.check_store(position.store_id)
-        last_seq = split_planner.wanted_range(snapshot, (), offsets).last_seq
+        last_seq = split_planner.selected_range(snapshot, (), offsets).last_seq
     elif job.as_of:
         last_seq = min(last_seq, topic.cursor_at(time_of(job.as_of) + 1))
     if job.begin.isdecimal():
@@ -141,35 +143,35 @@ def _requested_range(
     return first_seq, last_seq
 
 
-def check_same(manifest: Manifest, job: ExportJob, position: Position) -> None:
+def check_same(manifest: ExportManifest, job: ExportJob, position: StorePosition) -> None:
     """Raise Invalid when the folder has another export, Conflict for a re-created topic."""
     (snapshot,) = position.topics
     if (
-        without_places(manifest.asked) != without_places(job)
+        without_locations(manifest.asked) != without_locations(job)
         or manifest.store_id != position.store_id
     ):
         raise Invalid(
             f"{job.to} has an export of topic {manifest.asked.topic!r} with other options: repeat "
             "those to continue it, or name another folder"
         )
-    offset: Offset = Offsets.decode(manifest.position).topics[job.topic]
+    offset: TopicOffset = TopicOffsets.decode(manifest.position).topics[job.topic]
     if offset.epoch < snapshot.created_us:
         raise Conflict(
             f"topic {job.topic!r} was re-created since this export began: name another folder"
         )
 
 
-def without_places(job: ExportJob) -> ExportJob:
+def without_locations(job: ExportJob) -> ExportJob:
     """The options that identify an export: all but its locations."""
     return msgspec.structs.replace(job, store="", to="", lake="")
 
 
-def tasks_of(manifest: Manifest, position: Position) -> Iterator[ExportTask]:
+def tasks_of(manifest: ExportManifest, position: StorePosition) -> Iterator[ExportTask]:
     """All ranges of an export, with the locations of their records at a current position."""
     (snapshot,) = position.topics
     for first_seq in range(manifest.first_seq, manifest.last_seq + 1, manifest.file_rows):
         last_seq = min(first_seq + manifest.file_rows - 1, manifest.last_seq)
-        seqs = split_planner.Range(max(first_seq, snapshot.floor), last_seq)
+        seqs = split_planner.SeqRange(max(first_seq, snapshot.floor), last_seq)
         parts: list[Part] = []
         if seqs.first_seq <= seqs.last_seq:
             parts += split_planner.file_parts(position, snapshot, seqs, ())[0]

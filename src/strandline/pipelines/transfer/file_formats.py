@@ -23,7 +23,7 @@ from pyarrow import csv, parquet
 
 from strandline.errors import Invalid
 from strandline.pipelines.transfer.csv_types import CsvType, NumberColumns
-from strandline.pipelines.transfer.row_mapping import Bad, Fields, Shaper
+from strandline.pipelines.transfer.row_mapping import BadRows, Fields, RecordMapper
 from strandline.platform.input_files import SourceFile, open_source
 
 FORMATS = ("parquet", "csv", "json", "jsonl")
@@ -44,7 +44,7 @@ _SEARCH_SIZE = 64 * 1024
 _HEADER_MAX = 1024 * 1024
 
 
-class Slice(msgspec.Struct, frozen=True, kw_only=True):
+class FileSlice(msgspec.Struct, frozen=True, kw_only=True):
     """Some of the rows of a file."""
 
     file: SourceFile
@@ -62,10 +62,10 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
 def slices_of(
     file: SourceFile, requested: str, *, size_max: int, splittable: bool, count: bool
-) -> list[Slice]:
+) -> list[FileSlice]:
     """Divide a file into slices of about ``size_max``. With ``count`` also read row counts."""
     kind, codec = _format_of(file, requested)
-    whole = Slice(file=file, format=kind, packed=codec, size=file.size)
+    whole = FileSlice(file=file, format=kind, packed=codec, size=file.size)
     large = file.size > size_max and not codec
     if kind == "parquet" and (large or count):
         return _row_groups(whole, size_max)
@@ -74,19 +74,21 @@ def slices_of(
     return [whole]
 
 
-def read_slice(part: Slice, fields: Fields, *, skip: bool) -> tuple[Iterator[pa.RecordBatch], Bad]:
+def read_slice(
+    part: FileSlice, fields: Fields, *, skip: bool
+) -> tuple[Iterator[pa.RecordBatch], BadRows]:
     """The records of a slice; its bad rows are complete when the records are exhausted."""
     reader = _Reader(part, fields, skip=skip)
     return reader.records(), reader.bad
 
 
-def number_columns(slice_: Slice) -> tuple[str, ...]:
+def number_columns(slice_: FileSlice) -> tuple[str, ...]:
     """The columns of a whole CSV file in which all values are numbers."""
     reader = _Reader(slice_, Fields(), skip=True)
     columns = NumberColumns()
     for batch in reader.columns():
         columns.add(batch)
-    return columns.found()
+    return columns.names()
 
 
 def is_csv(file: SourceFile, requested: str) -> bool:
@@ -108,7 +110,7 @@ def _format_of(file: SourceFile, requested: str) -> tuple[str, str]:
     return kind, codec
 
 
-def _row_groups(whole: Slice, size_max: int) -> list[Slice]:
+def _row_groups(whole: FileSlice, size_max: int) -> list[FileSlice]:
     with open_source(whole.file) as file:
         metadata = _parquet(whole, file).metadata
         sizes = [
@@ -119,7 +121,7 @@ def _row_groups(whole: Slice, size_max: int) -> list[Slice]:
             for group in range(metadata.num_row_groups)
         ]
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    slices: list[Slice] = []
+    slices: list[FileSlice] = []
     first = 0
     for end in range(1, len(sizes) + 1):
         if end == len(sizes) or sum(sizes[first : end + 1]) > size_max:
@@ -138,7 +140,7 @@ def _row_groups(whole: Slice, size_max: int) -> list[Slice]:
     return slices
 
 
-def _byte_ranges(whole: Slice, size_max: int) -> list[Slice]:
+def _byte_ranges(whole: FileSlice, size_max: int) -> list[FileSlice]:
     size = whole.file.size
     return [
         msgspec.structs.replace(
@@ -151,7 +153,7 @@ def _byte_ranges(whole: Slice, size_max: int) -> list[Slice]:
     ]
 
 
-def _parquet(slice_: Slice, opened: Any) -> Any:
+def _parquet(slice_: FileSlice, opened: Any) -> Any:
     try:
         return parquet.ParquetFile(opened)
     except pa.ArrowException as error:
@@ -161,11 +163,11 @@ def _parquet(slice_: Slice, opened: Any) -> Any:
 class _Reader:
     """Reads one slice. Owned by one thread."""
 
-    def __init__(self, slice_: Slice, fields: Fields, *, skip: bool) -> None:
+    def __init__(self, slice_: FileSlice, fields: Fields, *, skip: bool) -> None:
         self._slice = slice_
         self._fields = fields
-        self.bad = Bad(slice_.file.url, skip=skip, number=self._number)
-        self._shaper = Shaper(fields, slice_.file.folders, self.bad, dict(slice_.types))
+        self.bad = BadRows(slice_.file.url, skip=skip, number=self._number)
+        self._shaper = RecordMapper(fields, slice_.file.folders, self.bad, dict(slice_.types))
         self._rows_before: int | None = None
 
     def records(self) -> Iterator[pa.RecordBatch]:
@@ -262,7 +264,7 @@ class _Reader:
         while True:
             batch = next(reader, None)
             for number_of, reason in bad_rows[reported:]:
-                self.bad.tell(number_of, reason)
+                self.bad.report(number_of, reason)
             reported = len(bad_rows)
             if batch is None:
                 return
@@ -323,7 +325,7 @@ def _lines_before(opened: Any, offset: int) -> int:
     return count
 
 
-def _lines(blocks: Iterator[bytes], slice_: Slice) -> Iterator[bytes]:
+def _lines(blocks: Iterator[bytes], slice_: FileSlice) -> Iterator[bytes]:
     rest = b""
     for block in blocks:
         *complete, rest = (rest + block).split(b"\n")

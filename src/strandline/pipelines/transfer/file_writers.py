@@ -27,7 +27,7 @@ from pyarrow import csv, parquet
 
 from strandline.errors import Invalid
 from strandline.pipelines.splits import record_schema as named
-from strandline.pipelines.splits.flatten_json import Expanded, arrays_of
+from strandline.pipelines.splits.flatten_json import FlattenedField, arrays_of
 from strandline.pipelines.transfer.json_rows import json_rows, json_values
 from strandline.platform.input_files import HIVE_NULL
 from strandline.platform.objectstore.protocol import is_key
@@ -41,7 +41,7 @@ _TIME_FORMATS = {"day": ("%Y-%m-%d",), "hour": ("%Y-%m-%d", "%H")}
 _raw = msgspec.json.Decoder(msgspec.Raw)
 
 
-class Rendering(msgspec.Struct, frozen=True, kw_only=True):
+class ExportFormat(msgspec.Struct, frozen=True, kw_only=True):
     """The form of exported files."""
 
     format: str
@@ -49,7 +49,7 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     """Columns of the record, in their order."""
     data: str
     partition_by: str = ""
-    expanded: tuple[Expanded, ...] = ()
+    expanded: tuple[FlattenedField, ...] = ()
 
     def needed(self) -> tuple[str, ...]:
         """The columns of records to read."""
@@ -61,22 +61,22 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def embeds(self) -> bool:
+    def embeds_json(self) -> bool:
         """Whether data is JSON inside a JSON line."""
         return self.format == "jsonl" and self.data == "json"
 
     @property
-    def expands(self) -> bool:
+    def flattens_json(self) -> bool:
         return self.data == "json" and self.format != "jsonl" and "data" in self.columns
 
-    def kept(self) -> tuple[str, ...]:
+    def file_columns(self) -> tuple[str, ...]:
         """Columns of the record that become columns of a file; folder names have the partition."""
         omitted = {"tag"} if self.partition_by == "tag" else set()
-        omitted |= {"data"} if self.expands else set()
+        omitted |= {"data"} if self.flattens_json else set()
         return tuple(name for name in self.columns if name not in omitted)
 
 
-class Rendered(msgspec.Struct, frozen=True, kw_only=True):
+class ExportContent(msgspec.Struct, frozen=True, kw_only=True):
     """The content of one file."""
 
     folder: str
@@ -84,7 +84,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     content: bytes
 
 
-def render(rendering: Rendering, batches: Iterator[pa.RecordBatch]) -> list[Rendered]:
+def write_files(rendering: ExportFormat, batches: Iterator[pa.RecordBatch]) -> list[ExportContent]:
     """Files with the rows of some batches, in order: one for each folder."""
     writers: dict[str, _Writer] = {}
     for batch in batches:
@@ -95,7 +95,9 @@ def render(rendering: Rendering, batches: Iterator[pa.RecordBatch]) -> list[Rend
     return [writer.done(folder) for folder, writer in writers.items()]
 
 
-def _by_folder(rendering: Rendering, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _by_folder(
+    rendering: ExportFormat, batch: pa.RecordBatch
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     if not rendering.partition_by:
         yield "", batch
         return
@@ -128,23 +130,25 @@ def _tag_folder(tag: str | None) -> str:
     return f"tag={tag}/"
 
 
-def _file_columns(rendering: Rendering, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _file_columns(rendering: ExportFormat, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of a file with their types."""
     names, arrays = [], []
-    for name in rendering.kept():
+    for name in rendering.file_columns():
         array = batch.column(name)
-        if name in _BYTES and not (rendering.embeds and name == "data"):
+        if name in _BYTES and not (rendering.embeds_json and name == "data"):
             array = _readable(rendering, name, array, batch)
         names.append(name)
         arrays.append(array)
-    if rendering.expands:
+    if rendering.flattens_json:
         seqs, data = batch.column("seq").to_pylist(), batch.column("data").to_pylist()
         names += [each.column for each in rendering.expanded]
         arrays += arrays_of(rendering.expanded, seqs, data)
     return pa.record_batch(arrays, names=names)
 
 
-def _readable(rendering: Rendering, name: str, array: pa.Array, batch: pa.RecordBatch) -> pa.Array:
+def _readable(
+    rendering: ExportFormat, name: str, array: pa.Array, batch: pa.RecordBatch
+) -> pa.Array:
     if rendering.data == "binary":
         if rendering.format == "parquet":
             return array
@@ -167,17 +171,17 @@ def _readable(rendering: Rendering, name: str, array: pa.Array, batch: pa.Record
 class _Writer(Protocol):
     """Writes one file. Owned by one thread."""
 
-    def __init__(self, rendering: Rendering) -> None: ...
+    def __init__(self, rendering: ExportFormat) -> None: ...
 
     def add(self, batch: pa.RecordBatch) -> None: ...
 
-    def done(self, folder: str) -> Rendered: ...
+    def done(self, folder: str) -> ExportContent: ...
 
 
 class _Parquet:
     """Row groups of many rows, independent of the sizes of batches."""
 
-    def __init__(self, rendering: Rendering) -> None:
+    def __init__(self, rendering: ExportFormat) -> None:
         del rendering
         self._sink = pa.BufferOutputStream()
         self._writer: Any = None
@@ -191,11 +195,11 @@ class _Parquet:
         if self._count >= _GROUP_ROWS:
             self._write()
 
-    def done(self, folder: str) -> Rendered:
+    def done(self, folder: str) -> ExportContent:
         self._write()
         self._writer.close()
         content = self._sink.getvalue().to_pybytes()
-        return Rendered(folder=folder, rows=self._rows, content=content)
+        return ExportContent(folder=folder, rows=self._rows, content=content)
 
     def _write(self) -> None:
         if self._writer is None:
@@ -210,7 +214,7 @@ class _Parquet:
 class _Csv:
     """A line of names, then a line for each row."""
 
-    def __init__(self, rendering: Rendering) -> None:
+    def __init__(self, rendering: ExportFormat) -> None:
         del rendering
         self._sink = pa.BufferOutputStream()
         self._writer: Any = None
@@ -223,16 +227,16 @@ class _Csv:
         self._writer.write_batch(texts)
         self._rows += len(batch)
 
-    def done(self, folder: str) -> Rendered:
+    def done(self, folder: str) -> ExportContent:
         self._writer.close()
         content = self._sink.getvalue().to_pybytes()
-        return Rendered(folder=folder, rows=self._rows, content=content)
+        return ExportContent(folder=folder, rows=self._rows, content=content)
 
 
 class _JsonLines:
     """A JSON object in each line."""
 
-    def __init__(self, rendering: Rendering) -> None:
+    def __init__(self, rendering: ExportFormat) -> None:
         self._rendering = rendering
         self._lines: list[bytes] = []
 
@@ -240,15 +244,15 @@ class _JsonLines:
         names = batch.schema.names
         values = [
             _embedded(batch)
-            if self._rendering.embeds and name == "data"
+            if self._rendering.embeds_json and name == "data"
             else json_values(column, name)
             for name, column in zip(names, batch.columns, strict=True)
         ]
         self._lines += json_rows(names, values)
 
-    def done(self, folder: str) -> Rendered:
+    def done(self, folder: str) -> ExportContent:
         content = b"\n".join([*self._lines, b""])
-        return Rendered(folder=folder, rows=len(self._lines), content=content)
+        return ExportContent(folder=folder, rows=len(self._lines), content=content)
 
 
 _WRITERS: dict[str, type[_Writer]] = {"parquet": _Parquet, "csv": _Csv, "jsonl": _JsonLines}

@@ -31,8 +31,8 @@ from xxhash import xxh3_128_hexdigest
 from strandline.config.settings import MIB
 from strandline.errors import Invalid, UnknownTopic
 from strandline.ingest import delivery_codec, staged_files
-from strandline.ingest.delivery_codec import Staged
-from strandline.lake.files.typed_columns import shape_of
+from strandline.ingest.delivery_codec import StagedFile
+from strandline.lake.files.typed_columns import typed_columns_of
 from strandline.log.progress import Progress
 from strandline.pipelines.delivery_client import (
     PATIENCE_S,
@@ -51,13 +51,13 @@ from strandline.pipelines.splits.snapshot_position import (
 from strandline.pipelines.transfer.csv_types import column_types, schema_types
 from strandline.pipelines.transfer.file_formats import (
     FORMATS,
-    Slice,
+    FileSlice,
     is_csv,
     number_columns,
     read_slice,
     slices_of,
 )
-from strandline.pipelines.transfer.row_mapping import BAD_NAMED_MAX, BadRow, Fields
+from strandline.pipelines.transfer.row_mapping import BAD_ROWS_LISTED_MAX, BadRow, Fields
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.platform.input_files import SourceFile, find_sources
@@ -67,7 +67,7 @@ from strandline.schema import Schema
 from strandline.store import Store
 
 PART_BYTES = 64 * MIB
-WAVE = 64
+STAGED_PARTS_MAX = 64
 """Most parts that are staged and not delivered yet."""
 
 ID_SIZE_MAX = 100
@@ -135,18 +135,18 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid("part_bytes is 1 or more")
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class ImportPart(msgspec.Struct, frozen=True, kw_only=True):
     """A task: rows that are delivered together."""
 
     number: int
-    slices: tuple[Slice, ...]
+    slices: tuple[FileSlice, ...]
 
     @property
     def size(self) -> int:
         return sum(slice_.size for slice_ in self.slices)
 
 
-class Misfit(msgspec.Struct, frozen=True, kw_only=True):
+class ImportMisfit(msgspec.Struct, frozen=True, kw_only=True):
     """Imported values that do not fit the topic's schema: they are null in the typed column."""
 
     field: str
@@ -156,13 +156,13 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
     """The first of them, as JSON."""
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+class StagedPart(msgspec.Struct, frozen=True, kw_only=True):
     """The staged files of a task."""
 
-    files: tuple[Staged, ...]
+    files: tuple[StagedFile, ...]
     skipped: int = 0
     bad: tuple[BadRow, ...] = ()
-    misfits: tuple[Misfit, ...] = ()
+    misfits: tuple[ImportMisfit, ...] = ()
 
 
 class ImportSummary(msgspec.Struct, kw_only=True):
@@ -186,7 +186,7 @@ class ImportSummary(msgspec.Struct, kw_only=True):
     rows_skipped: int = 0
     bad: list[BadRow] = []
     """The first bad rows that were skipped."""
-    misfits: list[Misfit] = []
+    misfits: list[ImportMisfit] = []
     """For each field: values of this run that do not fit the topic's schema."""
     seconds: float = 0.0
 
@@ -251,8 +251,8 @@ class _Import:
             summary.rows = _known_rows(todo)
         else:
             todo = self._with_types(chosen, todo)
-            for first in range(0, len(todo), WAVE):
-                self._run_wave(chosen, todo[first : first + WAVE], summary)
+            for first in range(0, len(todo), STAGED_PARTS_MAX):
+                self._run_wave(chosen, todo[first : first + STAGED_PARTS_MAX], summary)
         summary.seconds = self._clock.monotonic() - started_s
         return summary
 
@@ -273,9 +273,9 @@ class _Import:
         with open_readonly(job.store, job.lake) as store:
             if job.topic not in store.topics():
                 return False
-            return store.existing_topic(job.topic).taken(self._producer) is not None
+            return store.existing_topic(job.topic).last_number(self._producer) is not None
 
-    def _with_types(self, engine: Engine, parts: list[Part]) -> list[Part]:
+    def _with_types(self, engine: Engine, parts: list[ImportPart]) -> list[ImportPart]:
         """The parts, with the types of columns in their CSV slices."""
         if self._job.types == "text" or self._job.fields.data:
             return parts
@@ -328,12 +328,14 @@ class _Import:
                     f"the import {job.id!r} was started with other files, another format or other "
                     "fields, or a file has changed since: continue with those, or use another id"
                 )
-            newest = topic.taken(self._producer)
-        return 0 if newest is None else delivery_codec.last_whole(newest)
+            newest = topic.last_number(self._producer)
+        return 0 if newest is None else delivery_codec.last_complete(newest)
 
-    def _run_wave(self, engine: Engine, parts: Sequence[Part], summary: ImportSummary) -> None:
+    def _run_wave(
+        self, engine: Engine, parts: Sequence[ImportPart], summary: ImportSummary
+    ) -> None:
         """Stage parts, and deliver each when those before it are delivered."""
-        ready: dict[int, Prepared] = {}
+        ready: dict[int, StagedPart] = {}
         next_index = 0
         work = partial(stage_part, self._job, self._producer, self._fields)
         try:
@@ -347,7 +349,7 @@ class _Import:
             for index, prepared in ready.items():
                 self._discard(parts[index], prepared)
 
-    def _deliver(self, part: Part, prepared: Prepared, summary: ImportSummary) -> None:
+    def _deliver(self, part: ImportPart, prepared: StagedPart, summary: ImportSummary) -> None:
         job = self._job
         if prepared.files:
             deliver(
@@ -364,12 +366,12 @@ class _Import:
             )
             summary.rows = (summary.rows or 0) + sum(file.rows for file in prepared.files)
         summary.rows_skipped += prepared.skipped
-        summary.bad = [*summary.bad, *prepared.bad][:BAD_NAMED_MAX]
-        summary.misfits = added(summary.misfits, prepared.misfits)
+        summary.bad = [*summary.bad, *prepared.bad][:BAD_ROWS_LISTED_MAX]
+        summary.misfits = merge_misfits(summary.misfits, prepared.misfits)
         if self._progress is not None:
             self._progress("import", part.number, summary.parts)
 
-    def _discard(self, part: Part, prepared: Prepared) -> None:
+    def _discard(self, part: ImportPart, prepared: StagedPart) -> None:
         if prepared.files:
             discard(
                 self._job.store,
@@ -381,7 +383,9 @@ class _Import:
             )
 
 
-def added(misfits: Sequence[Misfit], others: Sequence[Misfit]) -> list[Misfit]:
+def merge_misfits(
+    misfits: Sequence[ImportMisfit], others: Sequence[ImportMisfit]
+) -> list[ImportMisfit]:
     """Merge misfits by field; the first example stays."""
     by_field = {each.field: each for each in misfits}
     for each in others:
@@ -391,7 +395,9 @@ def added(misfits: Sequence[Misfit], others: Sequence[Misfit]) -> list[Misfit]:
     return list(by_field.values())
 
 
-def stage_part(job: ImportJob, producer: str, fields: dict[str, str], part: Part) -> Prepared:
+def stage_part(
+    job: ImportJob, producer: str, fields: dict[str, str], part: ImportPart
+) -> StagedPart:
     """Run a task: stage the rows of a part. ``fields`` is the topic's schema."""
     rows = _PartReader(job, part, fields)
     attempt = OsDisk().random_id().hex()
@@ -401,10 +407,10 @@ def stage_part(job: ImportJob, producer: str, fields: dict[str, str], part: Part
         files = staged_files.stage(objects, key_of, rows.batches())
     finally:
         objects.close()
-    return Prepared(
+    return StagedPart(
         files=files,
         skipped=rows.skipped,
-        bad=tuple(rows.bad[:BAD_NAMED_MAX]),
+        bad=tuple(rows.bad[:BAD_ROWS_LISTED_MAX]),
         misfits=tuple(rows.misfits),
     )
 
@@ -412,13 +418,13 @@ def stage_part(job: ImportJob, producer: str, fields: dict[str, str], part: Part
 class _PartReader:
     """The records of a part. Owned by one thread."""
 
-    def __init__(self, job: ImportJob, part: Part, fields: dict[str, str]) -> None:
+    def __init__(self, job: ImportJob, part: ImportPart, fields: dict[str, str]) -> None:
         self._job = job
         self._part = part
-        self._shape = shape_of(Schema(1, fields)) if fields else None
+        self._shape = typed_columns_of(Schema(1, fields)) if fields else None
         self.skipped = 0
         self.bad: list[BadRow] = []
-        self.misfits: list[Misfit] = []
+        self.misfits: list[ImportMisfit] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for slice_ in self._part.slices:
@@ -427,36 +433,36 @@ class _PartReader:
                 self._count_misfits(batch)
                 yield batch
             self.skipped += bad.count
-            self.bad += bad.named
+            self.bad += bad.listed
 
     def _count_misfits(self, batch: pa.RecordBatch) -> None:
         """Count the values that do not fit the schema."""
         if self._shape is None:
             return
         data = pa.chunked_array([batch.column("data")])
-        misfits = self._shape.misfits(data, self._shape.derive(data))
+        misfits = self._shape.type_mismatches(data, self._shape.derive(data))
         new = [
-            Misfit(field=each.field, type=each.type, count=each.count, example=each.example)
+            ImportMisfit(field=each.field, type=each.type, count=each.count, example=each.example)
             for each in misfits
         ]
-        self.misfits = added(self.misfits, new)
+        self.misfits = merge_misfits(self.misfits, new)
 
 
-def _parts(job: ImportJob, files: Sequence[SourceFile], *, count: bool) -> Iterator[Part]:
+def _parts(job: ImportJob, files: Sequence[SourceFile], *, count: bool) -> Iterator[ImportPart]:
     """Parts of about ``part_bytes``: large files are divided, small ones share a part."""
-    waiting: list[Slice] = []
+    waiting: list[FileSlice] = []
     number, size = 1, 0
     for file in files:
         for slice_ in slices_of(
             file, job.format, size_max=job.part_bytes, splittable=job.splittable, count=count
         ):
             if waiting and size + slice_.size > job.part_bytes:
-                yield Part(number=number, slices=tuple(waiting))
+                yield ImportPart(number=number, slices=tuple(waiting))
                 waiting, size, number = [], 0, number + 1
             waiting.append(slice_)
             size += slice_.size
     if waiting:
-        yield Part(number=number, slices=tuple(waiting))
+        yield ImportPart(number=number, slices=tuple(waiting))
 
 
 def _fingerprint(job: ImportJob, files: Sequence[SourceFile]) -> str:
@@ -475,7 +481,7 @@ def _fingerprint(job: ImportJob, files: Sequence[SourceFile]) -> str:
     return xxh3_128_hexdigest(msgspec.msgpack.encode(content))
 
 
-def _known_rows(parts: Sequence[Part]) -> int | None:
+def _known_rows(parts: Sequence[ImportPart]) -> int | None:
     counts = [slice_.rows for part in parts for slice_ in part.slices]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None

@@ -25,7 +25,7 @@ from strandline.log.append.batch import KEY_SIZE_MAX, META_SIZE_MAX, NODE_SIZE_M
 from strandline.pipelines.transfer.csv_types import CsvType, typed_values
 from strandline.pipelines.transfer.json_rows import json_rows, json_text, json_values
 
-BAD_NAMED_MAX = 10
+BAD_ROWS_LISTED_MAX = 10
 """Most bad rows that a summary lists."""
 
 _SIZES = {
@@ -87,13 +87,13 @@ class BadRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Tells(Protocol):
+class BadRowReceiver(Protocol):
     """Receives bad rows."""
 
-    def tell(self, row: int, reason: str) -> None: ...
+    def report(self, row: int, reason: str) -> None: ...
 
 
-class Bad:
+class BadRows:
     """Collects the bad rows of one task: raises the first, or counts all. Owned by one thread."""
 
     def __init__(self, file: str, *, skip: bool, number: Callable[[int], int]) -> None:
@@ -102,30 +102,30 @@ class Bad:
         self._skip = skip
         self._number = number
         self.count = 0
-        self.named: list[BadRow] = []
+        self.listed: list[BadRow] = []
 
-    def tell(self, row: int, reason: str) -> None:
+    def report(self, row: int, reason: str) -> None:
         self.count += 1
         if not self._skip:
             raise Invalid(
                 f"row {self._number(row)} of {self._file}: {reason}; it and the rows after it were "
                 "not imported: correct it, or skip bad rows with on_bad skip"
             )
-        if len(self.named) < BAD_NAMED_MAX:
-            self.named.append(BadRow(file=self._file, row=self._number(row), reason=reason))
+        if len(self.listed) < BAD_ROWS_LISTED_MAX:
+            self.listed.append(BadRow(file=self._file, row=self._number(row), reason=reason))
 
 
 Folders = Sequence[tuple[str, str | None]]
 
 
-class Shaper:
+class RecordMapper:
     """Converts the rows of one file to records. Owned by one thread."""
 
     def __init__(
         self,
         fields: Fields,
         folders: Folders,
-        bad: Tells,
+        bad: BadRowReceiver,
         types: Mapping[str, CsvType] | None = None,
     ) -> None:
         """``types`` are the types of text columns that have numbers or booleans."""
@@ -202,7 +202,7 @@ class Shaper:
                 ]
             _check(field, column, broken)
         for index in sorted(broken):
-            self._bad.tell(rows[index], broken[index])
+            self._bad.report(rows[index], broken[index])
         good = [index for index in range(len(rows)) if index not in broken]
         arrays = []
         for field in self._schema:

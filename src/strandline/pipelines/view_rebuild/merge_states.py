@@ -12,18 +12,18 @@ from functools import partial
 from pyroaring import BitMap64
 
 from strandline.ingest import staged_files, view_handoff_codec
-from strandline.ingest.delivery_codec import Staged
-from strandline.pipelines.view_rebuild.partitioning import recipe_of
-from strandline.pipelines.view_rebuild.reduce_task import Folded
+from strandline.ingest.delivery_codec import StagedFile
+from strandline.pipelines.view_rebuild.partitioning import partitioning_of
+from strandline.pipelines.view_rebuild.reduce_task import ReduceResult
 from strandline.platform.disk import Buffer
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir.btree.btree_map import PagedMap
-from strandline.reservoir.btree.bulk_concat import Graft
+from strandline.reservoir.btree.bulk_concat import TreeConcat
 from strandline.views.kv import merge_states as kv
 from strandline.views.series import merge_states as series
 
 
-def joined_state(kind: str, folded: Sequence[Folded], dead: BitMap64) -> bytes:
+def merged_state(kind: str, folded: Sequence[ReduceResult], dead: BitMap64) -> bytes:
     """The state of a view besides its pages."""
     states = [each.state for each in folded]
     if kind == "kv":
@@ -31,7 +31,9 @@ def joined_state(kind: str, folded: Sequence[Folded], dead: BitMap64) -> bytes:
     return series.join(states) if kind == "series" else states[0]
 
 
-def join(lake: Objects, attempt: str, kind: str, folded: Sequence[Folded]) -> tuple[Staged, ...]:
+def merge_pages(
+    lake: Objects, attempt: str, kind: str, folded: Sequence[ReduceResult]
+) -> tuple[StagedFile, ...]:
     """Stage the pages of all ranges as those of one view."""
     if len(folded) == 1:
         return folded[0].files
@@ -41,21 +43,21 @@ def join(lake: Objects, attempt: str, kind: str, folded: Sequence[Folded]) -> tu
     )
 
 
-def _pages(lake: Objects, kind: str, folded: Sequence[Folded]) -> Iterator[tuple[int, bytes]]:
+def _pages(lake: Objects, kind: str, folded: Sequence[ReduceResult]) -> Iterator[tuple[int, bytes]]:
     """The pages of all maps of a view, numbered as in space 0."""
-    concats = [Graft() for _ in range(recipe_of(kind).maps)]
+    concats = [TreeConcat() for _ in range(partitioning_of(kind).maps)]
     merged_pages = _MemoryPages()
-    unordered = [PagedMap(merged_pages, space=number) for number in recipe_of(kind).unordered]
+    unordered = [PagedMap(merged_pages, space=number) for number in partitioning_of(kind).unordered]
     for each in folded:
         pages = _MemoryPages.of(lake, each.files)
         for number, concat in enumerate(concats):
-            if number not in recipe_of(kind).unordered:
+            if number not in partitioning_of(kind).unordered:
                 for n, page in concat.add(partial(pages.read_from, number)):
                     yield number << 32 | n, page
-        for number, target in zip(recipe_of(kind).unordered, unordered, strict=True):
+        for number, target in zip(partitioning_of(kind).unordered, unordered, strict=True):
             target.put_many(PagedMap(pages, space=number, ram_bytes=1 << 40).range())
     for number, concat in enumerate(concats):
-        if number not in recipe_of(kind).unordered:
+        if number not in partitioning_of(kind).unordered:
             for n, page in concat.end():
                 yield number << 32 | n, page
     for target in unordered:
@@ -70,7 +72,7 @@ class _MemoryPages:
         self.pages: dict[int, bytes] = {}
 
     @classmethod
-    def of(cls, lake: Objects, files: Sequence[Staged]) -> _MemoryPages:
+    def of(cls, lake: Objects, files: Sequence[StagedFile]) -> _MemoryPages:
         """The pages of one range."""
         loaded = cls()
         for file in files:

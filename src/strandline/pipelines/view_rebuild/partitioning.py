@@ -1,6 +1,6 @@
 """Defines for each kind of view which parts of records it needs, and how its fold is divided.
 
-    kv       by key. ``Forgotten`` records concern all keys, so every range gets them
+    kv       by key. ``ForgottenMeta`` records concern all keys, so every range gets them
     series   by source. Floors concern all sources, likewise
     queue    not divided: jobs wait for one another, and a lease record may name any of them. But
              the payloads, most of the bytes, are dropped where the log is read
@@ -33,26 +33,26 @@ COLUMNS = ("seq", "ts", "key", "meta", "data")
 """Columns that folds read."""
 
 
-class Recipe(NamedTuple):
+class Partitioning(NamedTuple):
     """How the fold of one kind of view is divided."""
 
     maps: int
     """Number of ordered maps, from the view's first space on, that are merged; 0: one range."""
     unordered: tuple[int, ...]
     """Maps whose entries are in another order than the ranges."""
-    kept: Callable[[Any, int], int]
+    data_size_max: Callable[[Any, int], int]
     """From the options and the source: the fold does not read data that is longer than this."""
     common: Callable[[pa.Table], pa.Array]
     """Selects the records that every range needs."""
     keyed: Callable[[pa.Table], pa.Array]
     """Selects the records for the range of their key. The view ignores all others."""
-    shown: bytes
+    name_prefix: bytes
     """Prefix of a key among visible names; names before all keys are in the first range."""
     newest: Callable[[Any], int]
     """The number of newest records of a key that count, the others are dead; 0: all count."""
 
 
-def recipe_of(kind: str) -> Recipe:
+def partitioning_of(kind: str) -> Partitioning:
     recipe = _RECIPES.get(kind)
     if recipe is None:
         raise Invalid(
@@ -115,8 +115,8 @@ def _all_count(_config: object) -> int:
 
 
 _RECIPES = {
-    "kv": Recipe(3, (2,), _kv_data_max, _forgotten, _has_key, b"", _history),
-    "queue": Recipe(0, (), _queue_data_max, _all, _none, b"", _all_count),
-    "series": Recipe(3, (), _series_data_max, _floors, _points, b"s", _all_count),
-    "metrics": Recipe(0, (), _unlimited, _all, _none, b"", _all_count),
+    "kv": Partitioning(3, (2,), _kv_data_max, _forgotten, _has_key, b"", _history),
+    "queue": Partitioning(0, (), _queue_data_max, _all, _none, b"", _all_count),
+    "series": Partitioning(3, (), _series_data_max, _floors, _points, b"s", _all_count),
+    "metrics": Partitioning(0, (), _unlimited, _all, _none, b"", _all_count),
 }

@@ -2,9 +2,9 @@
 
 A rebuild reads while the store's writer continues, and records that a view no longer needs leave
 the log. So two tasks may have read the log at different times, and a delete marker may be missing
-while its keys are present. ``left_since`` corrects that: it returns the records that were read and
-have left the log since, and folds omit them, so that all of them see the log of one time, the end
-of reading. A check confirms it: the number of remaining records equals that of the log.
+while its keys are present. ``removed_since`` corrects that: it returns the records that were read
+and have left the log since, and folds omit them, so that all of them see the log of one time, the
+end of reading. A check confirms it: the number of remaining records equals that of the log.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from collections.abc import Sequence
 
 from pyroaring import BitMap64
 
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.splits import split_planner
-from strandline.pipelines.splits.snapshot_position import Position
+from strandline.pipelines.splits.snapshot_position import StorePosition
 from strandline.pipelines.splits.split_reader import Part
 from strandline.pipelines.view_rebuild.reduce_task import FoldTask
-from strandline.pipelines.view_rebuild.shuffle_task import Gathered, GatherTask, Piece
+from strandline.pipelines.view_rebuild.shuffle_task import GatherTask, RunPiece, ShuffleResult
 from strandline.store import Store
 
 _READ_AT_ONCE = 10_000
 
 
-def gather_tasks(position: Position, snapshots: Sequence[Snapshot]) -> list[GatherTask]:
+def shuffle_tasks(position: StorePosition, snapshots: Sequence[TopicSnapshot]) -> list[GatherTask]:
     """Tasks that read the log of a view's topics, in the order of the topics."""
     tasks = []
     for source, snapshot in enumerate(snapshots):
-        seqs = split_planner.Range(snapshot.floor, snapshot.head_seq)
+        seqs = split_planner.SeqRange(snapshot.floor, snapshot.head_seq)
         parts: list[Part] = list(split_planner.file_parts(position, snapshot, seqs, ())[0])
         parts += split_planner.hot_parts(position, snapshot, seqs)
-        for group in split_planner.in_tasks(parts):
+        for group in split_planner.group_into_tasks(parts):
             rows = sum(map(split_planner.seqs_in, group))
             tasks.append(GatherTask(source=source, parts=tuple(group), rows=rows))
     return tasks
 
 
-def left_since(
-    store: Store, snapshots: Sequence[Snapshot], read: Sequence[BitMap64]
+def removed_since(
+    store: Store, snapshots: Sequence[TopicSnapshot], read: Sequence[BitMap64]
 ) -> list[BitMap64] | None:
     """By topic: records that were read and have left the log since, from a store that was opened
     later; None when that cannot be determined, or a topic was re-created."""
@@ -62,8 +62,8 @@ def left_since(
     return left
 
 
-def fold_tasks(
-    gathered: Sequence[Gathered],
+def reduce_tasks(
+    gathered: Sequence[ShuffleResult],
     gone: Sequence[BitMap64],
     *,
     rows_max: int,
@@ -74,7 +74,7 @@ def fold_tasks(
     pieces = [piece for each in gathered for piece in each.pieces]
     common = [piece for piece in pieces if piece.first is None]
     keyed = [piece for piece in pieces if piece.first is not None]
-    firsts = cuts_between(keyed, rows_max)
+    firsts = split_keys(keyed, rows_max)
     bitmaps = tuple(each.serialize() if each else b"" for each in gone)
     return [
         FoldTask(
@@ -90,7 +90,7 @@ def fold_tasks(
     ]
 
 
-def cuts_between(keyed: Sequence[Piece], rows_max: int) -> list[bytes]:
+def split_keys(keyed: Sequence[RunPiece], rows_max: int) -> list[bytes]:
     """Keys that divide the rows into ranges of about ``rows_max``."""
     cuts: list[bytes] = []
     rows = 0
@@ -103,7 +103,7 @@ def cuts_between(keyed: Sequence[Piece], rows_max: int) -> list[bytes]:
     return cuts
 
 
-def _reaches(piece: Piece, first: bytes | None, next: bytes | None) -> bool:
+def _reaches(piece: RunPiece, first: bytes | None, next: bytes | None) -> bool:
     assert piece.first is not None
     assert piece.last is not None
     return (first is None or piece.last >= first) and (next is None or piece.first < next)

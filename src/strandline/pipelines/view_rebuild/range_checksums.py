@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from xxhash import xxh3_64_digest, xxh3_128
 
-from strandline.views.view import Seen, Told
+from strandline.views.view import EnumerableFold, VisibleItem
 
 RANGE_PARTS = 4096
 
 
-class Counted(msgspec.Struct, frozen=True, array_like=True):
+class RangeChecksum(msgspec.Struct, frozen=True, array_like=True):
     """The checksum of a range."""
 
     first: bytes
@@ -26,7 +26,7 @@ class Counted(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes
 
 
-class Marked(msgspec.Struct, frozen=True, array_like=True):
+class KeyChecksum(msgspec.Struct, frozen=True, array_like=True):
     """The checksum of a part."""
 
     name: bytes
@@ -34,35 +34,37 @@ class Marked(msgspec.Struct, frozen=True, array_like=True):
     """Checksum of the content."""
 
 
-def count(parts: Iterable[Seen], many: int = RANGE_PARTS) -> Iterator[Counted]:
+def checksums_of(parts: Iterable[VisibleItem], many: int = RANGE_PARTS) -> Iterator[RangeChecksum]:
     """The checksums of ranges of ``many`` parts."""
     first, number, digest = b"", 0, xxh3_128()
     for seen in parts:
         if number == many:
-            yield Counted(first, number, digest.digest())
+            yield RangeChecksum(first, number, digest.digest())
             number, digest = 0, xxh3_128()
         if not number:
             first = seen.name
         number += 1
         _add(digest, seen)
     if number:
-        yield Counted(first, number, digest.digest())
+        yield RangeChecksum(first, number, digest.digest())
 
 
-def count_range(fold: Told, first: bytes | None, next: bytes | None) -> Counted:
+def checksum_of_range(
+    fold: EnumerableFold, first: bytes | None, next: bytes | None
+) -> RangeChecksum:
     """The checksum of the same range of another state."""
     number, digest = 0, xxh3_128()
-    for seen in fold.seen(first, next):
+    for seen in fold.visible_items(first, next):
         number += 1
         _add(digest, seen)
-    return Counted(first or b"", number, digest.digest())
+    return RangeChecksum(first or b"", number, digest.digest())
 
 
-def marked(seen: Seen) -> Marked:
-    return Marked(seen.name, xxh3_64_digest(seen.content))
+def key_checksum(seen: VisibleItem) -> KeyChecksum:
+    return KeyChecksum(seen.name, xxh3_64_digest(seen.content))
 
 
-def differing(one: Iterable[Marked], other: Iterable[Marked]) -> list[bytes]:
+def differing(one: Iterable[KeyChecksum], other: Iterable[KeyChecksum]) -> list[bytes]:
     """The names of parts that differ, in order."""
     checksums = {each.name: each.mark for each in one}
     names = []
@@ -72,7 +74,7 @@ def differing(one: Iterable[Marked], other: Iterable[Marked]) -> list[bytes]:
     return sorted([*names, *checksums])
 
 
-def bounds(ranges: Sequence[Counted]) -> list[tuple[bytes | None, bytes | None]]:
+def bounds(ranges: Sequence[RangeChecksum]) -> list[tuple[bytes | None, bytes | None]]:
     """The first name of each range and that of the next one; the ranges cover all names."""
     firsts = [each.first for each in ranges]
     return [
@@ -81,7 +83,7 @@ def bounds(ranges: Sequence[Counted]) -> list[tuple[bytes | None, bytes | None]]
     ] or [(None, None)]
 
 
-def _add(digest: xxh3_128, seen: Seen) -> None:
+def _add(digest: xxh3_128, seen: VisibleItem) -> None:
     for part in seen:
         digest.update(len(part).to_bytes(4, "little"))
         digest.update(part)

@@ -16,18 +16,22 @@ from functools import partial
 from strandline.errors import Conflict
 from strandline.log.files.layout import Layout
 from strandline.log.progress import Progress
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.delivery_client import lake_of
 from strandline.pipelines.engine import Chooser, Engine
-from strandline.pipelines.lake_selection import LakePlace, objects_at
-from strandline.pipelines.splits.snapshot_position import open_readonly, pin
-from strandline.pipelines.splits.split_reader import StoresOfThreads
+from strandline.pipelines.lake_selection import LakeLocation, objects_at
+from strandline.pipelines.splits.snapshot_position import open_readonly, take_position
+from strandline.pipelines.splits.split_reader import ThreadStores
 from strandline.pipelines.transfer.export_plan import row_bytes_of
 from strandline.pipelines.view_rebuild import table_verify_task
-from strandline.pipelines.view_rebuild.shuffle_task import Work
+from strandline.pipelines.view_rebuild.shuffle_task import RebuildContext
 from strandline.pipelines.view_rebuild.summary import Difference, RebuildSummary
-from strandline.pipelines.view_rebuild.table_verify_task import ChangeRecord, Changes, Compared
-from strandline.pipelines.view_rebuild.task_checkpoint import Kept
+from strandline.pipelines.view_rebuild.table_verify_task import (
+    ChangeRecord,
+    RangeComparison,
+    TableChanges,
+)
+from strandline.pipelines.view_rebuild.task_checkpoint import TaskCheckpoint
 from strandline.platform.clock import Clock
 from strandline.platform.disk import OsDisk
 from strandline.store import Store
@@ -53,7 +57,7 @@ class TableRebuild:
         self._views_url = views_url
         self._clock = clock
         self._progress = progress
-        self._place = LakePlace(url=lake_of(store, lake))
+        self._place = LakeLocation(url=lake_of(store, lake))
         self._summary = RebuildSummary(store=store, kind=TABLE, name=name)
 
     def run(self, engine: Engine | Chooser, *, rows_max: int) -> RebuildSummary:
@@ -62,7 +66,7 @@ class TableRebuild:
         for attempt in range(_TRIES):
             summary.again = attempt
             with open_readonly(self._store, self._lake, self._views_url) as opened:
-                topic = opened.views.maker(TABLE, summary.name).topics[0]
+                topic = opened.views.spec(TABLE, summary.name).topics[0]
                 if callable(engine):
                     engine = engine(topic.statistics().count * row_bytes_of(topic))
                 summary.engine = engine.name
@@ -74,32 +78,34 @@ class TableRebuild:
             f"rows of {summary.name!r} were deleted during every attempt: compare it when fewer are"
         )
 
-    def _attempt(self, opened: Store, engine: Engine, rows_max: int) -> Snapshot:
+    def _attempt(self, opened: Store, engine: Engine, rows_max: int) -> TopicSnapshot:
         summary = self._summary
-        view = opened.views.maker(TABLE, summary.name)
+        view = opened.views.spec(TABLE, summary.name)
         opened.views.open(TABLE, summary.name, {})
-        host = opened.views.shelf.host(TABLE, view.topics[0])
+        host = opened.views.registry.host(TABLE, view.topics[0])
         live = table_verify_task.live_of(host)
-        position = pin(opened, [summary.name], self._lake)
+        position = take_position(opened, [summary.name], self._lake)
         (snapshot,) = position.topics
-        work = Work(
+        work = RebuildContext(
             place=self._place,
             attempt="",
             kind=TABLE,
             views=view.topics[0].config.views,
-            strangers=(view.strangers(0),),
+            strangers=(view.foreign_marks(0),),
         )
-        with objects_at(self._place, None) as lake, StoresOfThreads() as stores:
+        with objects_at(self._place, None) as lake, ThreadStores() as stores:
             threads = stores if engine.in_process else None
             objects = lake if engine.in_process else None
             folder = Layout(self._store).rebuilds
-            checkpoint = Kept(lake, OsDisk(), self._clock, folder, f"{TABLE}-{snapshot.topic_id}")
+            checkpoint = TaskCheckpoint(
+                lake, OsDisk(), self._clock, folder, f"{TABLE}-{snapshot.topic_id}"
+            )
             try:
                 find = partial(table_verify_task.find_changes, work, threads=threads)
                 parts = table_verify_task.changes_tasks(position, snapshot)
                 changes: list[ChangeRecord] = []
                 done, total = 0, sum(task.rows for task in parts)
-                for index, result in checkpoint.run(engine, find, work, parts, Changes):
+                for index, result in checkpoint.run(engine, find, work, parts, TableChanges):
                     changes += result.found
                     done += parts[index].rows
                     self._show("read", done, total)
@@ -108,8 +114,10 @@ class TableRebuild:
                 compare = partial(
                     table_verify_task.compare_range, work, objects=objects, threads=threads
                 )
-                ranges: dict[int, Compared] = {}
-                for index, compared in checkpoint.run(engine, compare, work, tasks, Compared):
+                ranges: dict[int, RangeComparison] = {}
+                for index, compared in checkpoint.run(
+                    engine, compare, work, tasks, RangeComparison
+                ):
                     ranges[index] = compared
                     self._show("compare", len(ranges), len(tasks))
                 checkpoint.finish(set())
@@ -119,7 +127,7 @@ class TableRebuild:
         summary.taken_over += checkpoint.taken_over
         return snapshot
 
-    def _summarize(self, snapshot: Snapshot, ranges: list[Compared]) -> None:
+    def _summarize(self, snapshot: TopicSnapshot, ranges: list[RangeComparison]) -> None:
         summary = self._summary
         summary.position = [snapshot.head_seq]
         summary.ranges = len(ranges)
@@ -136,7 +144,7 @@ class TableRebuild:
             if each.differing
         ]
 
-    def _has_left(self, snapshot: Snapshot) -> bool:
+    def _has_left(self, snapshot: TopicSnapshot) -> bool:
         """Whether records have left the log since the snapshot."""
         with open_readonly(self._store, self._lake, self._views_url) as later:
             if self._summary.name not in later.topics():

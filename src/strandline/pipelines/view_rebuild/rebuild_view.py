@@ -28,30 +28,40 @@ from functools import partial
 from pyroaring import BitMap64
 
 from strandline.errors import Conflict, Corrupt, Invalid, NotFound
-from strandline.ingest.view_handoff_codec import Handover
+from strandline.ingest.view_handoff_codec import ViewHandoff
 from strandline.log.files.layout import Layout
 from strandline.log.progress import Progress
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.delivery_client import PATIENCE_S, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
-from strandline.pipelines.lake_selection import LakePlace, objects_at
-from strandline.pipelines.splits.snapshot_position import open_readonly, path_of, pin
-from strandline.pipelines.splits.split_reader import StoresOfThreads
+from strandline.pipelines.lake_selection import LakeLocation, objects_at
+from strandline.pipelines.splits.snapshot_position import open_readonly, path_of, take_position
+from strandline.pipelines.splits.split_reader import ThreadStores
 from strandline.pipelines.transfer.export_plan import row_bytes_of
-from strandline.pipelines.view_handoff_client import hand_over
+from strandline.pipelines.view_handoff_client import deliver_view_state
 from strandline.pipelines.view_rebuild import merge_states, planner, range_checksums
-from strandline.pipelines.view_rebuild.partitioning import recipe_of
+from strandline.pipelines.view_rebuild.partitioning import partitioning_of
 from strandline.pipelines.view_rebuild.rebuild_table import TABLE, TableRebuild
-from strandline.pipelines.view_rebuild.reduce_task import Folded, FoldTask, fold_range, read_marks
-from strandline.pipelines.view_rebuild.shuffle_task import PIECE_ROWS, Gathered, Work, gather
+from strandline.pipelines.view_rebuild.reduce_task import (
+    FoldTask,
+    ReduceResult,
+    fold_range,
+    read_marks,
+)
+from strandline.pipelines.view_rebuild.shuffle_task import (
+    PIECE_ROWS,
+    RebuildContext,
+    ShuffleResult,
+    shuffle,
+)
 from strandline.pipelines.view_rebuild.summary import Difference, RebuildSummary
-from strandline.pipelines.view_rebuild.task_checkpoint import Kept
+from strandline.pipelines.view_rebuild.task_checkpoint import TaskCheckpoint
 from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.store import Store
-from strandline.views.view import Told
-from strandline.views.view_registry import ViewMaker
-from strandline.views.view_runner import Saved, gaps_of
+from strandline.views.view import EnumerableFold
+from strandline.views.view_registry import ViewSpec
+from strandline.views.view_runner import SavedView, gaps_of
 
 ROWS_MAX = 250_000
 """Rows of a range that one task folds in memory."""
@@ -90,7 +100,7 @@ def rebuild(
             )
         tables = TableRebuild(path_of(store), name, lake, views_url, SystemClock(), progress)
         return tables.run(engine or Embedded(), rows_max=rows_max)
-    recipe_of(kind)
+    partitioning_of(kind)
     run = _Rebuild(path_of(store), kind, name, lake, views_url, SystemClock(), progress)
     return run.run(engine or Embedded(), replace=replace, rows_max=rows_max, patience_s=patience_s)
 
@@ -115,8 +125,8 @@ class _Rebuild:
         self._progress = progress
         self._summary = RebuildSummary(store=store, kind=kind, name=name)
         self._summary.differences = []
-        self._place = LakePlace(url=lake_of(store, lake))
-        self._checkpoint: Kept | None = None
+        self._place = LakeLocation(url=lake_of(store, lake))
+        self._checkpoint: TaskCheckpoint | None = None
         self._handed_over: set[str] = set()
 
     def run(
@@ -153,12 +163,12 @@ class _Rebuild:
             "less is written, or raise views.checkpoint_interval_s of its store"
         )
 
-    def _checkpoint_for(self, pinned: _PinnedView) -> Kept:
+    def _checkpoint_for(self, pinned: _PinnedView) -> TaskCheckpoint:
         """The checkpoints of tasks; created when the id of the view is known."""
         if self._checkpoint is None:
             view = f"{self._summary.kind}-{pinned.snapshots[0].topic_id}"
             folder = Layout(self._store).rebuilds
-            self._checkpoint = Kept(self._objects, OsDisk(), self._clock, folder, view)
+            self._checkpoint = TaskCheckpoint(self._objects, OsDisk(), self._clock, folder, view)
         return self._checkpoint
 
     def _finish_checkpoint(self) -> None:
@@ -178,10 +188,10 @@ class _Rebuild:
         summary.records = sum(map(len, read.values()))
         summary.position = [snapshot.head_seq for snapshot in pinned.snapshots]
         with open_readonly(self._store, self._lake) as later_store:
-            gone = planner.left_since(later_store, pinned.snapshots, list(read.values()))
+            gone = planner.removed_since(later_store, pinned.snapshots, list(read.values()))
         if gone is None:
             return False
-        tasks = planner.fold_tasks(
+        tasks = planner.reduce_tasks(
             [each for _, each in gathered],
             gone,
             rows_max=rows_max,
@@ -199,30 +209,32 @@ class _Rebuild:
         return summary.same or not any(gone)
 
     def _gather(
-        self, engine: Engine, work: Work, pinned: _PinnedView
-    ) -> list[tuple[int, Gathered]]:
+        self, engine: Engine, work: RebuildContext, pinned: _PinnedView
+    ) -> list[tuple[int, ShuffleResult]]:
         """The source and the result of each task."""
         checkpoint = self._checkpoint_for(pinned)
-        tasks = planner.gather_tasks(pinned.position, pinned.snapshots)
+        tasks = planner.shuffle_tasks(pinned.position, pinned.snapshots)
         objects = self._objects if engine.in_process else None
-        results: dict[int, Gathered] = {}
+        results: dict[int, ShuffleResult] = {}
         done, total = 0, sum(task.rows for task in tasks)
-        with StoresOfThreads() as opened:
+        with ThreadStores() as opened:
             threads = opened if engine.in_process else None
-            work_on = partial(gather, work, objects=objects, threads=threads)
-            for index, result in checkpoint.run(engine, work_on, work, tasks, Gathered):
+            work_on = partial(shuffle, work, objects=objects, threads=threads)
+            for index, result in checkpoint.run(engine, work_on, work, tasks, ShuffleResult):
                 results[index] = result
                 done += tasks[index].rows
                 self._show("read", done, total)
         return [(tasks[index].source, results[index]) for index in sorted(results)]
 
-    def _fold(self, engine: Engine, work: Work, tasks: Sequence[FoldTask]) -> list[Folded]:
+    def _fold(
+        self, engine: Engine, work: RebuildContext, tasks: Sequence[FoldTask]
+    ) -> list[ReduceResult]:
         objects = self._objects if engine.in_process else None
-        results: dict[int, Folded] = {}
+        results: dict[int, ReduceResult] = {}
         done, total = 0, sum(task.rows for task in tasks)
         assert self._checkpoint is not None, "the first tasks have run"
         work_on = partial(fold_range, work, objects=objects)
-        for index, result in self._checkpoint.run(engine, work_on, work, tasks, Folded):
+        for index, result in self._checkpoint.run(engine, work_on, work, tasks, ReduceResult):
             results[index] = result
             done += tasks[index].rows
             self._show("fold", done, total)
@@ -230,24 +242,28 @@ class _Rebuild:
         return [results[index] for index in sorted(results)]
 
     def _join(
-        self, work: Work, pinned: _PinnedView, folded: Sequence[Folded], dead: BitMap64
+        self,
+        work: RebuildContext,
+        pinned: _PinnedView,
+        folded: Sequence[ReduceResult],
+        dead: BitMap64,
     ) -> None:
-        files = merge_states.join(self._objects, work.attempt, work.kind, folded)
+        files = merge_states.merge_pages(self._objects, work.attempt, work.kind, folded)
         self._handed_over = {file.key for file in files}
         self._summary.pages = sum(file.rows for file in files)
-        self._handoff = Handover(
+        self._handoff = ViewHandoff(
             store_id=pinned.position.store_id,
             kind=work.kind,
             name=self._summary.name,
             attempt=work.attempt,
             made_us=self._clock.now_us(),
-            saved=pinned.saved(merge_states.joined_state(work.kind, folded, dead)),
+            saved=pinned.saved(merge_states.merged_state(work.kind, folded, dead)),
             files=files,
         )
 
     def _deliver(self, patience_s: float) -> None:
         started_s = self._clock.monotonic()
-        hand_over(
+        deliver_view_state(
             self._store,
             self._handoff,
             lake=self._lake,
@@ -258,7 +274,7 @@ class _Rebuild:
         self._summary.replaced = True
         self._summary.load_seconds = self._clock.monotonic() - started_s
 
-    def _compare(self, opened: Store, folded: Sequence[Folded]) -> None:
+    def _compare(self, opened: Store, folded: Sequence[ReduceResult]) -> None:
         summary = self._summary
         summary.differences = []
         summary.parts = sum(each.parts for each in folded)
@@ -266,12 +282,14 @@ class _Rebuild:
         counted = [each.ranges[index] for each, index in ranges]
         summary.ranges = len(counted)
         opened.views.open(summary.kind, summary.name, {})
-        host = opened.views.shelf.host(summary.kind, opened.existing_topic(summary.name))
+        host = opened.views.registry.host(summary.kind, opened.existing_topic(summary.name))
         with host.reading() as fold:
             for number, (first, next) in enumerate(range_checksums.bounds(counted)):
-                live = range_checksums.count_range(fold, first, next)
+                live = range_checksums.checksum_of_range(fold, first, next)
                 rebuilt = (
-                    counted[number] if counted else range_checksums.Counted(b"", 0, live.digest)
+                    counted[number]
+                    if counted
+                    else range_checksums.RangeChecksum(b"", 0, live.digest)
                 )
                 if (live.count, live.digest) != (rebuilt.count, rebuilt.digest):
                     marks = []
@@ -290,29 +308,29 @@ class _PinnedView:
     """A view at a position."""
 
     def __init__(self, store: Store, kind: str, name: str, lake: str) -> None:
-        self._view: ViewMaker = store.views.maker(kind, name)
+        self._view: ViewSpec = store.views.spec(kind, name)
         names = [topic.name for topic in self._view.topics]
-        self.position = pin(store, names, lake)
+        self.position = take_position(store, names, lake)
         by_name = {snapshot.name: snapshot for snapshot in self.position.topics}
-        self.snapshots: list[Snapshot] = [by_name[each] for each in names]
+        self.snapshots: list[TopicSnapshot] = [by_name[each] for each in names]
         self._gaps = gaps_of(self._view.topics, [each.head_seq for each in self.snapshots])
         self.size = sum(
             topic.statistics().count * row_bytes_of(topic) for topic in self._view.topics
         )
 
-    def work(self, place: LakePlace, attempt: str, piece_rows: int) -> Work:
+    def work(self, place: LakeLocation, attempt: str, piece_rows: int) -> RebuildContext:
         view = self._view
-        return Work(
+        return RebuildContext(
             place=place,
             attempt=attempt,
             kind=view.kind,
             views=view.topics[0].config.views,
-            strangers=tuple(view.strangers(source) for source in range(len(view.topics))),
+            strangers=tuple(view.foreign_marks(source) for source in range(len(view.topics))),
             piece_rows=piece_rows,
         )
 
-    def saved(self, state: bytes) -> Saved:
-        return Saved(
+    def saved(self, state: bytes) -> SavedView:
+        return SavedView(
             space=0,
             config=self._view.config,
             topics=[topic.identity for topic in self._view.topics],
@@ -323,7 +341,7 @@ class _PinnedView:
 
 
 def _union(
-    snapshots: Sequence[Snapshot], gathered: Sequence[tuple[int, Gathered]]
+    snapshots: Sequence[TopicSnapshot], gathered: Sequence[tuple[int, ShuffleResult]]
 ) -> dict[int, BitMap64]:
     """By source: the seqs of all records that were read."""
     seqs = {source: BitMap64() for source in range(len(snapshots))}
@@ -333,13 +351,15 @@ def _union(
 
 
 def _difference(
-    fold: Told,
-    marks: Sequence[range_checksums.Marked],
-    rebuilt: range_checksums.Counted,
-    live: range_checksums.Counted,
+    fold: EnumerableFold,
+    marks: Sequence[range_checksums.KeyChecksum],
+    rebuilt: range_checksums.RangeChecksum,
+    live: range_checksums.RangeChecksum,
     next: bytes | None,
 ) -> Difference:
-    live_checksums = (range_checksums.marked(seen) for seen in fold.seen(live.first or None, next))
+    live_checksums = (
+        range_checksums.key_checksum(seen) for seen in fold.visible_items(live.first or None, next)
+    )
     names = range_checksums.differing(marks, live_checksums)
     return Difference(
         first=_text(rebuilt.first),

@@ -15,22 +15,22 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 from xxhash import xxh3_64_digest
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.errors import Corrupt
 from strandline.ingest import staged_files, view_handoff_codec
-from strandline.ingest.delivery_codec import Staged
+from strandline.ingest.delivery_codec import StagedFile
 from strandline.pipelines.lake_selection import objects_at
 from strandline.pipelines.view_rebuild import range_checksums
-from strandline.pipelines.view_rebuild.partitioning import recipe_of
-from strandline.pipelines.view_rebuild.range_checksums import Counted, Marked
-from strandline.pipelines.view_rebuild.shuffle_task import Piece, Work, fetch
+from strandline.pipelines.view_rebuild.partitioning import partitioning_of
+from strandline.pipelines.view_rebuild.range_checksums import KeyChecksum, RangeChecksum
+from strandline.pipelines.view_rebuild.shuffle_task import RebuildContext, RunPiece, fetch
 from strandline.platform.clock import SystemClock
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir.reservoir import Reservoir
 from strandline.views.lazy import load_kinds
 from strandline.views.series import merge_states as series
-from strandline.views.view import SPACES, Rows, Told, World
+from strandline.views.view import SPACES, EnumerableFold, FoldColumns, FoldContext
 
 _BATCH_ROWS = 10_000
 _UNLIMITED_BYTES = 1 << 40
@@ -43,7 +43,7 @@ class FoldTask(msgspec.Struct, frozen=True, kw_only=True):
     place: int
     first: bytes | None
     next: bytes | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RunPiece, ...]
     gone: tuple[bytes, ...]
     """By source: seqs that have left the log since it was read, as roaring bitmaps."""
     compares: bool
@@ -54,30 +54,32 @@ class FoldTask(msgspec.Struct, frozen=True, kw_only=True):
         return sum(piece.rows for piece in self.pieces)
 
 
-class Folded(msgspec.Struct, frozen=True, kw_only=True):
+class ReduceResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of folding a range."""
 
     state: bytes = b""
-    files: tuple[Staged, ...] = ()
+    files: tuple[StagedFile, ...] = ()
     """Its pages, numbered from space 0 on."""
-    ranges: tuple[Counted, ...] = ()
+    ranges: tuple[RangeChecksum, ...] = ()
     marks: str = ""
     """The object with the checksum of every part, as MessagePack after its own checksum."""
     parts: int = 0
 
 
-def fold_range(work: Work, task: FoldTask, *, objects: Objects | None = None) -> Folded:
+def fold_range(
+    work: RebuildContext, task: FoldTask, *, objects: Objects | None = None
+) -> ReduceResult:
     """Run a task."""
     scratch = Reservoir(open_objects("memory://"), start_jobs=False)
     with closing(scratch), objects_at(work.place, objects) as lake:
         session = scratch.session()
         kind = load_kinds()[work.kind]
-        fold: Told = kind.fold(work.config, _environment())
-        initial = series.begin(task.place) if work.kind == "series" else b""
+        fold: EnumerableFold = kind.fold(work.config, _environment())
+        initial = series.initial_state(task.place) if work.kind == "series" else b""
         fold.load(session, SPACES, initial)
         for source, rows in _rows(work, lake, task):
             fold.apply(source, rows)
-        folded = _checksums(work, lake, fold, task.first) if task.compares else Folded()
+        folded = _checksums(work, lake, fold, task.first) if task.compares else ReduceResult()
         if not task.replaces:
             return folded
         state = fold.save(session)
@@ -86,35 +88,39 @@ def fold_range(work: Work, task: FoldTask, *, objects: Objects | None = None) ->
         return msgspec.structs.replace(folded, state=state, files=files)
 
 
-def read_marks(lake: Objects, key: str) -> list[list[Marked]]:
+def read_marks(lake: Objects, key: str) -> list[list[KeyChecksum]]:
     """The checksums of the parts of each range, as written by a task."""
     data = lake.get(key)
     body = data[_CHECKSUM_BYTES:]
     if xxh3_64_digest(body) != data[:_CHECKSUM_BYTES]:
         raise Corrupt("the checksums of a task fail their own", path=f"{lake.name}/{key}")
-    return msgspec.msgpack.decode(body, type=list[list[Marked]])
+    return msgspec.msgpack.decode(body, type=list[list[KeyChecksum]])
 
 
-def _checksums(work: Work, lake: Objects, fold: Told, first: bytes | None) -> Folded:
-    ranges: list[Counted] = []
-    marks: list[list[Marked]] = []
+def _checksums(
+    work: RebuildContext, lake: Objects, fold: EnumerableFold, first: bytes | None
+) -> ReduceResult:
+    ranges: list[RangeChecksum] = []
+    marks: list[list[KeyChecksum]] = []
     parts = []
-    for seen in fold.seen(None if first is None else recipe_of(work.kind).shown + first):
+    for seen in fold.visible_items(
+        None if first is None else partitioning_of(work.kind).name_prefix + first
+    ):
         parts.append(seen)
         if len(parts) == range_checksums.RANGE_PARTS:
-            ranges += range_checksums.count(parts)
-            marks.append([range_checksums.marked(each) for each in parts])
+            ranges += range_checksums.checksums_of(parts)
+            marks.append([range_checksums.key_checksum(each) for each in parts])
             parts = []
     if parts:
-        ranges += range_checksums.count(parts)
-        marks.append([range_checksums.marked(each) for each in parts])
+        ranges += range_checksums.checksums_of(parts)
+        marks.append([range_checksums.key_checksum(each) for each in parts])
     key = work.key("marks")
     body = msgspec.msgpack.encode(marks)
     lake.put(key, xxh3_64_digest(body) + body)
-    return Folded(ranges=tuple(ranges), marks=key, parts=sum(each.count for each in ranges))
+    return ReduceResult(ranges=tuple(ranges), marks=key, parts=sum(each.count for each in ranges))
 
 
-def _stage(work: Work, lake: Objects, scratch: Reservoir) -> tuple[Staged, ...]:
+def _stage(work: RebuildContext, lake: Objects, scratch: Reservoir) -> tuple[StagedFile, ...]:
     first_page = SPACES << 32
 
     def pages() -> Iterator[tuple[int, bytes]]:
@@ -129,9 +135,9 @@ def _stage(work: Work, lake: Objects, scratch: Reservoir) -> tuple[Staged, ...]:
     return staged_files.stage(lake, lambda part: f"{names}-{part:05d}.arrow", batches)
 
 
-def _rows(work: Work, lake: Objects, task: FoldTask) -> Iterator[tuple[int, Rows]]:
+def _rows(work: RebuildContext, lake: Objects, task: FoldTask) -> Iterator[tuple[int, FoldColumns]]:
     """The records of the range by source, in the order of their seqs."""
-    recipe = recipe_of(work.kind)
+    recipe = partitioning_of(work.kind)
     for source in sorted({piece.source for piece in task.pieces}):
         pieces = [piece for piece in task.pieces if piece.source == source]
         pieces.sort(key=lambda piece: piece.first_seq)
@@ -141,14 +147,14 @@ def _rows(work: Work, lake: Objects, task: FoldTask) -> Iterator[tuple[int, Rows
         if recipe.maps:  # sorted by key: all of them together give the order of seqs
             whole = pa.concat_tables(list(tables))
             tables = iter([whole.take(pc.sort_indices(whole["seq"]))])
-        data_max = recipe.kept(work.config, source)
+        data_max = recipe.data_size_max(work.config, source)
         replacement = bytes(data_max + 1) if data_max < 1 << 30 else b""
         for table in tables:
             for first in range(0, len(table), _BATCH_ROWS):
                 yield source, _as_rows(table.slice(first, _BATCH_ROWS), replacement)
 
 
-def _rows_in_range(table: pa.Table, piece: Piece, task: FoldTask, source: int) -> pa.Table:
+def _rows_in_range(table: pa.Table, piece: RunPiece, task: FoldTask, source: int) -> pa.Table:
     """The rows of a piece that are in the range and still in the log."""
     if piece.first is not None and piece.last is not None:
         if task.first is not None and piece.first < task.first:
@@ -161,12 +167,12 @@ def _rows_in_range(table: pa.Table, piece: Piece, task: FoldTask, source: int) -
     return table
 
 
-def _as_rows(table: pa.Table, replacement: bytes) -> Rows:
+def _as_rows(table: pa.Table, replacement: bytes) -> FoldColumns:
     """Columns for a fold; data that was dropped is replaced by zeros that are too long to read."""
     data = table["data"].to_pylist()
     if table["data"].null_count:
         data = [replacement if each is None else each for each in data]
-    return Rows(
+    return FoldColumns(
         table["seq"].to_pylist(),
         table["ts"].to_pylist(),
         table["key"].to_pylist(),
@@ -176,8 +182,12 @@ def _as_rows(table: pa.Table, replacement: bytes) -> Rows:
     )
 
 
-def _environment() -> World:
+def _environment() -> FoldContext:
     """The environment of a fold: memory, and no access to other records of the log."""
-    return World(
-        SystemClock(), Share(_UNLIMITED_BYTES), lambda _source, _seqs: [], None, _UNLIMITED_BYTES
+    return FoldContext(
+        SystemClock(),
+        MemoryShare(_UNLIMITED_BYTES),
+        lambda _source, _seqs: [],
+        None,
+        _UNLIMITED_BYTES,
     )

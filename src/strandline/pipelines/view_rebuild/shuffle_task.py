@@ -25,10 +25,10 @@ from strandline.config.settings import MIB
 from strandline.config.view_config import ViewConfigs
 from strandline.errors import Corrupt
 from strandline.ingest.delivery_codec import STAGED
-from strandline.pipelines.lake_selection import LakePlace, objects_at
+from strandline.pipelines.lake_selection import LakeLocation, objects_at
 from strandline.pipelines.splits import split_reader
-from strandline.pipelines.splits.split_reader import OF_THIS_WORKER, Part, StoresOfThreads
-from strandline.pipelines.view_rebuild.partitioning import COLUMNS, recipe_of
+from strandline.pipelines.splits.split_reader import WORKER_STORES, Part, ThreadStores
+from strandline.pipelines.view_rebuild.partitioning import COLUMNS, partitioning_of
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.protocol import Objects
 
@@ -38,10 +38,10 @@ RUN_BYTES = 64 * MIB
 _WRITING = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class RebuildContext(msgspec.Struct, frozen=True, kw_only=True):
     """Common parameters of the tasks of a rebuild."""
 
-    place: LakePlace
+    place: LakeLocation
     attempt: str
     kind: str
     views: ViewConfigs
@@ -68,7 +68,7 @@ class GatherTask(msgspec.Struct, frozen=True, kw_only=True):
     """Approximate number of rows."""
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class RunPiece(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of a run, either in the order of their keys or for every range."""
 
     source: int
@@ -83,26 +83,26 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str
 
 
-class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+class ShuffleResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a task."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RunPiece, ...]
     seqs: bytes
     """The records that were read, as a roaring bitmap."""
     dead: bytes = b""
     """Versions beyond the history, as a roaring bitmap."""
 
 
-def gather(
-    work: Work,
+def shuffle(
+    work: RebuildContext,
     task: GatherTask,
     *,
     objects: Objects | None = None,
-    threads: StoresOfThreads | None = None,
-) -> Gathered:
+    threads: ThreadStores | None = None,
+) -> ShuffleResult:
     """Run a task."""
-    stores = threads.mine() if threads else OF_THIS_WORKER
-    pieces: list[Piece] = []
+    stores = threads.of_this_thread() if threads else WORKER_STORES
+    pieces: list[RunPiece] = []
     dead = BitMap64()
     seqs = BitMap64()
     with objects_at(work.place, objects) as lake:
@@ -110,10 +110,10 @@ def gather(
             seqs.update(table["seq"].to_numpy().astype("<u8"))
             pieces += _write_run(work, lake, task.source, table, dead)
     dead_seqs = dead.serialize() if dead else b""
-    return Gathered(pieces=tuple(pieces), seqs=seqs.serialize(), dead=dead_seqs)
+    return ShuffleResult(pieces=tuple(pieces), seqs=seqs.serialize(), dead=dead_seqs)
 
 
-def fetch(lake: Objects, piece: Piece) -> pa.Table:
+def fetch(lake: Objects, piece: RunPiece) -> pa.Table:
     """The rows of a piece, as they were written."""
     data = lake.get_range(piece.key, piece.offset, piece.size)
     if xxh3_64_hexdigest(data) != piece.checksum:
@@ -140,13 +140,13 @@ def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _write_run(
-    work: Work, lake: Objects, source: int, table: pa.Table, dead: BitMap64
-) -> list[Piece]:
-    recipe = recipe_of(work.kind)
+    work: RebuildContext, lake: Objects, source: int, table: pa.Table, dead: BitMap64
+) -> list[RunPiece]:
+    recipe = partitioning_of(work.kind)
     for mark in work.strangers[source]:
         others = pc.fill_null(pc.starts_with(table["meta"], pattern=mark), False)
         table = table.filter(pc.invert(others))
-    data_max = recipe.kept(work.config, source)
+    data_max = recipe.data_size_max(work.config, source)
     short = pc.less_equal(pc.binary_length(table["data"]), min(data_max, 2**31 - 1))
     data = pc.if_else(short, table["data"], pa.scalar(None, pa.binary()))
     stamps = table["ts"].cast(pa.int64())
@@ -186,7 +186,7 @@ class _RunWriter:
         self._key = key
         self._source = source
         self._parts: list[bytes] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[RunPiece] = []
         self._size = 0
 
     def add(self, table: pa.Table, *, has_keys: bool) -> None:
@@ -197,7 +197,7 @@ class _RunWriter:
                 writer.write_table(rows)
             data = sink.getvalue().to_pybytes()
             self._pieces.append(
-                Piece(
+                RunPiece(
                     source=self._source,
                     key=self._key,
                     offset=self._size,
@@ -212,7 +212,7 @@ class _RunWriter:
             self._parts.append(data)
             self._size += len(data)
 
-    def put(self, lake: Objects) -> list[Piece]:
+    def put(self, lake: Objects) -> list[RunPiece]:
         if self._parts:
             lake.put_stream(self._key, self._parts)
         return self._pieces

@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.settings import LakeSettings
 from strandline.lake.manifest.file_entry import LakeFile
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.lake_selection import objects_at
 from strandline.pipelines.splits import split_planner, split_reader
 from strandline.pipelines.splits.predicates import Condition
-from strandline.pipelines.splits.snapshot_position import Position
-from strandline.pipelines.splits.split_reader import OF_THIS_WORKER, Part, Stores, StoresOfThreads
+from strandline.pipelines.splits.snapshot_position import StorePosition
+from strandline.pipelines.splits.split_reader import WORKER_STORES, OpenStores, Part, ThreadStores
 from strandline.pipelines.view_rebuild.partitioning import COLUMNS
-from strandline.pipelines.view_rebuild.shuffle_task import Work
+from strandline.pipelines.view_rebuild.shuffle_task import RebuildContext
 from strandline.platform.clock import SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.cloud import open_objects
@@ -37,12 +37,12 @@ from strandline.platform.objectstore.protocol import Objects
 from strandline.reservoir.reservoir import Reservoir
 from strandline.schema import Schema
 from strandline.views.table.control_records import MARK
-from strandline.views.table.files.live_rows import visible
+from strandline.views.table.files.live_rows import read_live_rows
 from strandline.views.table.fold import TableFold
 from strandline.views.table.rows import arrow_schema
 from strandline.views.table.snapshot import SEQ
-from strandline.views.view import SPACES, Depot, Rows, World
-from strandline.views.view_runner import Host
+from strandline.views.view import SPACES, FoldColumns, FoldContext, ViewStorage
+from strandline.views.view_runner import ViewRunner
 
 _UNLIMITED_BYTES = 1 << 40
 _LISTED_MAX = 5
@@ -68,11 +68,11 @@ class ChangesTask(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
+class TableChanges(msgspec.Struct, frozen=True, kw_only=True):
     found: tuple[ChangeRecord, ...]
 
 
-class Live(msgspec.Struct, frozen=True, kw_only=True):
+class LiveRows(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of a table in a store at a position."""
 
     name: str
@@ -94,7 +94,7 @@ class RangeTask(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
     changes: tuple[ChangeRecord, ...]
     """Changes before and after the range that affect it."""
-    live: Live
+    live: LiveRows
     """The files and rows that reach into the range."""
 
     @property
@@ -102,7 +102,7 @@ class RangeTask(msgspec.Struct, frozen=True, kw_only=True):
         return self.last_seq - self.first_seq + 1
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
+class RangeComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The result of comparing a range."""
 
     first_seq: int
@@ -113,14 +113,14 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """The first differing seqs."""
 
 
-def live_of(host: Host[TableFold]) -> Live:
+def live_of(host: ViewRunner[TableFold]) -> LiveRows:
     """The current rows of a table."""
     with host.reading() as fold:
         pinned, manifest = fold.segments.pin(), fold.segments.manifest
         view = fold.snapshot()
         in_memory = view.read(view.columns.names, after=pinned.flushed)
         hidden = fold.hidden | pinned.hidden
-        return Live(
+        return LiveRows(
             name=host.name,
             table_id=0 if manifest is None else manifest.topic_id,
             files=tuple((file, pinned.schema_of(file)) for file in pinned.files if file.rows),
@@ -129,26 +129,26 @@ def live_of(host: Host[TableFold]) -> Live:
             last_seq=view.position,
             hidden=hidden.serialize() if hidden else b"",
             memory=tuple(
-                split_reader.carried(table).stream for table in in_memory.tables() if len(table)
+                split_reader.encode_rows(table).stream for table in in_memory.tables() if len(table)
             ),
         )
 
 
-def changes_tasks(position: Position, snapshot: Snapshot) -> list[ChangesTask]:
+def changes_tasks(position: StorePosition, snapshot: TopicSnapshot) -> list[ChangesTask]:
     return [
         ChangesTask(parts=tuple(group), rows=sum(map(split_planner.seqs_in, group)))
-        for group in split_planner.in_tasks(
+        for group in split_planner.group_into_tasks(
             _parts(position, snapshot, snapshot.floor, snapshot.head_seq)
         )
     ]
 
 
 def find_changes(
-    work: Work, task: ChangesTask, *, threads: StoresOfThreads | None = None
-) -> Changes:
+    work: RebuildContext, task: ChangesTask, *, threads: ThreadStores | None = None
+) -> TableChanges:
     """Run a task of the first pass."""
     del work
-    stores = threads.mine() if threads else OF_THIS_WORKER
+    stores = threads.of_this_thread() if threads else WORKER_STORES
     marked: list[int] = []
     for batch in split_reader.read(task.parts, ("seq", "meta"), (), stores=stores):
         if batch["meta"].null_count < len(batch):
@@ -162,13 +162,13 @@ def find_changes(
             columns = [batch[name].to_pylist() for name in ("seq", "meta", "data")]
             for ts, seq, meta, data in zip(stamps, *columns, strict=True):
                 changes.append(ChangeRecord(seq, ts, meta, data))
-    return Changes(found=tuple(changes))
+    return TableChanges(found=tuple(changes))
 
 
 def range_tasks(
-    position: Position,
-    snapshot: Snapshot,
-    live: Live,
+    position: StorePosition,
+    snapshot: TopicSnapshot,
+    live: LiveRows,
     changes: Sequence[ChangeRecord],
     rows_max: int,
 ) -> list[RangeTask]:
@@ -193,19 +193,19 @@ def range_tasks(
 
 
 def compare_range(
-    work: Work,
+    work: RebuildContext,
     task: RangeTask,
     *,
     objects: Objects | None = None,
-    threads: StoresOfThreads | None = None,
-) -> Compared:
+    threads: ThreadStores | None = None,
+) -> RangeComparison:
     """Run a task of the second pass."""
-    stores = threads.mine() if threads else OF_THIS_WORKER
+    stores = threads.of_this_thread() if threads else WORKER_STORES
     with objects_at(work.place, objects) as lake:
         live = _live_rows(lake, task)
     schema, folded = _rebuilt(work, task, stores)
     seqs = sorted(_differing(folded, live, same_columns=schema == task.live.schema))
-    return Compared(
+    return RangeComparison(
         first_seq=task.first_seq,
         rebuilt=len(folded),
         live=len(live),
@@ -214,13 +214,15 @@ def compare_range(
     )
 
 
-def _parts(position: Position, snapshot: Snapshot, first_seq: int, last_seq: int) -> list[Part]:
-    seqs = split_planner.Range(first_seq, last_seq)
+def _parts(
+    position: StorePosition, snapshot: TopicSnapshot, first_seq: int, last_seq: int
+) -> list[Part]:
+    seqs = split_planner.SeqRange(first_seq, last_seq)
     parts: list[Part] = list(split_planner.file_parts(position, snapshot, seqs, ())[0])
     return [*parts, *split_planner.hot_parts(position, snapshot, seqs)]
 
 
-def _ranges(snapshot: Snapshot, live: Live, rows_max: int) -> Iterator[tuple[int, int]]:
+def _ranges(snapshot: TopicSnapshot, live: LiveRows, rows_max: int) -> Iterator[tuple[int, int]]:
     edges = [1]
     for file, _ in live.files:
         edges += [file.first_seq, file.last_seq + 1]
@@ -231,7 +233,7 @@ def _ranges(snapshot: Snapshot, live: Live, rows_max: int) -> Iterator[tuple[int
             yield start, min(start + rows_max, next) - 1
 
 
-def _part_of(live: Live, first_seq: int, last_seq: int) -> Live:
+def _part_of(live: LiveRows, first_seq: int, last_seq: int) -> LiveRows:
     hidden = BitMap64.deserialize(live.hidden) if live.hidden else BitMap64()
     if hidden:
         hidden &= BitMap64(range(first_seq, last_seq + 1))
@@ -247,7 +249,7 @@ def _part_of(live: Live, first_seq: int, last_seq: int) -> Live:
         in_range = table.filter(
             pc.and_(pc.greater_equal(seqs, first_seq), pc.less_equal(seqs, last_seq))
         )
-        memory += [split_reader.carried(in_range).stream] if len(in_range) else []
+        memory += [split_reader.encode_rows(in_range).stream] if len(in_range) else []
     return msgspec.structs.replace(
         live,
         files=tuple(files),
@@ -264,7 +266,7 @@ def _live_rows(lake: Objects, task: RangeTask) -> pa.Table:
     hidden = BitMap64.deserialize(live.hidden) if live.hidden else BitMap64()
     tables = [pa.ipc.open_stream(stream).read_all() for stream in live.memory]
     for file, written in live.files:
-        tables += visible(
+        tables += read_live_rows(
             lake,
             live.table_id,
             file,
@@ -278,7 +280,7 @@ def _live_rows(lake: Objects, task: RangeTask) -> pa.Table:
     return _in_order(tables, columns)
 
 
-def _rebuilt(work: Work, task: RangeTask, stores: Stores) -> tuple[Schema, pa.Table]:
+def _rebuilt(work: RebuildContext, task: RangeTask, stores: OpenStores) -> tuple[Schema, pa.Table]:
     """The rows of the range according to the log, and the schema at its end."""
     scratch = Reservoir(open_objects("memory://"), start_jobs=False)
     with closing(scratch):
@@ -297,12 +299,12 @@ def _rebuilt(work: Work, task: RangeTask, stores: Stores) -> tuple[Schema, pa.Ta
         return fold.schema, _in_order(tables, view.columns)
 
 
-def _events(work: Work, task: RangeTask, stores: Stores) -> Iterator[Rows]:
+def _events(work: RebuildContext, task: RangeTask, stores: OpenStores) -> Iterator[FoldColumns]:
     for batch in split_reader.read(task.parts, COLUMNS, (), stores=stores):
         for mark in work.strangers[0]:
             others = pc.fill_null(pc.starts_with(batch["meta"], pattern=mark), False)
             batch = batch.filter(pc.invert(others))  # noqa: PLW2901 - narrows the batch
-        yield Rows(
+        yield FoldColumns(
             batch["seq"].to_pylist(),
             batch["ts"].cast(pa.int64()).to_pylist(),
             batch["key"].to_pylist(),
@@ -312,9 +314,9 @@ def _events(work: Work, task: RangeTask, stores: Stores) -> Iterator[Rows]:
         )
 
 
-def _rows_of(changes: Sequence[ChangeRecord]) -> Rows:
+def _rows_of(changes: Sequence[ChangeRecord]) -> FoldColumns:
     nothing = (None,) * len(changes)
-    return Rows(
+    return FoldColumns(
         [each.seq for each in changes],
         [each.ts for each in changes],
         nothing,
@@ -324,10 +326,10 @@ def _rows_of(changes: Sequence[ChangeRecord]) -> Rows:
     )
 
 
-def _environment(task: RangeTask) -> World:
+def _environment(task: RangeTask) -> FoldContext:
     """The environment of a table's fold: no files of any store."""
-    plenty = Share(_UNLIMITED_BYTES)
-    depot = Depot(
+    plenty = MemoryShare(_UNLIMITED_BYTES)
+    depot = ViewStorage(
         name=task.live.name,
         identity=(0, 0),
         objects=open_objects("memory://"),
@@ -340,7 +342,9 @@ def _environment(task: RangeTask) -> World:
         confirm=lambda: None,
         cache=plenty,
     )
-    return World(SystemClock(), plenty, lambda _source, _seqs: [], None, _UNLIMITED_BYTES, depot)
+    return FoldContext(
+        SystemClock(), plenty, lambda _source, _seqs: [], None, _UNLIMITED_BYTES, depot
+    )
 
 
 def _in_order(tables: Sequence[pa.Table], columns: pa.Schema) -> pa.Table:

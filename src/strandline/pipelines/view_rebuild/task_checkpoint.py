@@ -28,13 +28,13 @@ from strandline.ingest.delivery_codec import STAGED
 from strandline.ingest.delivery_job import LEFTOVER_S
 from strandline.pipelines.engine import Engine
 from strandline.pipelines.splits.split_reader import FilePart
-from strandline.pipelines.view_rebuild.reduce_task import Folded, FoldTask
-from strandline.pipelines.view_rebuild.shuffle_task import Gathered, GatherTask, Work
+from strandline.pipelines.view_rebuild.reduce_task import FoldTask, ReduceResult
+from strandline.pipelines.view_rebuild.shuffle_task import GatherTask, RebuildContext, ShuffleResult
 from strandline.pipelines.view_rebuild.table_verify_task import (
-    Changes,
     ChangesTask,
-    Compared,
+    RangeComparison,
     RangeTask,
+    TableChanges,
 )
 from strandline.platform.clock import Clock
 from strandline.platform.disk import Disk, Lock
@@ -46,9 +46,9 @@ _CHECKSUM_BYTES = 8
 _VERSION = importlib.metadata.version("strandline")
 
 AnyTask = GatherTask | FoldTask | ChangesTask | RangeTask
-AnyResult = Gathered | Folded | Changes | Compared
+AnyResult = ShuffleResult | ReduceResult | TableChanges | RangeComparison
 Task = TypeVar("Task", GatherTask, FoldTask, ChangesTask, RangeTask)
-Result = TypeVar("Result", Gathered, Folded, Changes, Compared)
+Result = TypeVar("Result", ShuffleResult, ReduceResult, TableChanges, RangeComparison)
 
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -57,7 +57,7 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The objects that the task has written, with the minimal size of each."""
 
 
-class Kept:
+class TaskCheckpoint:
     """The notes of one view. Owned by one thread."""
 
     def __init__(self, lake: Objects, disk: Disk, clock: Clock, folder: str, view: str) -> None:
@@ -82,7 +82,7 @@ class Kept:
         self,
         engine: Engine,
         act: Callable[[Task], Result],
-        work: Work,
+        work: RebuildContext,
         tasks: Sequence[Task],
         kind: type[Result],
     ) -> Iterator[tuple[int, Result]]:
@@ -112,7 +112,7 @@ class Kept:
         if self._lock is not None:
             self._lock.release()
 
-    def _name(self, work: Work, task: AnyTask) -> str:
+    def _name(self, work: RebuildContext, task: AnyTask) -> str:
         if not isinstance(task, FoldTask):
             # The number of the manifest rises with every change; the file is named by its content.
             parts = [
@@ -154,9 +154,9 @@ class Kept:
 
 def _objects_of(result: AnyResult) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    if isinstance(result, Changes | Compared):
+    if isinstance(result, TableChanges | RangeComparison):
         return sizes
-    if isinstance(result, Gathered):
+    if isinstance(result, ShuffleResult):
         for piece in result.pieces:
             sizes[piece.key] = max(sizes.get(piece.key, 0), piece.offset + piece.size)
         return sizes

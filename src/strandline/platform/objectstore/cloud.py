@@ -42,13 +42,13 @@ from obstore.exceptions import AlreadyExistsError
 
 from strandline.config.settings import ObjectSettings
 from strandline.errors import (
-    Denied,
+    BucketNotFound,
     Invalid,
-    NoBucket,
     NotFound,
+    ObjectStoreDenied,
+    ObjectStoreUnreachable,
     Unavailable,
-    UnfitStore,
-    Unreachable,
+    UnsupportedObjectStore,
 )
 from strandline.platform.disk import Buffer, Disk, OsDisk, ReadFile
 from strandline.platform.objectstore.errors import FAILURES, failure, is_out_of_range
@@ -56,23 +56,23 @@ from strandline.platform.objectstore.local import FolderObjects
 from strandline.platform.objectstore.protocol import (
     CHUNK_SIZE,
     Created,
-    Info,
+    ObjectInfo,
     Objects,
     check_key,
+    check_own_object,
     check_prefix,
     check_ranges,
     check_writer,
     chunks_of,
     is_key,
-    recognise,
     too_short,
 )
-from strandline.platform.objectstore.retrying import Retrying
+from strandline.platform.objectstore.retrying import RetryingObjects
 
-PARTS_AT_ONCE = 4  # of CHUNK_SIZE each: the memory limit of a stream
-LISTED_AT_ONCE = 1000
-DELETED_AT_ONCE = 1000
-NEAR = 1024 * 1024  # ranges closer than this share a request
+PARTS_CONCURRENT_MAX = 4  # of CHUNK_SIZE each: the memory limit of a stream
+LIST_PAGE_SIZE = 1000
+DELETE_BATCH_SIZE = 1000
+COALESCE_GAP = 1024 * 1024  # ranges closer than this share a request
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
 
 
@@ -93,7 +93,7 @@ def open_objects(
         return FolderObjects(os.path.abspath(folder), disk or OsDisk())
     if scheme == "memory":
         memory = stores.MemoryStore()
-        return StoreObjects(url, memory, memory)
+        return CloudObjects(url, memory, memory)
     bucket, _, prefix = rest.partition("/")
     constructor = _MAKERS.get(scheme)
     if constructor is None or not bucket:
@@ -106,7 +106,7 @@ def open_objects(
         )
         for attempts in (1, settings.attempts_max)
     )
-    return Retrying(StoreObjects(url, once, with_retries), settings)
+    return RetryingObjects(CloudObjects(url, once, with_retries), settings)
 
 
 def names_at(url: str, folder: str) -> Iterator[str]:
@@ -121,13 +121,13 @@ def names_at(url: str, folder: str) -> Iterator[str]:
     settings = ObjectSettings()
     store = _open_store(constructor, url, bucket, "", {}, settings, attempts=settings.attempts_max)
     try:
-        for page in obstore.list(store, folder or None, chunk_size=LISTED_AT_ONCE):
+        for page in obstore.list(store, folder or None, chunk_size=LIST_PAGE_SIZE):
             yield from (meta["path"] for meta in page)
     except FAILURES as error:
         raise failure(error, folder, url) from error
 
 
-class StoreObjects:
+class CloudObjects:
     """A store of the library; each request is sent once. Safe from many threads."""
 
     def __init__(
@@ -144,16 +144,16 @@ class StoreObjects:
             with self._failures(key):
                 result = obstore.put(self._store, key, data, mode="create")
         except AlreadyExistsError:
-            return recognise(self, key, data)
+            return check_own_object(self, key, data)
         except NotFound as error:  # a create reads no object, so the caller cannot act on it
-            raise Unreachable(str(error)) from error
+            raise ObjectStoreUnreachable(str(error)) from error
         return Created(_unquoted(result["e_tag"]), recognised=False)
 
     def put(self, key: str, data: Buffer) -> int:
         check_key(key)
         with self._failures(key):
             obstore.put(
-                self._store, key, data, chunk_size=CHUNK_SIZE, max_concurrency=PARTS_AT_ONCE
+                self._store, key, data, chunk_size=CHUNK_SIZE, max_concurrency=PARTS_CONCURRENT_MAX
             )
         return len(data)
 
@@ -170,9 +170,9 @@ class StoreObjects:
                     key,
                     source,
                     chunk_size=CHUNK_SIZE,
-                    max_concurrency=PARTS_AT_ONCE,
+                    max_concurrency=PARTS_CONCURRENT_MAX,
                 )
-        except (Denied, NoBucket):
+        except (ObjectStoreDenied, BucketNotFound):
             raise
         except (Unavailable, NotFound):
             # A request whose reply was lost may have completed the upload, which the store then
@@ -187,7 +187,9 @@ class StoreObjects:
             response = obstore.get(self._store, key)
             data = bytes(response.bytes())
         if len(data) != response.meta["size"]:
-            raise Unreachable(f"{key} in {self.name} was received incompletely: try again")
+            raise ObjectStoreUnreachable(
+                f"{key} in {self.name} was received incompletely: try again"
+            )
         return data
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -218,7 +220,7 @@ class StoreObjects:
         ]
         return [_cut(received, start, length) for start, length in ranges]
 
-    def head(self, key: str) -> Info:
+    def head(self, key: str) -> ObjectInfo:
         check_key(key)
         try:
             with self._failures(key):
@@ -227,14 +229,14 @@ class StoreObjects:
             with self._failures(key):  # distinguishes a missing bucket from a missing object
                 return _info(obstore.get(self._store, key).meta)
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
+    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         folder = check_prefix(prefix)
         return self._listing(folder, start_after)
 
     def delete(self, keys: Iterable[str]) -> None:
         keys_to_delete = [check_key(key) for key in keys]
-        for first in range(0, len(keys_to_delete), DELETED_AT_ONCE):
-            batch = keys_to_delete[first : first + DELETED_AT_ONCE]
+        for first in range(0, len(keys_to_delete), DELETE_BATCH_SIZE):
+            batch = keys_to_delete[first : first + DELETE_BATCH_SIZE]
             try:
                 with self._failures(batch[0]):
                     obstore.delete(self._store, batch)
@@ -246,11 +248,11 @@ class StoreObjects:
     def close(self) -> None:
         """Connections close when the last reference is dropped."""
 
-    def _listing(self, folder: str, after: str | None) -> Iterator[Info]:
+    def _listing(self, folder: str, after: str | None) -> Iterator[ObjectInfo]:
         last = ""
         with self._failures(folder):
             pages = obstore.list(
-                self._store, folder or None, offset=after, chunk_size=LISTED_AT_ONCE
+                self._store, folder or None, offset=after, chunk_size=LIST_PAGE_SIZE
             )
         while True:
             with self._failures(folder):
@@ -261,7 +263,7 @@ class StoreObjects:
                 if not is_key(meta["path"]) or meta["path"] <= (after or ""):
                     continue  # Azure begins with that key, its emulator with the first of all
                 if meta["path"] <= last:
-                    raise UnfitStore(f"{self.name} does not list its objects in order")
+                    raise UnsupportedObjectStore(f"{self.name} does not list its objects in order")
                 last = meta["path"]
                 yield _info(meta)
 
@@ -275,7 +277,9 @@ class StoreObjects:
         for start, length in ranges:
             if start + length > size:
                 raise too_short(key, start, length, size)
-        raise Unreachable(f"a range of {key} in {self.name} was received incompletely: try again")
+        raise ObjectStoreUnreachable(
+            f"a range of {key} in {self.name} was received incompletely: try again"
+        )
 
     @contextlib.contextmanager
     def _failures(self, key: str, source: _CountedChunks | None = None) -> Iterator[None]:
@@ -364,9 +368,9 @@ def _is_plain_http_here(options: Mapping[str, str]) -> bool:
         return endpoint.hostname == "localhost"
 
 
-def _info(meta: Mapping[str, Any]) -> Info:
+def _info(meta: Mapping[str, Any]) -> ObjectInfo:
     modified_us = int(meta["last_modified"].timestamp() * 1_000_000)
-    return Info(meta["path"], meta["size"], modified_us, _unquoted(meta["e_tag"]))
+    return ObjectInfo(meta["path"], meta["size"], modified_us, _unquoted(meta["e_tag"]))
 
 
 def _unquoted(etag: str | None) -> str | None:
@@ -377,7 +381,7 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The fewest ranges that contain all of these; empty ranges are omitted."""
     merged: list[tuple[int, int]] = []
     for start, length in sorted(each for each in ranges if each[1]):
-        if merged and start - sum(merged[-1]) <= NEAR:
+        if merged and start - sum(merged[-1]) <= COALESCE_GAP:
             first, _ = merged[-1]
             merged[-1] = (first, max(sum(merged[-1]), start + length) - first)
         else:

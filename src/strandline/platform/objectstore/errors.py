@@ -17,14 +17,14 @@ import re
 from obstore import exceptions
 
 from strandline.errors import (
-    Denied,
+    BucketNotFound,
     Invalid,
-    NoBucket,
     NotFound,
+    ObjectStoreDenied,
+    ObjectStoreUnreachable,
     StrandlineError,
     Unavailable,
-    UnfitStore,
-    Unreachable,
+    UnsupportedObjectStore,
 )
 
 FAILURES = (exceptions.BaseError, OSError, ValueError)
@@ -51,13 +51,13 @@ def failure(error: Exception, key: str, store: str) -> StrandlineError:
     status = _status(text)
     where, reason = f"{key} in {store}" if key else store, _reason(text)
     if _has(text, _NO_BUCKET):
-        return NoBucket(
+        return BucketNotFound(
             f"{store}: bucket not found ({reason}): create it, or check its name and region"
         )
     if isinstance(error, FileNotFoundError) or status == 404:
         return NotFound(f"object not found: {where}")
     if _is_denied(error, text, status):
-        return Denied(
+        return ObjectStoreDenied(
             f"{where}: access denied ({reason}): check the credentials and their permissions"
         )
     if "BadScheme" in text:
@@ -67,9 +67,11 @@ def failure(error: Exception, key: str, store: str) -> StrandlineError:
     if isinstance(error, ValueError):
         return Invalid(f"{where}: {reason}")
     if isinstance(error, exceptions.NotSupportedError):
-        return UnfitStore(f"{store} does not support this request ({reason}): use another store")
+        return UnsupportedObjectStore(
+            f"{store} does not support this request ({reason}): use another store"
+        )
     if status == 0 or status in (408, 429) or status >= 500 or _has(text, _TRANSIENT):
-        return Unreachable(
+        return ObjectStoreUnreachable(
             f"{where}: no response ({reason}): check the network, then try again later"
         )
     return Unavailable(f"{where}: request rejected ({reason})")

@@ -31,18 +31,25 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from strandline.errors import Denied, DiskFull, Invalid, NotFound, StrandlineError, Unavailable
+from strandline.errors import (
+    DiskFull,
+    Invalid,
+    NotFound,
+    ObjectStoreDenied,
+    StrandlineError,
+    Unavailable,
+)
 from strandline.platform.disk import Buffer, Disk, DurableFile, Lock, OsDisk, ReadFile
 from strandline.platform.objectstore.protocol import (
     Created,
-    Info,
+    ObjectInfo,
     check_key,
+    check_own_object,
     check_prefix,
     check_ranges,
     check_writer,
     chunks_of,
     is_key,
-    recognise,
     too_short,
 )
 from strandline.platform.system_errors import advice
@@ -86,7 +93,7 @@ class FolderObjects:
                 self._disk.sync_dir(_parent(self._path(key)))
             finally:
                 file.abandon()
-        return recognise(self, key, data)
+        return check_own_object(self, key, data)
 
     def put(self, key: str, data: Buffer) -> int:
         return self.put_stream(key, [data])
@@ -137,11 +144,11 @@ class FolderObjects:
             finally:
                 file.close()
 
-    def head(self, key: str) -> Info:
+    def head(self, key: str) -> ObjectInfo:
         with self._reading(key):
             return self._info(key)
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
+    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         return self._walk(check_prefix(prefix), start_after or "")
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -250,7 +257,7 @@ class FolderObjects:
                     _remove_aside(self._disk, aside, ended_lock)
         return not self._disk.list_dir(asides)
 
-    def _walk(self, folder: str, after: str) -> Iterator[Info]:
+    def _walk(self, folder: str, after: str) -> Iterator[ObjectInfo]:
         with self._reading(folder):
             path = f"{self._folder}/{folder}" if folder else self._folder
             entries = sorted(self._entries(path))
@@ -278,13 +285,13 @@ class FolderObjects:
             if is_key(name):
                 yield f"{name}/" if self._disk.is_dir(f"{path}/{name}") else name
 
-    def _info(self, key: str) -> Info:
+    def _info(self, key: str) -> ObjectInfo:
         path = self._path(key)
         file = self._disk.open_read(path)
         try:
             if self._disk.is_dir(path):
                 raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
-            return Info(key, file.size(), self._disk.modified_us(path), None)
+            return ObjectInfo(key, file.size(), self._disk.modified_us(path), None)
         finally:
             file.close()
 
@@ -339,6 +346,8 @@ def _failure(error: OSError, where: str) -> StrandlineError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"no space left for {where}: free space, then try again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Denied(f"{where} is not accessible ({error.strerror}): check its permissions")
+        return ObjectStoreDenied(
+            f"{where} is not accessible ({error.strerror}): check its permissions"
+        )
     remedy = advice(error, "check the disk, then try again")
     return Unavailable(f"{where} cannot be accessed ({error}): {remedy}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 
-from strandline.errors import AlreadyThere, Unavailable, UnfitStore
+from strandline.errors import ObjectExists, Unavailable, UnsupportedObjectStore
 from strandline.platform.objectstore.protocol import Objects
 from strandline.platform.system_errors import NO_THREADS
 from strandline.platform.thread_pool import ThreadPool
@@ -22,7 +22,7 @@ ROUNDS = 3
 
 
 def probe(objects: Objects, *, racers: int = RACERS, rounds: int = ROUNDS) -> None:
-    """Return if the store keeps the guarantee; raise ``UnfitStore`` if it does not."""
+    """Return if the store keeps the guarantee; raise ``UnsupportedObjectStore`` if it does not."""
     name = os.urandom(16).hex()
     keys = [f"{PROBES}/{name}-{number}" for number in range(rounds + 1)]
     try:
@@ -31,7 +31,7 @@ def probe(objects: Objects, *, racers: int = RACERS, rounds: int = ROUNDS) -> No
             _create_concurrently(objects, key, racers)
         if not {info.key for info in objects.list(PROBES)}.issuperset(keys):
             raise _unfit(objects, "a listing does not show objects that were just written")
-    except UnfitStore:
+    except UnsupportedObjectStore:
         objects.delete(keys)
         raise
     objects.delete(keys)
@@ -42,7 +42,7 @@ def _create_twice(objects: Objects, key: str) -> None:
     objects.create(key, first)
     try:
         objects.create(key, second)
-    except AlreadyThere:
+    except ObjectExists:
         pass
     else:
         raise _unfit(objects, "it created one object twice")
@@ -57,7 +57,7 @@ def _create_concurrently(objects: Objects, key: str, racers: int) -> None:
         start.wait()
         try:
             objects.create(key, body)
-        except AlreadyThere:
+        except ObjectExists:
             return None
         return body
 
@@ -79,8 +79,8 @@ def _body() -> bytes:
     return os.urandom(32)
 
 
-def _unfit(objects: Objects, what: str) -> UnfitStore:
-    return UnfitStore(
+def _unfit(objects: Objects, what: str) -> UnsupportedObjectStore:
+    return UnsupportedObjectStore(
         f"{objects.name} does not create objects safely: {what}. "
         "Two writers could both commit; use another store"
     )

@@ -13,8 +13,8 @@ Rules that the rest of the code relies on:
 - **An object appears whole or not at all**, and every reader sees it once the call has returned.
 - **Bytes are not trusted.** A store or the network may flip bits; readers verify their own
   checksums. This layer checks the length: a read returns all bytes, or it raises.
-- After ``Unreachable`` a write may or may not have happened, or may happen a little later.
-  Repeating it with the same bytes is always safe.
+- After ``ObjectStoreUnreachable`` a write may or may not have happened, or may happen a little
+  later. Repeating it with the same bytes is always safe.
 
 A key consists of segments of ASCII letters, digits and ``-_.=`` with ``/`` between them, none of
 which begins with a dot: every store and file system treats equal keys, and only these, as the same
@@ -32,7 +32,7 @@ from typing import Protocol
 
 import msgspec
 
-from strandline.errors import AlreadyThere, Invalid, NotFound, Unreachable
+from strandline.errors import Invalid, NotFound, ObjectExists, ObjectStoreUnreachable
 from strandline.platform.disk import Buffer, ReadFile
 
 KEY_SIZE_MAX = 512
@@ -40,7 +40,7 @@ CHUNK_SIZE = 8 * 1024 * 1024
 _KEY = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9_.=-]*)*", re.ASCII)
 
 
-class Info(msgspec.Struct, frozen=True):
+class ObjectInfo(msgspec.Struct, frozen=True):
     """The metadata of an object."""
 
     key: str
@@ -61,7 +61,7 @@ class Created(msgspec.Struct, frozen=True):
 class Objects(Protocol):
     """An object store under a prefix. Blocking; safe from many threads.
 
-    Every failure is a ``StrandlineError``: ``NotFound``, ``AlreadyThere``, ``Invalid`` or
+    Every failure is a ``StrandlineError``: ``NotFound``, ``ObjectExists``, ``Invalid`` or
     ``Unavailable`` and its subclasses.
     """
 
@@ -69,7 +69,7 @@ class Objects(Protocol):
     """How messages name the store. No secrets."""
 
     def create(self, key: str, data: Buffer, writer: str | None = None) -> Created:
-        """Store a new object; ``AlreadyThere`` if another writer has created one of this name."""
+        """Store a new object; ``ObjectExists`` if another writer has created one of this name."""
         ...
 
     def put(self, key: str, data: Buffer) -> int:
@@ -94,9 +94,9 @@ class Objects(Protocol):
         """Several ``(start, length)``, as ``get_range``; ranges that are close share a request."""
         ...
 
-    def head(self, key: str) -> Info: ...
+    def head(self, key: str) -> ObjectInfo: ...
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
+    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         """The objects in the folder ``prefix`` and below, in order of keys, after a key."""
         ...
 
@@ -144,13 +144,13 @@ def too_short(key: str, start: int, length: int, size: int) -> Invalid:
     )
 
 
-def recognise(objects: Objects, key: str, data: Buffer) -> Created:
-    """Check whether an existing object is this writer's; ``AlreadyThere`` if it is not.
+def check_own_object(objects: Objects, key: str, data: Buffer) -> Created:
+    """Check whether an existing object is this writer's; ``ObjectExists`` if it is not.
 
     A bit that flips in a response must not make an own object look foreign: it is foreign only
     after two responses of the right size that differ from the data.
     """
-    foreign = AlreadyThere(
+    foreign = ObjectExists(
         f"{key} in {objects.name} was written by another writer: read it, then decide"
     )
     try:
@@ -160,7 +160,7 @@ def recognise(objects: Objects, key: str, data: Buffer) -> Created:
         if objects.get(key) == data or objects.get(key) == data:
             return Created(info.etag, recognised=True)
     except NotFound:
-        raise Unreachable(
+        raise ObjectStoreUnreachable(
             f"{key} in {objects.name} existed, and then it did not: try again"
         ) from None
     raise foreign

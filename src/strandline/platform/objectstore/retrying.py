@@ -1,10 +1,11 @@
 """Retries requests to an object store: the only place where they are repeated.
 
-A request is repeated only after ``Unreachable``, a limited number of times, with pauses that double
-and are lengthened at random. Every request may be repeated, because objects never change: reads and
-deletes have the same result, a ``put`` stores the same bytes, a ``create`` recognises its own
-object (``protocol.py``). A listing continues after the last key that it returned. A stream of
-chunks cannot be read twice: the store below repeats its parts, and other failures are raised.
+A request is repeated only after ``ObjectStoreUnreachable``, a limited number of times, with pauses
+that double and are lengthened at random. Every request may be repeated, because objects never
+change: reads and deletes have the same result, a ``put`` stores the same bytes, a ``create``
+recognises its own object (``protocol.py``). A listing continues after the last key that it
+returned. A stream of chunks cannot be read twice: the store below repeats its parts, and other
+failures are raised.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from functools import partial
 from typing import TypeVar
 
 from strandline.config.settings import ObjectSettings
-from strandline.errors import Unreachable
+from strandline.errors import ObjectStoreUnreachable
 from strandline.platform.disk import Buffer, ReadFile
-from strandline.platform.objectstore.protocol import Created, Info, Objects
+from strandline.platform.objectstore.protocol import Created, ObjectInfo, Objects
 from strandline.platform.objectstore.retry_policy import Attempts, PauseAfter
 from strandline.platform.remote_wait import remote_wait
 
@@ -25,7 +26,7 @@ Result = TypeVar("Result")
 DELAY_S_MAX = 10.0
 
 
-class Retrying:
+class RetryingObjects:
     """An object store whose requests are repeated without a response. Safe from many threads."""
 
     def __init__(self, objects: Objects, settings: ObjectSettings) -> None:
@@ -55,7 +56,7 @@ class Retrying:
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return self._retried(lambda: self._objects.get_ranges(key, ranges))
 
-    def head(self, key: str) -> Info:
+    def head(self, key: str) -> ObjectInfo:
         return self._retried(lambda: self._objects.head(key))
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -65,14 +66,14 @@ class Retrying:
     def close(self) -> None:
         self._objects.close()
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[Info]:
+    def list(self, prefix: str = "", start_after: str | None = None) -> Iterator[ObjectInfo]:
         after = start_after
         listing = self._objects.list(prefix, after)
         while True:
             try:
                 with remote_wait():
                     info = next(listing, None)
-            except Unreachable:
+            except ObjectStoreUnreachable:
                 info, listing = self._retried(partial(_resume, self._objects, prefix, after))
             if info is None:
                 return
@@ -91,18 +92,26 @@ class Retrying:
 
 
 def _retry_limit(settings: ObjectSettings) -> PauseAfter:
-    """Retry after ``Unreachable``, up to the number of attempts and the time in the settings."""
+    """Retry after ``ObjectStoreUnreachable``, up to the number of attempts and the time in the
+    settings.
+    """
     tries, began_s = 0, time.monotonic()
 
     def pause_after(error: Exception) -> bool:
         nonlocal tries
         tries += 1
         is_late = time.monotonic() - began_s >= settings.retry_s_max
-        return isinstance(error, Unreachable) and tries < settings.attempts_max and not is_late
+        return (
+            isinstance(error, ObjectStoreUnreachable)
+            and tries < settings.attempts_max
+            and not is_late
+        )
 
     return pause_after
 
 
-def _resume(objects: Objects, prefix: str, after: str | None) -> tuple[Info | None, Iterator[Info]]:
+def _resume(
+    objects: Objects, prefix: str, after: str | None
+) -> tuple[ObjectInfo | None, Iterator[ObjectInfo]]:
     listing = objects.list(prefix, after)
     return next(listing, None), listing

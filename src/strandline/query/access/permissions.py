@@ -76,14 +76,14 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
         every = [_EVERY_EVENT, *self.events]
         return all(self.may(permission, event) for event in every)
 
-    def granted(self, permissions: tuple[Permission, ...], events: list[str]) -> Rights:
+    def with_grants(self, permissions: tuple[Permission, ...], events: list[str]) -> Rights:
         """These rights with further grants."""
         grants = dict(self.events)
         for event in events:
             grants[event] = tuple(sorted({*grants.get(event, ()), *permissions}))
         return Rights(roles=self.roles, events=grants)
 
-    def revoked(self, permissions: tuple[Permission, ...], events: list[str]) -> Rights:
+    def without_grants(self, permissions: tuple[Permission, ...], events: list[str]) -> Rights:
         """These rights without some grants; () revokes all. Events without a grant stay as is."""
         dropped = permissions or ("READ", "WRITE")
         grants = dict(self.events)
@@ -96,7 +96,7 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
         return any(permission in _ROLES[role] for role in self.roles)
 
 
-class Need(NamedTuple):
+class _Requirement(NamedTuple):
     """A requirement of a command: a permission for an event, or the role admin."""
 
     what: str
@@ -136,15 +136,15 @@ def check(
 
 def _needs(
     user: str, command: Command, remembered: Callable[[str], ast.Query | None]
-) -> Iterator[Need]:
+) -> Iterator[_Requirement]:
     match command:
         case ast.Ping():
             return
         case ast.Flush():
-            yield Need("FLUSH", "WRITE")
+            yield _Requirement("FLUSH", "WRITE")
         case ast.StoreEvent(event=event):
-            yield Need("STORE", "WRITE", event.text)
-        case ast.Query() | ast.Replay() | ast.Plot():
+            yield _Requirement("STORE", "WRITE", event.text)
+        case ast.Query() | ast.ReplayCommand() | ast.Plot():
             yield from _reads(command)
         case ast.Explain(query=query):
             yield from _reads(query)
@@ -152,41 +152,43 @@ def _needs(
             yield from _changes(query)
         case ast.Show(alias=alias):
             query_of_alias = remembered(alias)
-            yield from [Need("SHOW", "READ")] if query_of_alias is None else _reads(query_of_alias)
+            yield from (
+                [_Requirement("SHOW", "READ")] if query_of_alias is None else _reads(query_of_alias)
+            )
         case ast.Forget(alias=alias):
             query_of_alias = remembered(alias)
-            every = [Need("FORGET", "READ"), Need("FORGET", "WRITE")]
+            every = [_Requirement("FORGET", "READ"), _Requirement("FORGET", "WRITE")]
             yield from every if query_of_alias is None else _changes(query_of_alias)
-        case ast.Batch(commands=several):
+        case ast.BatchCommand(commands=several):
             for each in several:
                 yield from _needs(user, each, remembered)
         case ast.ShowPermissions(user=shown) if shown == user:
             return
         case _:
-            yield Need(_COMMAND_NAMES.get(type(command), type(command).__name__))
+            yield _Requirement(_COMMAND_NAMES.get(type(command), type(command).__name__))
 
 
-def _changes(query: ast.Query) -> Iterator[Need]:
+def _changes(query: ast.Query) -> Iterator[_Requirement]:
     """What is required to store the result of a query, or to drop it."""
     for need in _reads(query):
         yield need
-        yield Need("REMEMBER", "WRITE", need.event)
+        yield _Requirement("REMEMBER", "WRITE", need.event)
 
 
-def _reads(command: ast.Query | ast.Replay | ast.Plot) -> Iterator[Need]:
+def _reads(command: ast.Query | ast.ReplayCommand | ast.Plot) -> Iterator[_Requirement]:
     match command:
         case ast.Query(event=event, steps=steps):
             names = [event, *(step.event for step in steps)]
-        case ast.Replay(event=None):
-            yield Need("REPLAY", "READ")
+        case ast.ReplayCommand(event=None):
+            yield _Requirement("REPLAY", "READ")
             return
-        case ast.Replay(event=event):
+        case ast.ReplayCommand(event=event):
             names = [event] if event else []
         case ast.Plot(metrics=metrics):
             both = [(metric.event, metric.then) for metric in metrics]
             names = [name for pair in both for name in pair if name is not None]
     for name in names:
-        yield Need("QUERY", "READ", name.text)
+        yield _Requirement("QUERY", "READ", name.text)
 
 
 _COMMAND_NAMES: Mapping[type, str] = {

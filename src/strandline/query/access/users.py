@@ -119,7 +119,7 @@ class Users:
         """Remove the key of a user for ever; the grants stay."""
         self._change(user, lambda stored: msgspec.structs.replace(stored, digest=b""))
 
-    def listed(self) -> list[User]:
+    def list_users(self) -> list[User]:
         """All users, by id."""
         return [
             _public(entry.key.removeprefix(_PREFIX).decode(), _decoded(entry.value))
@@ -139,13 +139,15 @@ class Users:
                 hint = did_you_mean(event, sorted(known), called="events are")
                 raise Invalid(f"unknown event {event!r}" + (f"; {hint}" if hint else ""))
         self._change(
-            user, lambda stored: _with_rights(stored, stored.rights.granted(permissions, events))
+            user,
+            lambda stored: _with_rights(stored, stored.rights.with_grants(permissions, events)),
         )
 
     def revoke(self, user: str, permissions: tuple[Permission, ...], events: list[str]) -> None:
         """Remove grants; missing ones are ignored."""
         self._change(
-            user, lambda stored: _with_rights(stored, stored.rights.revoked(permissions, events))
+            user,
+            lambda stored: _with_rights(stored, stored.rights.without_grants(permissions, events)),
         )
 
     def authenticate(self, user: str, key: str) -> User:
@@ -160,7 +162,7 @@ class Users:
             raise Forbidden("unknown user or wrong key")
         return _public(user, stored)
 
-    def allows(self, user: str, command: Command) -> None:
+    def check_allowed(self, user: str, command: Command) -> None:
         """Raise Forbidden unless the user may run a command, and still has a key."""
         stored, _ = self._stored(user)
         if not stored.digest:

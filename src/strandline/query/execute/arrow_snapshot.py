@@ -13,24 +13,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import Invalid
-from strandline.lake.files.typed_columns import shape_of
+from strandline.lake.files.typed_columns import typed_columns_of
 from strandline.schema import Schema
 from strandline.views.table.condition import Condition
-from strandline.views.table.external_scan import Apart
-from strandline.views.table.snapshot import SEQ, Facts, Top
+from strandline.views.table.external_scan import ExternalScan
+from strandline.views.table.snapshot import SEQ, ReadStatistics, Top
 
 
 def columns_of(schema: Schema) -> pa.Schema:
     """The columns of a table with this schema: those of every table, then its fields."""
-    return shape_of(schema, is_table=True).columns
+    return typed_columns_of(schema, is_table=True).columns
 
 
-class ArrowReading:
+class _ArrowReading:
     """Rows in memory. Immutable; safe from many threads."""
 
     def __init__(self, tables: Sequence[pa.Table]) -> None:
         self._tables = list(tables)
-        self.facts = Facts(memory_rows=self.rows_max, rows=self.rows_max)
+        self.facts = ReadStatistics(memory_rows=self.rows_max, rows=self.rows_max)
 
     def tables(self) -> list[pa.Table]:
         return list(self._tables)
@@ -39,8 +39,8 @@ class ArrowReading:
         for table in self._tables:
             yield from table.to_batches()
 
-    def apart(self) -> Apart:
-        return Apart(memory=self.tables())
+    def external_scan(self) -> ExternalScan:
+        return ExternalScan(memory=self.tables())
 
     @property
     def rows_max(self) -> int:
@@ -78,10 +78,10 @@ class ArrowSnapshot:
         *,
         after: int = 0,
         top: Top | None = None,
-    ) -> ArrowReading:
+    ) -> _ArrowReading:
         tables = [_rows_after(table, after).select(list(columns)) for table in self._tables]
         empty = pa.schema([self.columns.field(name) for name in columns]).empty_table()
-        return ArrowReading([table for table in tables if table.num_rows] or [empty])
+        return _ArrowReading([table for table in tables if table.num_rows] or [empty])
 
     def _last_seq(self) -> int:
         lasts = [pc.max(table[SEQ]).as_py() for table in self._tables]

@@ -27,7 +27,7 @@ _BARS_WIDTH = 0.8
 """The width of all bars of a group; groups are 1 apart."""
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ChartPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One value of a chart."""
 
     metric: str
@@ -42,16 +42,16 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
     """The result of PLOT."""
 
-    points: tuple[Point, ...]
+    points: tuple[ChartPoint, ...]
     vega: dict[str, Any]
     """A Vega-Lite specification that includes the data."""
 
     def png(self) -> bytes:
         """A PNG image; requires matplotlib."""
-        return picture(self.points)
+        return render_png(self.points)
 
 
-def vega(points: Sequence[Point], over: str | None, group_title: str = "") -> dict[str, Any]:
+def vega(points: Sequence[ChartPoint], over: str | None, group_title: str = "") -> dict[str, Any]:
     """A specification with its data. ``over`` is the period when there are times."""
     metrics = list(dict.fromkeys(point.metric for point in points))
     several = len(metrics) > 1
@@ -80,7 +80,7 @@ def vega(points: Sequence[Point], over: str | None, group_title: str = "") -> di
     }
 
 
-def picture(points: Sequence[Point]) -> bytes:
+def render_png(points: Sequence[ChartPoint]) -> bytes:
     """The chart as a PNG."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 -- optional, and slow to import
@@ -101,8 +101,8 @@ def picture(points: Sequence[Point]) -> bytes:
     return target.getvalue()
 
 
-def _draw_lines(axes: Axes, points: Sequence[Point]) -> None:
-    series: dict[str, list[Point]] = {}
+def _draw_lines(axes: Axes, points: Sequence[ChartPoint]) -> None:
+    series: dict[str, list[ChartPoint]] = {}
     for point in points:
         label = point.metric if point.group is None else f"{point.metric}{JOINT}{point.group}"
         series.setdefault(label, []).append(point)
@@ -111,7 +111,7 @@ def _draw_lines(axes: Axes, points: Sequence[Point]) -> None:
         axes.plot(moments, _values(line), marker="o", label=label)
 
 
-def _draw_bars(axes: Axes, points: Sequence[Point]) -> None:
+def _draw_bars(axes: Axes, points: Sequence[ChartPoint]) -> None:
     groups = list(dict.fromkeys(point.group or "" for point in points))
     metrics = list(dict.fromkeys(point.metric for point in points))
     width = _BARS_WIDTH / max(1, len(metrics))
@@ -122,5 +122,5 @@ def _draw_bars(axes: Axes, points: Sequence[Point]) -> None:
     axes.set_xticks(range(len(groups)), groups, rotation=30)
 
 
-def _values(points: Sequence[Point]) -> list[float]:
+def _values(points: Sequence[ChartPoint]) -> list[float]:
     return [float("nan") if point.value is None else float(point.value) for point in points]

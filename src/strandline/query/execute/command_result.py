@@ -12,7 +12,7 @@ from strandline.query.execute.chart_render import Chart
 from strandline.query.execute.result import Result
 
 
-class Told(Result):
+class CommandResult(Result):
     """The result of a command. Immutable; safe from many threads."""
 
     def __init__(

@@ -6,12 +6,12 @@ import duckdb
 
 from strandline.config.settings import MIB
 
-left_to_parents: list[duckdb.DuckDBPyConnection] = []
+PARENT_CONNECTIONS: list[duckdb.DuckDBPyConnection] = []
 """Connections of a forked child. They are never closed: closing one would wait for threads that do
 not exist in the child, or crash."""
 
 
-def closed_off(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
+def connect_isolated(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
     """An isolated connection; the caller locks the configuration after its own settings."""
     settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": threads,

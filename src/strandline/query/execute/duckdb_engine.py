@@ -21,8 +21,8 @@ import pyarrow as pa
 from strandline.config.settings import MIB
 from strandline.errors import MemoryPressure
 from strandline.platform.clock import Clock, SystemClock
-from strandline.platform.process import cores, tell_when_forked
-from strandline.query.execute.duckdb_connection import closed_off, left_to_parents
+from strandline.platform.process import cores, register_forkable
+from strandline.query.execute.duckdb_connection import PARENT_CONNECTIONS, connect_isolated
 from strandline.query.execute.interrupt import current
 from strandline.query.plan.sql_dialect import name as quoted
 
@@ -31,7 +31,7 @@ MEMORY_MAX = 1024 * MIB
 _MOMENT = pa.timestamp("us")
 
 
-class Engine:
+class DuckDbEngine:
     """Runs queries. Safe from many threads."""
 
     def __init__(
@@ -46,16 +46,16 @@ class Engine:
         self.threads = threads or cores()
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
-        tell_when_forked(self)
+        register_forkable(self)
 
     @contextlib.contextmanager
-    def session(self) -> Iterator[Session]:
+    def session(self) -> Iterator[DuckDbSession]:
         """A session for one query."""
         cursor = self._open().cursor()
         interrupt = current()
         try:
             with interrupt.attached(cursor.interrupt):
-                yield Session(cursor)
+                yield DuckDbSession(cursor)
         except duckdb.InterruptException:
             interrupt.check()
             raise
@@ -77,7 +77,7 @@ class Engine:
         """DuckDB's threads do not exist in a forked child: it opens a new connection."""
         self._lock = threading.Lock()
         if self._connection is not None:
-            left_to_parents.append(self._connection)
+            PARENT_CONNECTIONS.append(self._connection)
         self._connection = None
 
     def _open(self) -> duckdb.DuckDBPyConnection:
@@ -87,7 +87,7 @@ class Engine:
             return self._connection
 
 
-class Session:
+class DuckDbSession:
     """The relations of one query. Owned by one thread."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -118,7 +118,7 @@ class Session:
         converted = (_convert(batch, plain) for batch in batches)
         self._cursor.register(relation, pa.RecordBatchReader.from_batches(plain, converted))
 
-    def ask(self, sql: str) -> pa.Table:
+    def query(self, sql: str) -> pa.Table:
         return self._cursor.sql(sql).to_arrow_table()
 
     def stream(self, sql: str, rows: int) -> pa.RecordBatchReader:
@@ -142,7 +142,7 @@ def _convert(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _connect(threads: int, memory_max: int) -> duckdb.DuckDBPyConnection:
-    connection = closed_off(threads, max(memory_max, 64 * MIB))
+    connection = connect_isolated(threads, max(memory_max, 64 * MIB))
     # Every query has an explicit order. The last statement forbids any further change.
     for setting in ("TimeZone = 'UTC'", "preserve_insertion_order = false"):
         connection.execute(f"SET {setting}")

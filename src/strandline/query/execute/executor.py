@@ -31,25 +31,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.query.execute import sequence
-from strandline.query.execute.duckdb_engine import Engine, Session, without_zones
+from strandline.query.execute.duckdb_engine import DuckDbEngine, DuckDbSession, without_zones
 from strandline.query.execute.profile import Profile
-from strandline.query.execute.replay import replayed
+from strandline.query.execute.replay import replay_rows
 from strandline.query.execute.result import Result
-from strandline.query.execute.scan_sources import Snapshots, Sources, years_of
-from strandline.query.execute.sequence import Ints, Side
-from strandline.query.language.bound_ast import Bound
+from strandline.query.execute.scan_sources import ScanSources, Snapshots, years_of
+from strandline.query.execute.sequence import Ints, SequenceSide
+from strandline.query.language.bound_ast import BoundQuery
 from strandline.query.language.periods import DAY_US
 from strandline.query.plan.compile import MATCHES, sql, sql_of_matches, sql_of_scan
-from strandline.query.plan.plan import Output, Plan, Scan, plan_of, widened
+from strandline.query.plan.plan import Output, Plan, Scan, plan_of, with_wide_totals
 from strandline.query.plan.result_schema import shape_of
 from strandline.views.table.condition import And, Compare, Condition, In, Value, fields_of
 from strandline.views.table.evaluate import Mask, mask
 from strandline.views.table.snapshot import SEQ
 
 ORDERED_ROWS_MAX = 1_000_000
-TWO_TURNS_ROWS_MIN = 100_000
+TWO_PASSES_ROWS_MIN = 100_000
 """The number of rows to read from which on the first rows are read in two passes."""
-TWO_TURNS_FIRST_MAX = 100
+TWO_PASSES_FIRST_MAX = 100
 """The maximum of first rows that the second pass looks up one by one."""
 PARTS_ROWS_MIN = 500_000
 """Rows of a sequence from which on several threads match them."""
@@ -57,25 +57,25 @@ _STREAM_ROWS = 10_000
 _NO_ROW = Compare(SEQ, "<", 0)
 
 
-Answering = Callable[[Bound, Snapshots], Result]
+QueryExecutor = Callable[[BoundQuery, Snapshots], Result]
 """Runs a query over snapshots: ``run`` in this process, or Spark."""
 
 
 @functools.cache
-def default_engine() -> Engine:
+def default_engine() -> DuckDbEngine:
     """The engine of callers without a store. A store has its own."""
-    return Engine()
+    return DuckDbEngine()
 
 
-def run(bound: Bound, snapshots: Snapshots, *, engine: Engine | None = None) -> Result:
+def run(bound: BoundQuery, snapshots: Snapshots, *, engine: DuckDbEngine | None = None) -> Result:
     """The result of a query. ``snapshots`` returns the snapshot of a table by its name; it is
     called once for each table of a query."""
     engine = engine or default_engine()
     profile = Profile()
     with engine.session() as session, profile.timed("total", engine.clock):
-        sources = Sources(engine, session, snapshots, profile)
+        sources = ScanSources(engine, session, snapshots, profile)
         if bound.kind == "replay_all":
-            table = replayed(bound, sources, session, profile)
+            table = replay_rows(bound, sources, session, profile)
         else:
             table = _QueryRun(engine, session, sources, profile, plan_of(bound)).table()
     profile.rows = table.num_rows
@@ -83,7 +83,7 @@ def run(bound: Bound, snapshots: Snapshots, *, engine: Engine | None = None) -> 
 
 
 def stream(
-    bound: Bound, snapshots: Snapshots, *, engine: Engine | None = None
+    bound: BoundQuery, snapshots: Snapshots, *, engine: DuckDbEngine | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a selection of one event as they are read, for more than fits in memory.
 
@@ -92,7 +92,7 @@ def stream(
     profile = Profile()
     plan = plan_of(bound)
     with engine.session() as session:
-        sources = Sources(engine, session, snapshots, profile)
+        sources = ScanSources(engine, session, snapshots, profile)
         yield from _QueryRun(engine, session, sources, profile, plan).stream()
 
 
@@ -100,7 +100,12 @@ class _QueryRun:
     """One query while it runs. Owned by one thread."""
 
     def __init__(
-        self, engine: Engine, session: Session, sources: Sources, profile: Profile, plan: Plan
+        self,
+        engine: DuckDbEngine,
+        session: DuckDbSession,
+        sources: ScanSources,
+        profile: Profile,
+        plan: Plan,
     ) -> None:
         self._engine = engine
         self._session = session
@@ -116,10 +121,10 @@ class _QueryRun:
         if _only_counts(plan):
             rows = self._sources.snapshot(plan.scans[0].table).rows
             return pa.table([[rows]] * len(shape), schema=shape)
-        table = shaped(self._query(self._register()), shape)
+        table = cast_to_schema(self._query(self._register()), shape)
         if _overflows(plan, table):
-            self._plan = widened(plan)
-            table = shaped(self._query(self._register()), shape)
+            self._plan = with_wide_totals(plan)
+            table = cast_to_schema(self._query(self._register()), shape)
         return table
 
     def _register(self) -> str:
@@ -134,12 +139,12 @@ class _QueryRun:
         self._plan = plan if plan.order_asked else msgspec.structs.replace(plan, order=())
         text, shape = self._register_rows(), shape_of(plan)
         for batch in self._session.stream(text, _STREAM_ROWS):
-            yield from shaped(pa.Table.from_batches([batch]), shape).to_batches()
+            yield from cast_to_schema(pa.Table.from_batches([batch]), shape).to_batches()
 
     def _query(self, text: str) -> pa.Table:
         self._profile.sql.append(text)
         with self._profile.timed("calculate", self._engine.clock):
-            return self._session.ask(text)
+            return self._session.query(text)
 
     def _register_rows(self) -> str:
         """Register the rows of the one event as a relation; returns the SQL to run."""
@@ -163,11 +168,11 @@ class _QueryRun:
 
     def _only_first(self) -> Plan:
         """The plan over the first rows alone, which are determined from few columns."""
-        few = deciding(self._plan)
+        few = order_columns_plan(self._plan)
         scan = few.scans[0]
         self._sources.register(scan, self._sources.reading(scan, top=few.top), few.numbered)
         first_rows = self._query(sql(few, "duckdb", numbered=few.numbered))
-        return among(self._plan, first_rows.rename_columns(few.names))
+        return plan_over_rows(self._plan, first_rows.rename_columns(few.names))
 
     def _register_matches(self) -> str:
         """Register the matches of a sequence as a relation; returns the SQL to run."""
@@ -182,7 +187,7 @@ class _QueryRun:
             matched = sequence.matches(sides, plan.steps, parts=parts)
             enough = _matches_max(plan)
             if enough is not None:
-                matched = [rows[:enough] for rows in sequence.in_order(sides[0], matched)]
+                matched = [rows[:enough] for rows in sequence.sort_matches(sides[0], matched)]
             joined = _joined(plan, rows_of_events, matched)
         self._session.register(MATCHES, [joined])
         years = None
@@ -219,7 +224,7 @@ class _QueryRun:
         return _Rows(_Columns(self._query(sql_of_scan(scan, "duckdb"))), None)
 
 
-def shaped(table: pa.Table, shape: pa.Schema) -> pa.Table:
+def cast_to_schema(table: pa.Table, shape: pa.Schema) -> pa.Table:
     """The table of an engine with the names and types of the result, by position."""
     return table.rename_columns(shape.names).cast(shape)
 
@@ -250,12 +255,12 @@ def _matches_max(plan: Plan) -> int | None:
 
 
 def _pays_in_two_passes(plan: Plan, rows_max: int) -> bool:
-    if plan.top is None or plan.top.rows > TWO_TURNS_FIRST_MAX or rows_max < TWO_TURNS_ROWS_MIN:
+    if plan.top is None or plan.top.rows > TWO_PASSES_FIRST_MAX or rows_max < TWO_PASSES_ROWS_MIN:
         return False
-    return len(plan.scans[0].columns) > len(deciding(plan).scans[0].columns)
+    return len(plan.scans[0].columns) > len(order_columns_plan(plan).scans[0].columns)
 
 
-def deciding(plan: Plan) -> Plan:
+def order_columns_plan(plan: Plan) -> Plan:
     """The same query for the columns that determine the rows: seq and those of the order."""
     scan = plan.scans[0]
     shown = dict.fromkeys(sort.column for sort in plan.order)
@@ -266,7 +271,7 @@ def deciding(plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, scans=(few,), outputs=outputs)
 
 
-def among(plan: Plan, rows: pa.Table) -> Plan:
+def plan_over_rows(plan: Plan, rows: pa.Table) -> Plan:
     """The same query over these rows only, which are those of its page.
 
     Seqs alone exclude few zones: files are not sorted by them. But few zones have values up to
@@ -324,10 +329,10 @@ class _Rows(NamedTuple):
     kept: Mask | None
 
 
-def side_of(scan: Scan, rows: _Rows) -> Side:
+def side_of(scan: Scan, rows: _Rows) -> SequenceSide:
     """The side of a sequence for the rows of an event."""
     columns = rows.columns
-    return Side(
+    return SequenceSide(
         table=scan.table,
         link=columns.link(scan.link),
         times=columns.times(scan.time),

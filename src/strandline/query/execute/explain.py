@@ -19,11 +19,11 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.errors import Invalid
-from strandline.query.execute.profile import Profile, Source
+from strandline.query.execute.profile import Profile, SourceProfile
 from strandline.query.execute.result import Result
 
 
-def explained(result: Result) -> dict[str, Any]:
+def explain_dict(result: Result) -> dict[str, Any]:
     """The cost of a query as a dict."""
     profile = _profile(result)
     return {
@@ -34,7 +34,7 @@ def explained(result: Result) -> dict[str, Any]:
     }
 
 
-def explanation(result: Result) -> str:
+def explain_text(result: Result) -> str:
     """The cost of a query as text."""
     profile = _profile(result)
     tables = ", ".join(dict.fromkeys(source.table for source in profile.sources)) or "nothing read"
@@ -54,7 +54,7 @@ def _profile(result: Result) -> Profile:
     return result.profile
 
 
-def _source(source: Source) -> dict[str, Any]:
+def _source(source: SourceProfile) -> dict[str, Any]:
     facts = source.facts
     return {
         "table": source.table,
@@ -72,7 +72,7 @@ def _source(source: Source) -> dict[str, Any]:
     }
 
 
-def _lines(source: Source) -> list[str]:
+def _lines(source: SourceProfile) -> list[str]:
     facts = source.facts
     lines = [f"read {source.table}", f"  columns  {', '.join(source.columns)}"]
     if source.condition:

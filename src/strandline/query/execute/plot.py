@@ -25,40 +25,40 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from strandline.query.execute.chart_render import JOINT, Chart, Point, vega
+from strandline.query.execute.chart_render import JOINT, Chart, ChartPoint, vega
 from strandline.query.language.ast import Metric, Name, Plot
 from strandline.query.language.binding import Schemas, bind, query_of
-from strandline.query.language.bound_ast import BUCKET, Bound
-from strandline.query.language.errors import Mistake
+from strandline.query.language.bound_ast import BUCKET, BoundQuery
+from strandline.query.language.errors import QueryError
 from strandline.query.language.literals import NUMBERS
-from strandline.query.language.periods import PLAIN, Calendar
+from strandline.query.language.periods import DEFAULT_CALENDAR, Calendar
 
 POINTS_MAX = 50_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Ask = Callable[[Bound], pa.Table]
+RunQuery = Callable[[BoundQuery], pa.Table]
 
 
 class _Line(NamedTuple):
     """A query and the label of its result."""
 
     label: str
-    bound: Bound
+    bound: BoundQuery
 
 
 def chart(
     plot: Plot,
     schemas: Schemas,
-    ask: Ask,
+    ask: RunQuery,
     text: str = "",
     *,
     events: Collection[str] = (),
-    calendar: Calendar = PLAIN,
+    calendar: Calendar = DEFAULT_CALENDAR,
 ) -> Chart:
     """Run the queries of a plot. ``text`` is what it was parsed from, for errors."""
 
-    def bind_metric(metric: Metric, by: tuple[Name, ...], *, over_time: bool) -> Bound:
+    def bind_metric(metric: Metric, by: tuple[Name, ...], *, over_time: bool) -> BoundQuery:
         query = msgspec.structs.replace(
             query_of(metric),
             by=by,
@@ -80,11 +80,11 @@ def chart(
     if plot.top is not None and top is not None:
         largest = _largest(ask(bind_metric(plot.metrics[0], (top,), over_time=False)), plot.top)
     place = list(map(_column, by)).index(_column(top)) if top else 0
-    points: list[Point] = []
+    points: list[ChartPoint] = []
     for line in lines:
         points += _points(line, ask(line.bound), largest, place)
         if len(points) > POINTS_MAX:
-            raise Mistake(
+            raise QueryError(
                 f"a chart has at most {POINTS_MAX} points, and this one has more",
                 text,
                 plot.metrics[0].event.at,
@@ -100,7 +100,9 @@ def _breakdown(plot: Plot, text: str) -> tuple[Name, ...]:
         by = (plot.top_by, *by)
     if plot.top is not None and not by:
         at = plot.metrics[0].event.at
-        raise Mistake("TOP requires a field", text, at, hint="add BY and a field, or BREAKDOWN BY")
+        raise QueryError(
+            "TOP requires a field", text, at, hint="add BY and a field, or BREAKDOWN BY"
+        )
     return by
 
 
@@ -108,7 +110,7 @@ def _column(name: Name) -> tuple[str, str]:
     return name.event, name.text
 
 
-def _check_number(bound: Bound, metric: Metric, text: str) -> None:
+def _check_number(bound: BoundQuery, metric: Metric, text: str) -> None:
     (aggregate,) = bound.aggregates
     column = aggregate.column
     if column is None or aggregate.function in ("count", "count_unique"):
@@ -116,7 +118,7 @@ def _check_number(bound: Bound, metric: Metric, text: str) -> None:
     kind = bound.events[column.event].kinds()[column.field]
     if kind.name not in NUMBERS:
         at = metric.aggregate.field.at if metric.aggregate.field else metric.event.at
-        raise Mistake(f"a chart shows numbers, but {column.name} is {kind}", text, at)
+        raise QueryError(f"a chart shows numbers, but {column.name} is {kind}", text, at)
 
 
 def _labels(metrics: tuple[Metric, ...]) -> list[str]:
@@ -143,7 +145,7 @@ def _largest(table: pa.Table, count: int) -> set[Any]:
     return {group for group, _ in ranked[:count]}
 
 
-def _points(line: _Line, table: pa.Table, largest: set[Any] | None, place: int) -> list[Point]:
+def _points(line: _Line, table: pa.Table, largest: set[Any] | None, place: int) -> list[ChartPoint]:
     """The points of a result, in order of time and groups."""
     bound = line.bound
     if bound.per:
@@ -157,7 +159,7 @@ def _points(line: _Line, table: pa.Table, largest: set[Any] | None, place: int) 
         if largest is not None and values[place] not in largest:
             continue
         points.append(
-            Point(
+            ChartPoint(
                 metric=line.label,
                 value=_number(figure),
                 time=None if times is None else _moment(times[row]),

@@ -8,22 +8,22 @@ from collections.abc import Iterator
 import msgspec
 
 from strandline.platform.clock import Clock
-from strandline.views.table.snapshot import Facts
+from strandline.views.table.snapshot import ReadStatistics
 
 
-class Source(msgspec.Struct, kw_only=True):
+class SourceProfile(msgspec.Struct, kw_only=True):
     """One table that was read."""
 
     table: str
     columns: tuple[str, ...]
     condition: str
-    facts: Facts
+    facts: ReadStatistics
 
 
 class Profile(msgspec.Struct, kw_only=True):
     """The profile of one query. Owned by the thread that runs it, until it has ended."""
 
-    sources: list[Source] = []
+    sources: list[SourceProfile] = []
     sql: list[str] = []
     """The SQL that DuckDB ran, in order."""
     seconds: dict[str, float] = {}

@@ -17,11 +17,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from strandline.query.execute.duckdb_engine import Session
+from strandline.query.execute.duckdb_engine import DuckDbSession
 from strandline.query.execute.profile import Profile
 from strandline.query.execute.result import Result
-from strandline.query.execute.scan_sources import Sources
-from strandline.query.language.bound_ast import Bound, BoundEvent
+from strandline.query.execute.scan_sources import ScanSources
+from strandline.query.language.bound_ast import BoundEvent, BoundQuery
 from strandline.query.plan.compile import sql_of_scan
 from strandline.query.plan.plan import Scan
 from strandline.query.plan.result_schema import MOMENT
@@ -41,25 +41,27 @@ SHAPE = pa.schema(
 )
 
 
-def replayed(bound: Bound, sources: Sources, session: Session, profile: Profile) -> pa.Table:
+def replay_rows(
+    bound: BoundQuery, sources: ScanSources, session: DuckDbSession, profile: Profile
+) -> pa.Table:
     """Rows of all event types."""
     tables = []
     for scan in scans_of(bound):
         sources.register(scan, sources.reading(scan))
         text = sql_of_scan(scan, "duckdb")
         profile.sql.append(text)
-        tables.append(session.ask(text))
-    return together(bound, tables)
+        tables.append(session.query(text))
+    return merge_events(bound, tables)
 
 
-def scans_of(bound: Bound) -> list[Scan]:
+def scans_of(bound: BoundQuery) -> list[Scan]:
     """The scan of each event."""
     return [
         _scan(event, place, _fields_of(bound, event)) for place, event in enumerate(bound.events)
     ]
 
 
-def together(bound: Bound, tables: Sequence[pa.Table]) -> pa.Table:
+def merge_events(bound: BoundQuery, tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all events, in order."""
     rows: list[dict[str, Any]] = []
     for event, table in zip(bound.events, tables, strict=True):
@@ -69,7 +71,7 @@ def together(bound: Bound, tables: Sequence[pa.Table]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SHAPE)
 
 
-def _fields_of(bound: Bound, event: BoundEvent) -> list[str]:
+def _fields_of(bound: BoundQuery, event: BoundEvent) -> list[str]:
     """The fields of an event in the result: by name, as several events may have a field."""
     names = {column.name for column in bound.columns}
     return [field for field in event.schema.fields if field in names]

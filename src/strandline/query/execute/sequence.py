@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.platform.thread_pool import ThreadPool
-from strandline.query.execute.sequence_keys import Codes, Numbered, numbered
+from strandline.query.execute.sequence_keys import Codes, LinkCodes, encode_links
 from strandline.query.language.bound_ast import BoundStep
 from strandline.views.table.evaluate import Mask
 
@@ -42,7 +42,7 @@ _SAMPLE = 10_000
 """The number of rows in the sample that determines the parts."""
 
 
-class Side(NamedTuple):
+class SequenceSide(NamedTuple):
     """The rows of one event of a sequence."""
 
     table: str
@@ -57,7 +57,7 @@ class Side(NamedTuple):
 class _Keyed(NamedTuple):
     """Rows of an event with their links and times as numbers."""
 
-    side: Side
+    side: SequenceSide
     codes: Codes
     moments: Ints
     """Times, or numbers in the same order."""
@@ -91,11 +91,13 @@ class _Sorted(NamedTuple):
     keys: Keys
 
 
-def matches(sides: Sequence[Side], steps: Sequence[BoundStep], *, parts: int = 1) -> list[Ints]:
+def matches(
+    sides: Sequence[SequenceSide], steps: Sequence[BoundStep], *, parts: int = 1
+) -> list[Ints]:
     """For each event the rows of the matches: element i of all lists is one match.
 
     Uses a thread for each part."""
-    links = numbered([side.link for side in sides], [side.kept for side in sides])
+    links = encode_links([side.link for side in sides], [side.kept for side in sides])
     events = _keyed(sides, links)
     cuts = _cuts(events, links.different, parts)
     match = partial(_matched, events, steps)
@@ -107,13 +109,13 @@ def matches(sides: Sequence[Side], steps: Sequence[BoundStep], *, parts: int = 1
     return [np.concatenate(rows) for rows in zip(*matched, strict=True)]
 
 
-def in_order(side: Side, matched: list[Ints]) -> list[Ints]:
+def sort_matches(side: SequenceSide, matched: list[Ints]) -> list[Ints]:
     """Matches in the order of their first event: time, then seq."""
     order = np.lexsort((side.seqs[matched[0]], side.times[matched[0]]))
     return [each[order] for each in matched]
 
 
-def _keyed(sides: Sequence[Side], links: Numbered) -> list[_Keyed]:
+def _keyed(sides: Sequence[SequenceSide], links: LinkCodes) -> list[_Keyed]:
     """Links and times as numbers that fit in 64 bits together; if needed, times are numbered."""
     times = [side.times for side in sides]
     spare = _KEY_BITS - max(0, links.different - 1).bit_length()

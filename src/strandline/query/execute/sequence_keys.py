@@ -28,7 +28,7 @@ _LOOKUP_ROWS = 1 << 16
 """Rows that are looked up at once: numpy copies the indexes, and the copy fits the CPU cache."""
 
 
-class Numbered(NamedTuple):
+class LinkCodes(NamedTuple):
     """Links as numbers."""
 
     codes: list[Codes]
@@ -45,7 +45,7 @@ class _Spread(NamedTuple):
     """-1 for null; None when every row has its own value."""
 
 
-def numbered(links: Sequence[pa.ChunkedArray], kept: Sequence[Mask | None]) -> Numbered:
+def encode_links(links: Sequence[pa.ChunkedArray], kept: Sequence[Mask | None]) -> LinkCodes:
     """The links of each event. ``kept`` are the rows to match, None for all; a column that occurs
     twice, as the same object, is processed once."""
     different = {id(link): link for link in links}
@@ -58,7 +58,7 @@ def numbered(links: Sequence[pa.ChunkedArray], kept: Sequence[Mask | None]) -> N
     values = pc.unique(_used(spreads[id(links[fewest])], kept[fewest])).drop_null()
     values = values.take(pc.sort_indices(values))
     codes = {each: _codes(spread, values) for each, spread in spreads.items()}
-    return Numbered([codes[id(link)] for link in links], len(values))
+    return LinkCodes([codes[id(link)] for link in links], len(values))
 
 
 def _spread(link: pa.ChunkedArray) -> _Spread:

@@ -83,7 +83,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     offset_at: int = -1
 
 
-class Replay(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayCommand(msgspec.Struct, frozen=True, kw_only=True):
     """Events of one context, of one type or all, as they were appended."""
 
     context: str
@@ -122,7 +122,7 @@ class DeleteEvents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explain(msgspec.Struct, frozen=True):
-    query: Query | Replay
+    query: Query | ReplayCommand
 
 
 class Flush(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ class Ping(msgspec.Struct, frozen=True):
     pass
 
 
-class Batch(msgspec.Struct, frozen=True):
+class BatchCommand(msgspec.Struct, frozen=True):
     commands: tuple[Command, ...]
     texts: tuple[str, ...]
 
@@ -192,7 +192,7 @@ Command: TypeAlias = (
     Define
     | StoreEvent
     | Query
-    | Replay
+    | ReplayCommand
     | Remember
     | Show
     | Forget
@@ -200,7 +200,7 @@ Command: TypeAlias = (
     | Explain
     | Flush
     | Ping
-    | Batch
+    | BatchCommand
     | Plot
     | CreateUser
     | RevokeKey

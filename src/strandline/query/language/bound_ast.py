@@ -34,15 +34,15 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from strandline.query.language.ast import Direction
-from strandline.query.language.periods import PLAIN, Calendar, Period
-from strandline.schema import Kind, Schema
+from strandline.query.language.periods import DEFAULT_CALENDAR, Calendar, Period
+from strandline.schema import FieldType, Schema
 from strandline.views.table.condition import Condition
 
 Function = Literal["count", "count_unique", "total", "avg", "min", "max", "scaled_total"]
 """``scaled_total`` is only in partial aggregates: the total of f64 values divided by
 ``sql_dialect.SCALE``."""
 
-CORE_KINDS = {"seq": Kind("u64"), "ts": Kind("datetime"), "context": Kind("string")}
+CORE_KINDS = {"seq": FieldType("u64"), "ts": FieldType("datetime"), "context": FieldType("string")}
 """The types of the columns that every table has, in their order."""
 
 BUCKET = "bucket"
@@ -52,7 +52,7 @@ class Column(NamedTuple):
     """A column of one of the events."""
 
     event: int
-    """Its index in ``Bound.events``; -1 when only the name is used."""
+    """Its index in ``BoundQuery.events``; -1 when only the name is used."""
     field: str
     """As in files: seq, ts, context or the column of a field (``schema.column_of``)."""
     name: str
@@ -82,7 +82,7 @@ class BoundEvent(msgspec.Struct, frozen=True, kw_only=True):
     rows where it is null."""
     where: Condition | None = None
 
-    def kinds(self) -> dict[str, Kind]:
+    def kinds(self) -> dict[str, FieldType]:
         """The type of each column by its name in files, those of every table first."""
         return CORE_KINDS | self.schema.columns()
 
@@ -94,7 +94,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     within_us: int | None = None
 
 
-class Bound(msgspec.Struct, frozen=True, kw_only=True):
+class BoundQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A query that can be run."""
 
     kind: Literal["query", "replay", "replay_all", "delete"] = "query"
@@ -120,7 +120,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     """0 returns no rows."""
     offset: int = 0
-    calendar: Calendar = PLAIN
+    calendar: Calendar = DEFAULT_CALENDAR
 
     @property
     def is_sequence(self) -> bool:

@@ -10,22 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from strandline.query.language.literals import Unfit, typed
-from strandline.query.language.scope import ALL_EVENTS, Scope
-from strandline.views.table.condition import And, Condition, Leaf, Not, Or, both, leaves
+from strandline.query.language.literals import LiteralTypeError, bind_leaf
+from strandline.query.language.scope import ALL_EVENTS, NameScope
+from strandline.views.table.condition import And, Condition, Leaf, Not, Or, all_of, leaves
 
 
-def split(where: Condition | None, scope: Scope) -> tuple[list[Condition | None], Condition | None]:
+def split(
+    where: Condition | None, scope: NameScope
+) -> tuple[list[Condition | None], Condition | None]:
     """The condition of each event, and the condition on several events."""
     own: list[Condition | None] = [None] * len(scope.events)
     cross: Condition | None = None
     for part in _parts(where):
         places = _events_of(part, scope)
         if len(places) > 1:
-            cross = both(cross, _bind(part, partial(_leaf_in_matches, scope)))
+            cross = all_of(cross, _bind(part, partial(_leaf_in_matches, scope)))
             continue
         for place in places or range(len(scope.events)):
-            own[place] = both(own[place], _bind(part, partial(_leaf_of_event, scope, place)))
+            own[place] = all_of(own[place], _bind(part, partial(_leaf_of_event, scope, place)))
     return own, cross
 
 
@@ -46,7 +48,7 @@ def _parts(condition: Condition | None) -> Iterator[Condition]:
             yield condition
 
 
-def _events_of(condition: Condition, scope: Scope) -> set[int]:
+def _events_of(condition: Condition, scope: NameScope) -> set[int]:
     """The events that a condition is about; none when it is about the link."""
     events = {scope.find(leaf.field, leaf.event, leaf.at)[0] for leaf in leaves(condition)}
     return events - {ALL_EVENTS}
@@ -64,17 +66,17 @@ def _bind(condition: Condition, leaf_of: Callable[[Leaf], Condition]) -> Conditi
             return leaf_of(leaf)
 
 
-def _leaf_of_event(scope: Scope, place: int, leaf: Leaf, called: str = "") -> Condition:
+def _leaf_of_event(scope: NameScope, place: int, leaf: Leaf, called: str = "") -> Condition:
     """A comparison with a column of this event."""
     event = scope.events[place]
     field = scope.column(event, leaf.field, leaf.at)
     try:
-        return typed(leaf, field, event.kinds[field], called)
-    except Unfit as error:
-        raise scope.mistake(str(error), leaf.at, error.hint) from error
+        return bind_leaf(leaf, field, event.kinds[field], called)
+    except LiteralTypeError as error:
+        raise scope.error(str(error), leaf.at, error.hint) from error
 
 
-def _leaf_in_matches(scope: Scope, leaf: Leaf) -> Condition:
+def _leaf_in_matches(scope: NameScope, leaf: Leaf) -> Condition:
     place, _ = scope.find(leaf.field, leaf.event, leaf.at)
     place = max(place, 0)
     return _leaf_of_event(scope, place, leaf, scope.events[place].called)

@@ -19,7 +19,7 @@ _NEAR = 0.6
 """The similarity, from 0 to 1, from which a word is suggested for another."""
 
 
-class Mistake(Invalid):
+class QueryError(Invalid):
     """A query error: a command or SQL text is wrong, mostly at a known place. Fix it there."""
 
     def __init__(self, message: str, text: str, at: int, *, hint: str = "") -> None:
@@ -42,7 +42,7 @@ class Mistake(Invalid):
         return f"{text}\n  {self.hint}" if self.hint else text
 
 
-def near(word: str, known: Iterable[str]) -> str:
+def nearest_word(word: str, known: Iterable[str]) -> str:
     """The known word most similar to ``word``, "" when none is similar enough."""
     by_lowercase = {each.lower(): each for each in known}
     matches = difflib.get_close_matches(word.lower(), by_lowercase, n=1, cutoff=_NEAR)
@@ -51,15 +51,15 @@ def near(word: str, known: Iterable[str]) -> str:
 
 def did_you_mean(word: str, known: Sequence[str], *, called: str = "") -> str:
     """A hint: the most similar known word, else all known words after ``called``."""
-    nearest = near(word, known)
+    nearest = nearest_word(word, known)
     if nearest:
         return f"did you mean {nearest!r}?"
     if not known or not called:
         return ""
-    return f"{called}: {told(known, 'and')}"
+    return f"{called}: {join_words(known, 'and')}"
 
 
-def told(words: Sequence[str], joint: str = "or", *, count_max: int = 30) -> str:
+def join_words(words: Sequence[str], joint: str = "or", *, count_max: int = 30) -> str:
     """Words joined with commas, and with ``joint`` before the last."""
     if len(words) > count_max:
         return f"{', '.join(words[:count_max])} {joint} {len(words) - count_max} more"
@@ -67,9 +67,9 @@ def told(words: Sequence[str], joint: str = "or", *, count_max: int = 30) -> str
     return f"{', '.join(others)} {joint} {last}" if others else last
 
 
-def _unpickled(message: str, text: str, at: int, hint: str) -> Mistake:
+def _unpickled(message: str, text: str, at: int, hint: str) -> QueryError:
     """Unpickle an error: errors are sent between processes."""
-    return Mistake(message, text, at, hint=hint)
+    return QueryError(message, text, at, hint=hint)
 
 
 def _place(text: str, at: int) -> tuple[int, int]:

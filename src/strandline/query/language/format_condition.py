@@ -7,7 +7,7 @@ import msgspec
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth, Value
 
 
-def told(condition: Condition) -> str:
+def format_condition(condition: Condition) -> str:
     match condition:
         case Not(of):
             return f"NOT {_inner(of)}"
@@ -24,7 +24,7 @@ def told(condition: Condition) -> str:
 
 
 def _inner(condition: Condition) -> str:
-    text = told(condition)
+    text = format_condition(condition)
     return f"({text})" if isinstance(condition, And | Or) else text
 
 

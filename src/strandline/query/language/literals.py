@@ -20,8 +20,8 @@ from typing import assert_never
 
 from strandline.errors import Invalid
 from strandline.query.language import times
-from strandline.query.language.errors import near, told
-from strandline.schema import Kind
+from strandline.query.language.errors import join_words, nearest_word
+from strandline.schema import FieldType
 from strandline.views.table.condition import (
     Compare,
     Condition,
@@ -40,7 +40,7 @@ _RANGES = {"u64": (0, 2**64 - 1), "i64": (-(2**63), 2**63 - 1)}
 _INCLUSIVE: dict[str, Operator] = {">": ">=", ">=": ">=", "<": "<=", "<=": "<="}
 
 
-class Unfit(Exception):
+class LiteralTypeError(Exception):
     """A literal or an operator does not fit the type of its field."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
@@ -48,12 +48,12 @@ class Unfit(Exception):
         self.hint = hint
 
 
-def typed(leaf: Leaf, field: str, kind: Kind, event: str = "") -> Condition:
+def bind_leaf(leaf: Leaf, field: str, kind: FieldType, event: str = "") -> Condition:
     """A comparison with values of the field's type; its place in the text is dropped."""
     match leaf:
         case Truth():
             if kind.name != "bool":
-                raise Unfit(f"{field} is {kind}, not bool", f"compare it: {field} = ...")
+                raise LiteralTypeError(f"{field} is {kind}, not bool", f"compare it: {field} = ...")
             return Truth(field, event)
         case In(values=values):
             known = tuple(_value(each, field, kind) for each in values if each is not None)
@@ -69,13 +69,13 @@ def typed(leaf: Leaf, field: str, kind: Kind, event: str = "") -> Condition:
             assert_never(leaf)
 
 
-def _comparison(op: Operator, value: Value, field: str, kind: Kind, event: str) -> Compare:
+def _comparison(op: Operator, value: Value, field: str, kind: FieldType, event: str) -> Compare:
     if op in ("=", "!="):
         return Compare(field, op, None if value is None else _value(value, field, kind), event)
     if kind.name not in ORDERED:
-        raise Unfit(f"{field} is {kind}, which has no order", "use =, != or IN")
+        raise LiteralTypeError(f"{field} is {kind}, which has no order", "use =, != or IN")
     if value is None:
-        raise Unfit("null has no order", "use = null or != null")
+        raise LiteralTypeError("null has no order", "use = null or != null")
     if kind.name in _RANGES and type(value) is float and not value.is_integer():
         # Between two whole numbers: compare with the next one on that side, inclusive.
         nearest = math.ceil(value) if op.startswith(">") else math.floor(value)
@@ -83,7 +83,7 @@ def _comparison(op: Operator, value: Value, field: str, kind: Kind, event: str) 
     return Compare(field, op, _value(value, field, kind), event)
 
 
-def _value(value: Value, field: str, kind: Kind) -> Value:
+def _value(value: Value, field: str, kind: FieldType) -> Value:
     match kind.name:
         case "string":
             return _text(value, field, kind)
@@ -103,59 +103,63 @@ def _value(value: Value, field: str, kind: Kind) -> Value:
             assert_never(kind.name)
 
 
-def _text(value: Value, field: str, kind: Kind) -> str:
+def _text(value: Value, field: str, kind: FieldType) -> str:
     if not isinstance(value, str):
         raise _wrong_type(value, field, kind, f'write "{_literal(value)}"')
     return value
 
 
-def _variant(text: str, field: str, kind: Kind) -> str:
+def _variant(text: str, field: str, kind: FieldType) -> str:
     if text in kind.variants:
         return text
-    nearest = near(text, kind.variants)
+    nearest = nearest_word(text, kind.variants)
     hint = f"did you mean {nearest!r}? " if nearest else ""
-    raise Unfit(f"{text!r} is not a value of {field}", f"{hint}it is {told(kind.variants)}")
+    raise LiteralTypeError(
+        f"{text!r} is not a value of {field}", f"{hint}it is {join_words(kind.variants)}"
+    )
 
 
-def _whole(value: Value, field: str, kind: Kind) -> int:
+def _whole(value: Value, field: str, kind: FieldType) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is float:
-        raise Unfit(f"{field} is {kind}, which cannot be {value}", "it holds whole numbers")
+        raise LiteralTypeError(
+            f"{field} is {kind}, which cannot be {value}", "it holds whole numbers"
+        )
     if type(value) is not int:
         raise _wrong_type(value, field, kind, _without_quotes(value))
     least, most = _RANGES[kind.name]
     if not least <= value <= most:
-        raise Unfit(
+        raise LiteralTypeError(
             f"{field} is {kind}, which cannot be {value}", f"it ranges from {least} to {most}"
         )
     return value
 
 
-def _number(value: Value, field: str, kind: Kind) -> float:
+def _number(value: Value, field: str, kind: FieldType) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _wrong_type(value, field, kind, _without_quotes(value))
     try:
         return float(value)
     except OverflowError as error:
-        raise Unfit(f"{field} is {kind}, and the number is out of its range") from error
+        raise LiteralTypeError(f"{field} is {kind}, and the number is out of its range") from error
 
 
-def _time(value: Value, field: str, kind: Kind) -> int:
+def _time(value: Value, field: str, kind: FieldType) -> int:
     if value is None or isinstance(value, bool):
         raise _wrong_type(value, field, kind, "")
     try:
-        return times.day(value) if kind.name == "date" else times.moment(value)
+        return times.parse_day(value) if kind.name == "date" else times.parse_time(value)
     except Invalid as error:
-        raise Unfit(f"{field} is {kind}: {error}") from error
+        raise LiteralTypeError(f"{field} is {kind}: {error}") from error
 
 
-def _wrong_type(value: Value, field: str, kind: Kind, hint: str) -> Unfit:
+def _wrong_type(value: Value, field: str, kind: FieldType, hint: str) -> LiteralTypeError:
     is_text = isinstance(value, str)
     found = f"text: {value!r}" if is_text else f"a bool: {_literal(value)}"
     if not is_text and not isinstance(value, bool):
         found = f"a number: {value}"
-    return Unfit(f"{field} is {kind}, not {found}", hint)
+    return LiteralTypeError(f"{field} is {kind}, not {found}", hint)
 
 
 def _literal(value: Value) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lark import Token, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from strandline.query.language.ast_builder.tokens import RESERVED, at_of
-from strandline.query.language.errors import Mistake, near, told
+from strandline.query.language.errors import QueryError, join_words, nearest_word
 
 _THINGS = {
     "EVENT": "an event",
@@ -59,14 +59,14 @@ _UNLISTED = {"QUOTED", "SEMICOLON", "$END"}
 _SQL = {"SELECT", "INSERT", "UPDATE", "WITH", "ALTER", "DROP"}
 
 
-def mistake_of(error: UnexpectedInput, text: str) -> Mistake:
+def query_error_of(error: UnexpectedInput, text: str) -> QueryError:
     """The query error for an error of the parser."""
     if isinstance(error, UnexpectedCharacters):
         return _unexpected_character(text, error.pos_in_stream or 0)
     at, word = _unexpected_token(error, text)
     keyword = _keyword_as_value(error)
     if keyword is not None:
-        return Mistake(
+        return QueryError(
             f"expected {_THINGS[keyword.type]}, not {keyword}",
             text,
             at_of(keyword),
@@ -75,18 +75,20 @@ def mistake_of(error: UnexpectedInput, text: str) -> Mistake:
     names = _names(error)
     keywords = _keywords(names)
     ends = ["the end"] if "$END" in names else [";"] if "SEMICOLON" in names else []
-    expected = told(_most_useful_first([*_things(names), *keywords, *ends]), count_max=SHOWN_MAX)
+    expected = join_words(
+        _most_useful_first([*_things(names), *keywords, *ends]), count_max=SHOWN_MAX
+    )
     found = repr(word) if word else "the end"
-    return Mistake(f"expected {expected}, not {found}", text, at, hint=_hint(word, keywords, at))
+    return QueryError(f"expected {expected}, not {found}", text, at, hint=_hint(word, keywords, at))
 
 
-def _unexpected_character(text: str, at: int) -> Mistake:
+def _unexpected_character(text: str, at: int) -> QueryError:
     """A character that no word or literal starts with."""
     if text[at] == '"':
-        return Mistake("unterminated text", text, at, hint='close it with " on the same line')
+        return QueryError("unterminated text", text, at, hint='close it with " on the same line')
     if text[at] == "`":
-        return Mistake("unterminated name", text, at, hint="close it with ` on the same line")
-    return Mistake(
+        return QueryError("unterminated name", text, at, hint="close it with ` on the same line")
+    return QueryError(
         f"unexpected character {text[at]!r}",
         text,
         at,
@@ -139,5 +141,5 @@ def _most_useful_first(words: list[str]) -> list[str]:
 def _hint(word: str, keywords: list[str], at: int) -> str:
     if at == 0 and word.upper() in _SQL:
         return "run SQL with store.sql()"
-    nearest = near(word, keywords) if word else ""
+    nearest = nearest_word(word, keywords) if word else ""
     return f"did you mean {nearest}?" if nearest else ""

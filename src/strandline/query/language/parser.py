@@ -38,7 +38,7 @@ import msgspec
 from lark import Lark, UnexpectedInput
 
 from strandline.errors import Invalid
-from strandline.query.language.ast import Batch, Command, Name, StoreEvent
+from strandline.query.language.ast import BatchCommand, Command, Name, StoreEvent
 from strandline.query.language.ast_builder import (
     clauses,
     conditions,
@@ -48,8 +48,8 @@ from strandline.query.language.ast_builder import (
     tokens,
     users,
 )
-from strandline.query.language.errors import Mistake
-from strandline.query.language.parse_errors import mistake_of
+from strandline.query.language.errors import QueryError
+from strandline.query.language.parse_errors import query_error_of
 
 TEXT_MAX = 32 * 1024 * 1024
 """Characters of a command."""
@@ -107,30 +107,32 @@ def _parsed(text: str) -> Command:
     try:
         text.encode()
         return _complete(_parser().parse(text), text)
-    except tokens.Misplaced as error:
-        raise Mistake(str(error), text, error.at, hint=error.hint) from error
+    except tokens.TokenError as error:
+        raise QueryError(str(error), text, error.at, hint=error.hint) from error
     except UnexpectedInput as error:
-        raise mistake_of(error, text) from error
+        raise query_error_of(error, text) from error
     except UnicodeEncodeError as error:
-        raise Mistake("half of a surrogate pair is not a character", text, error.start) from error
+        raise QueryError(
+            "half of a surrogate pair is not a character", text, error.start
+        ) from error
 
 
 def _complete(tree: Any, text: str) -> Command:
     """A command with the parts of the text that it stores."""
-    if isinstance(tree, queries.Asked):
+    if isinstance(tree, queries.QueryDraft):
         return tree.query
-    if isinstance(tree, queries.ToRemember):
+    if isinstance(tree, queries.RememberDraft):
         query_text = text[tree.first : tree.next].rstrip()
         return msgspec.structs.replace(tree.command, text=query_text)
-    if isinstance(tree, events.ToStore):
+    if isinstance(tree, events.StoreDraft):
         return StoreEvent(
             event=tree.event,
             context=tree.context,
             payload=text[tree.first : tree.next].encode(),
             payload_at=tree.first,
         )
-    if isinstance(tree, events.Together):
-        return Batch(
+    if isinstance(tree, events.BatchDraft):
+        return BatchCommand(
             tuple(_complete(each, text) for each in tree.commands),
             tuple(text[first:next_].strip() for first, next_ in tree.spans),
         )

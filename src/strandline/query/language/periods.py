@@ -54,7 +54,7 @@ class Calendar(msgspec.Struct, frozen=True):
         return self.timezone == "UTC"
 
 
-PLAIN = Calendar()
+DEFAULT_CALENDAR = Calendar()
 
 
 def checked_calendar(timezone: str, week_start: str) -> Calendar:
@@ -66,7 +66,7 @@ def checked_calendar(timezone: str, week_start: str) -> Calendar:
     return Calendar(timezone, day)
 
 
-def label(at_us: int, period: Period, calendar: Calendar = PLAIN) -> int:
+def label(at_us: int, period: Period, calendar: Calendar = DEFAULT_CALENDAR) -> int:
     """The local time, cut to the start of the period."""
     local = at_us + _offset(at_us, calendar)
     match period:
@@ -84,7 +84,7 @@ def label(at_us: int, period: Period, calendar: Calendar = PLAIN) -> int:
             return _micros(datetime(_clock(local).year, 1, 1))
 
 
-def moment_of(label_us: int, calendar: Calendar = PLAIN) -> int:
+def time_of_label(label_us: int, calendar: Calendar = DEFAULT_CALENDAR) -> int:
     """The time at which a period starts, from its label."""
     if calendar.is_utc:
         return label_us
@@ -93,9 +93,9 @@ def moment_of(label_us: int, calendar: Calendar = PLAIN) -> int:
     return label_us - offset // _MICROSECOND
 
 
-def start(at_us: int, period: Period, calendar: Calendar = PLAIN) -> int:
+def start(at_us: int, period: Period, calendar: Calendar = DEFAULT_CALENDAR) -> int:
     """The start of the period that contains a time."""
-    return moment_of(label(at_us, period, calendar), calendar)
+    return time_of_label(label(at_us, period, calendar), calendar)
 
 
 def _offset(at_us: int, calendar: Calendar) -> int:

@@ -19,7 +19,7 @@ from typing import Annotated
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.lake.files.typed_columns import cut_time, microseconds
+from strandline.lake.files.typed_columns import microseconds, truncate_time
 
 DAY_US = 86_400_000_000
 
@@ -46,7 +46,7 @@ _UNITS_US = {
 DURATION_US_MAX = 10_000 * 366 * DAY_US
 
 
-def moment(value: str | int | float) -> int:
+def parse_time(value: str | int | float) -> int:
     """Microseconds since 1970 in UTC."""
     micros = _parse_text(value) if isinstance(value, str) else microseconds(value)
     if micros is None:
@@ -54,12 +54,12 @@ def moment(value: str | int | float) -> int:
     return micros
 
 
-def day(value: str | int | float) -> int:
+def parse_day(value: str | int | float) -> int:
     """Days since 1970 of the UTC day that contains a time."""
-    return moment(value) // DAY_US
+    return parse_time(value) // DAY_US
 
 
-def duration(text: str) -> int:
+def parse_duration(text: str) -> int:
     """Microseconds of a duration."""
     match = _DURATION.fullmatch(text)
     unit_us = _UNITS_US.get(match[2].lower()) if match else None
@@ -80,7 +80,7 @@ def _parse_text(text: str) -> int | None:
         return microseconds(float(text))
     for kind in (_Moment, date):
         try:
-            return _microseconds_since_1970(msgspec.convert(cut_time(text), kind))
+            return _microseconds_since_1970(msgspec.convert(truncate_time(text), kind))
         except (msgspec.ValidationError, OverflowError):
             continue
     return None

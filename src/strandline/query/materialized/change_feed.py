@@ -25,12 +25,12 @@ import pyarrow.compute as pc
 
 from strandline.errors import Invalid
 from strandline.query.execute.result import Result
-from strandline.query.materialized.manifest import NO_KEEP
-from strandline.query.materialized.refresh import Visit
+from strandline.query.materialized.manifest import NO_RETENTION
+from strandline.query.materialized.refresh import Refresh
 from strandline.views.table.snapshot import SEQ
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class ResultDelta(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that were added and removed, up to a cursor."""
 
     cursor: str
@@ -41,7 +41,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """``added`` is the whole result, and replaces all earlier changes."""
 
 
-class Cursor(msgspec.Struct, frozen=True):
+class _FollowCursor(msgspec.Struct, frozen=True):
     """The position of a follower."""
 
     generation: int = 0
@@ -54,18 +54,18 @@ class Cursor(msgspec.Struct, frozen=True):
         return f"{self.generation}.{self.mark}.{self.position}"
 
 
-def read_cursor(text: str) -> Cursor:
+def read_cursor(text: str) -> _FollowCursor:
     """A cursor from its text; "" is the start."""
     if not text:
-        return Cursor()
+        return _FollowCursor()
     try:
         generation, mark, position = map(int, text.split("."))
     except ValueError as error:
         raise Invalid(f"{text!r} is not a cursor of a remembered query") from error
-    return Cursor(generation, mark, position)
+    return _FollowCursor(generation, mark, position)
 
 
-class Seen(NamedTuple):
+class _PendingDelta(NamedTuple):
     """A computed change, before the follower is advanced."""
 
     generation: int
@@ -84,50 +84,54 @@ class Follower:
         self._cursor = read_cursor(after)
         self._held: pa.Table | None = None
 
-    def see(self, refresh: Visit, new_rows: pa.Table | None, show: Callable[[], Result]) -> Seen:
+    def compute_delta(
+        self, refresh: Refresh, new_rows: pa.Table | None, show: Callable[[], Result]
+    ) -> _PendingDelta:
         """The change since the last call. ``show`` returns the result of SHOW."""
         if _is_append_only(refresh):
             return self._more_rows(refresh, new_rows)
         return self._difference(refresh, show().arrow())
 
-    def go_on(self, change: Seen, mark: int) -> Change | None:
+    def advance(self, change: _PendingDelta, mark: int) -> ResultDelta | None:
         """Advance to a change that is stored at ``mark``; None when nothing has changed."""
-        is_first = self._cursor == Cursor()
-        self._cursor = Cursor(change.generation, mark, change.position)
+        is_first = self._cursor == _FollowCursor()
+        self._cursor = _FollowCursor(change.generation, mark, change.position)
         self._held = change.shown
         if not (change.added.num_rows or change.removed.num_rows or (change.anew and not is_first)):
             return None
-        return Change(
+        return ResultDelta(
             cursor=str(self._cursor), added=change.added, removed=change.removed, anew=change.anew
         )
 
-    def _more_rows(self, refresh: Visit, new_rows: pa.Table | None) -> Seen:
+    def _more_rows(self, refresh: Refresh, new_rows: pa.Table | None) -> _PendingDelta:
         known = self._cursor.position
         anew = self._cursor.generation != refresh.generation
         if anew or known < next(iter(refresh.after.values())):
-            rows = refresh.whole(0, new_rows)
+            rows = refresh.merged_state(0, new_rows)
         else:
-            rows = refresh.nothing(0) if new_rows is None else new_rows
+            rows = refresh.empty_state(0) if new_rows is None else new_rows
         if not anew:
             rows = rows.filter(pc.greater(rows[SEQ], pa.scalar(known, pa.uint64())))
         columns = refresh.shape.bound.columns
         added = rows.select([column.field for column in columns])
         added = added.rename_columns([column.name for column in columns])
-        return Seen(refresh.generation, refresh.position, added, added.slice(0, 0), anew, None)
+        return _PendingDelta(
+            refresh.generation, refresh.position, added, added.slice(0, 0), anew, None
+        )
 
-    def _difference(self, refresh: Visit, shown: pa.Table) -> Seen:
+    def _difference(self, refresh: Refresh, shown: pa.Table) -> _PendingDelta:
         held = self._held
-        if held is None and not refresh.has_news and self._cursor.mark == refresh.base.cursor:
+        if held is None and not refresh.has_new_rows and self._cursor.mark == refresh.base.cursor:
             held = shown
         if held is None or held.schema != shown.schema:
             nothing = shown.slice(0, 0)
-            return Seen(refresh.generation, refresh.position, shown, nothing, True, shown)
+            return _PendingDelta(refresh.generation, refresh.position, shown, nothing, True, shown)
         added = refresh.states.only_in_first(shown, held)
         removed = refresh.states.only_in_first(held, shown)
-        return Seen(refresh.generation, refresh.position, added, removed, False, shown)
+        return _PendingDelta(refresh.generation, refresh.position, added, removed, False, shown)
 
 
-def _is_append_only(refresh: Visit) -> bool:
+def _is_append_only(refresh: Refresh) -> bool:
     bound = refresh.shape.bound
     unlimited = bound.limit is None and not bound.offset
-    return refresh.shape.kind == "rows" and unlimited and refresh.definition.keep == NO_KEEP
+    return refresh.shape.kind == "rows" and unlimited and refresh.definition.keep == NO_RETENTION

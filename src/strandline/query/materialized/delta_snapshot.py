@@ -13,14 +13,14 @@ import pyarrow as pa
 from strandline.log.progress import Progress, silent
 from strandline.schema import Schema
 from strandline.views.table.condition import Condition
-from strandline.views.table.external_scan import Apart
-from strandline.views.table.snapshot import SEQ, Facts, Reading, Snapshot, Top
+from strandline.views.table.external_scan import ExternalScan
+from strandline.views.table.snapshot import SEQ, EventTableSnapshot, ReadStatistics, TableRead, Top
 
 
-class News:
+class DeltaSnapshot:
     """The rows of a snapshot after a mark. Immutable; safe from many threads."""
 
-    def __init__(self, whole: Snapshot, after: int, progress: Progress = silent) -> None:
+    def __init__(self, whole: EventTableSnapshot, after: int, progress: Progress = silent) -> None:
         self._whole = whole
         self._after = after
         self._progress = progress
@@ -55,7 +55,7 @@ class News:
         *,
         after: int = 0,
         top: Top | None = None,
-    ) -> Reading:
+    ) -> TableRead:
         reading = self._whole.read(columns, where, after=max(after, self._after), top=top)
         return _ProgressReading(reading, f"reading {self.name}", self._progress)
 
@@ -63,11 +63,11 @@ class News:
 class _ProgressReading:
     """A reading that reports progress. Owned by one thread."""
 
-    def __init__(self, reading: Reading, label: str, progress: Progress) -> None:
+    def __init__(self, reading: TableRead, label: str, progress: Progress) -> None:
         self._reading = reading
         self._label = label
         self._progress = progress
-        self.facts: Facts = reading.facts
+        self.facts: ReadStatistics = reading.facts
 
     @property
     def rows_max(self) -> int:
@@ -84,8 +84,8 @@ class _ProgressReading:
         self._progress(self._label, total, total)
         return tables
 
-    def apart(self) -> Apart:
-        return self._reading.apart()  # the process that reads the files reports progress
+    def external_scan(self) -> ExternalScan:
+        return self._reading.external_scan()  # the process that reads the files reports progress
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         total, done = self.rows_max, 0

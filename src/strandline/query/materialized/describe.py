@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.query.materialized.manifest import Counters, Keep, Kind, Manifest, Marks
+from strandline.query.materialized.manifest import (
+    CommitCounters,
+    Kind,
+    Marks,
+    QueryManifest,
+    ResultRetention,
+)
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,7 +19,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     alias: str
     query: str
     kind: Kind
-    keep: Keep
+    keep: ResultRetention
     rows: int
     """Stored rows: of a selection its rows, of aggregates partial states of groups."""
     bytes: int
@@ -23,10 +29,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Records that were appended to its tables since the last commit."""
     created_us: int
     refreshed_us: int
-    counters: Counters
+    counters: CommitCounters
 
 
-def description_of(manifest: Manifest, behind: int) -> Description:
+def description_of(manifest: QueryManifest, behind: int) -> Description:
     return Description(
         alias=manifest.alias,
         query=manifest.text,

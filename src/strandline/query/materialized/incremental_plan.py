@@ -36,8 +36,8 @@ import pyarrow as pa
 from msgspec.structs import replace
 from xxhash import xxh3_128_hexdigest
 
-from strandline.query.language.bound_ast import Bound, BoundAggregate, Column, Function
-from strandline.query.materialized.manifest import FORMAT, NO_KEEP, Keep, Kind
+from strandline.query.language.bound_ast import BoundAggregate, BoundQuery, Column, Function
+from strandline.query.materialized.manifest import FORMAT, NO_RETENTION, Kind, ResultRetention
 from strandline.query.plan.plan import plan_of
 from strandline.query.plan.result_schema import shape_of as shape_of_answer
 from strandline.schema import Schema, column_of
@@ -50,10 +50,10 @@ _ROWS = BoundAggregate(function="count", column=None, name="count")
 """The number of rows of a group."""
 
 
-class Part(NamedTuple):
+class StateQuery(NamedTuple):
     """One of the stored states."""
 
-    bound: Bound
+    bound: BoundQuery
     """The query over new rows whose result it is."""
     columns: pa.Schema | None
     """The columns of the state. None: those of the result."""
@@ -63,13 +63,13 @@ class Part(NamedTuple):
     """The merge function of each further column."""
 
 
-class Shape(NamedTuple):
+class IncrementalPlan(NamedTuple):
     """The states that are stored for a query."""
 
     kind: Kind
-    bound: Bound
+    bound: BoundQuery
     """The query itself."""
-    parts: tuple[Part, ...]
+    parts: tuple[StateQuery, ...]
     places: dict[str, int]
     """Of aggregates: the number of the column ``s…`` of the first part, by ``_name``."""
     first: int | None
@@ -78,32 +78,32 @@ class Shape(NamedTuple):
     """States of shapes with equal digests can be merged."""
 
 
-def shape_of(bound: Bound, keep: Keep = NO_KEEP) -> Shape:
+def incremental_plan_of(bound: BoundQuery, keep: ResultRetention = NO_RETENTION) -> IncrementalPlan:
     """The states to store for a query."""
     first = None
     places: dict[str, int] = {}
     kind: Kind
-    parts: tuple[Part, ...]
+    parts: tuple[StateQuery, ...]
     if bound.is_sequence:
-        kind, parts = "whole", (Part(bound, None),)
+        kind, parts = "whole", (StateQuery(bound, None),)
     elif bound.aggregates:
         kind = "groups"
         main, places = _group_part(bound)
         parts = (main, *(_unique_part(bound, column) for column in unique_columns(bound)))
     else:
-        if bound.limit is not None and keep == NO_KEEP:
+        if bound.limit is not None and keep == NO_RETENTION:
             first = bound.limit + bound.offset
         kind, parts = "rows", (_row_part(bound, first),)
-    return Shape(kind, bound, parts, places, first, _digest(kind, parts))
+    return IncrementalPlan(kind, bound, parts, places, first, _digest(kind, parts))
 
 
-def looking_at_rows(bound: Bound) -> Bound:
+def query_over_stored_rows(bound: BoundQuery) -> BoundQuery:
     """The query over stored rows: columns, order and limit."""
     event = replace(bound.events[0], time="ts", where=None)
     return replace(bound, events=(event,))
 
 
-def kept_schema(bound: Bound) -> Schema:
+def stored_schema(bound: BoundQuery) -> Schema:
     """The schema of the stored rows of a selection."""
     schema = bound.events[0].schema
     needed = {column.field for column in _stored_columns(bound)}
@@ -111,7 +111,7 @@ def kept_schema(bound: Bound) -> Schema:
     return Schema(schema.version, fields)
 
 
-def unique_columns(bound: Bound) -> list[Column]:
+def unique_columns(bound: BoundQuery) -> list[Column]:
     """The columns of COUNT UNIQUE, each once."""
     columns: dict[str, Column] = {}
     for aggregate in bound.aggregates:
@@ -125,7 +125,7 @@ def place_of(places: dict[str, int], function: str, column: Column | None) -> st
     return f"s{places[_name(function, column)]}"
 
 
-def scaled_places(shape: Shape) -> dict[str, str]:
+def scaled_places(shape: IncrementalPlan) -> dict[str, str]:
     """The columns of scaled sums in the first part, each with the column of its plain sum."""
     totals = [name.partition(" ")[2] for name in shape.places if name.startswith("scaled_total ")]
     return {
@@ -134,31 +134,31 @@ def scaled_places(shape: Shape) -> dict[str, str]:
     }
 
 
-def group_columns(bound: Bound) -> list[str]:
+def group_columns(bound: BoundQuery) -> list[str]:
     """The columns that identify the group of a row of a state."""
     return [f"k{place}" for place in range(len(bound.by) + (bound.per is not None))]
 
 
-def columns_of_answer(bound: Bound) -> pa.Schema:
+def result_columns(bound: BoundQuery) -> pa.Schema:
     """The columns of the result of every engine, with their types."""
     return shape_of_answer(plan_of(bound))
 
 
-def _row_part(bound: Bound, first: int | None) -> Part:
+def _row_part(bound: BoundQuery, first: int | None) -> StateQuery:
     query = replace(bound, columns=_stored_columns(bound), limit=first, offset=0)
     if first is None:
         query = replace(query, order_by=None, descending=False)
-    return Part(query, columns_of_answer(query))
+    return StateQuery(query, result_columns(query))
 
 
-def _stored_columns(bound: Bound) -> tuple[Column, ...]:
+def _stored_columns(bound: BoundQuery) -> tuple[Column, ...]:
     fields = dict.fromkeys([*CORE.names, *(column.field for column in bound.columns)])
     if bound.order_by is not None:
         fields[bound.order_by.field] = None
     return tuple(Column(0, field, field) for field in fields)
 
 
-def _group_part(bound: Bound) -> tuple[Part, dict[str, int]]:
+def _group_part(bound: BoundQuery) -> tuple[StateQuery, dict[str, int]]:
     states: dict[str, BoundAggregate] = {}
     for aggregate in bound.aggregates:
         for function in _partial(aggregate):
@@ -174,22 +174,24 @@ def _group_part(bound: Bound) -> tuple[Part, dict[str, int]]:
     return part, {name: place for place, name in enumerate(states)}
 
 
-def _unique_part(bound: Bound, column: Column) -> Part:
+def _unique_part(bound: BoundQuery, column: Column) -> StateQuery:
     """A row for each value of each group, with its frequency."""
     # After the groups even if it is one of them: then the same column occurs under two names.
     value = Column(column.event, column.field, f"unique {column.name}")
     return _part(bound, (*bound.by, value), (_ROWS,))
 
 
-def _part(bound: Bound, by: tuple[Column, ...], states: tuple[BoundAggregate, ...]) -> Part:
+def _part(
+    bound: BoundQuery, by: tuple[Column, ...], states: tuple[BoundAggregate, ...]
+) -> StateQuery:
     query = replace(
         bound, by=by, aggregates=states, order_by=None, limit=None, offset=0, descending=False
     )
-    types = columns_of_answer(query).types
+    types = result_columns(query).types
     keys = len(types) - len(states)
     names = [f"k{place}" for place in range(keys)] + [f"s{place}" for place in range(len(states))]
     columns = pa.schema(list(zip(names, types, strict=True)))
-    return Part(query, columns, keys, tuple(_merge(state) for state in states))
+    return StateQuery(query, columns, keys, tuple(_merge(state) for state in states))
 
 
 def _partial(aggregate: BoundAggregate) -> tuple[Function, ...]:
@@ -202,7 +204,7 @@ def _partial(aggregate: BoundAggregate) -> tuple[Function, ...]:
             return (function,)
 
 
-def _is_double(bound: Bound, aggregate: BoundAggregate) -> bool:
+def _is_double(bound: BoundQuery, aggregate: BoundAggregate) -> bool:
     column = aggregate.column
     return column is not None and bound.events[column.event].kinds()[column.field].name == "f64"
 
@@ -221,12 +223,12 @@ def _name(function: str, column: Column | None) -> str:
     return function if column is None else f"{function} {column.field}"
 
 
-def _digest(kind: Kind, parts: tuple[Part, ...]) -> str:
+def _digest(kind: Kind, parts: tuple[StateQuery, ...]) -> str:
     bounds = [_without_unused_fields(part.bound) for part in parts]
     return xxh3_128_hexdigest(msgspec.json.encode((FORMAT, kind, bounds)))
 
 
-def _without_unused_fields(bound: Bound) -> Bound:
+def _without_unused_fields(bound: BoundQuery) -> BoundQuery:
     """The query without unused fields: another version of them leaves the digest unchanged."""
     used = {column.field for column in (*bound.columns, *bound.by)}
     used |= {each.column.field for each in bound.aggregates if each.column is not None}

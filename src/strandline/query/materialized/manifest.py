@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from strandline.errors import NewerFormat
+from strandline.errors import UnsupportedFormat
 
 FORMAT = 1
 """The format of manifests and frames. A reader that does not know it rejects the topic."""
@@ -48,7 +48,7 @@ class TableMark(msgspec.Struct, frozen=True, kw_only=True):
             and self.position >= older.position
         )
 
-    def has_news(self, older: TableMark) -> bool:
+    def has_new_rows(self, older: TableMark) -> bool:
         return self.position != older.position or not self.continues(older)
 
 
@@ -56,7 +56,7 @@ Marks = dict[str, TableMark]
 """Marks by event."""
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class FrameRun(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive frames in the topic that are one table together."""
 
     part: int
@@ -71,18 +71,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Of a selection: the time of its newest row."""
 
 
-class Keep(msgspec.Struct, frozen=True, kw_only=True):
+class ResultRetention(msgspec.Struct, frozen=True, kw_only=True):
     """The retention of a result: KEEP n ROWS, KEEP 7 DAYS."""
 
     rows_max: int | None = None
     age_max_us: int | None = None
 
 
-NO_KEEP = Keep()
+NO_RETENTION = ResultRetention()
 """No limit."""
 
 
-class Counters(msgspec.Struct, frozen=True, kw_only=True):
+class CommitCounters(msgspec.Struct, frozen=True, kw_only=True):
     """Counters of the commits of a query."""
 
     commits: int = 0
@@ -96,7 +96,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that were written again when runs were merged."""
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class QueryManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A materialized query after one of its commits."""
 
     format: int = FORMAT
@@ -106,14 +106,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: Kind
     shape: str
     """Digest of the shape of the state; a state with another digest is unusable."""
-    keep: Keep = NO_KEEP
+    keep: ResultRetention = NO_RETENTION
     marks: Marks
-    runs: tuple[Run, ...] = ()
+    runs: tuple[FrameRun, ...] = ()
     generation: int = 1
     """Rises when the state was computed again in full: followers must replace theirs."""
     created_us: int
     refreshed_us: int
-    counters: Counters = Counters()
+    counters: CommitCounters = CommitCounters()
     leaving: tuple[tuple[int, int], ...] = ()
     """Seqs, first and last of each range, that this commit replaced and could not delete."""
 
@@ -132,15 +132,17 @@ class _Version(msgspec.Struct):
 
 
 _VERSION = msgspec.json.Decoder(_Version)
-_DECODER = msgspec.json.Decoder(Manifest)
+_DECODER = msgspec.json.Decoder(QueryManifest)
 
 
-def encode(manifest: Manifest) -> bytes:
+def encode(manifest: QueryManifest) -> bytes:
     return msgspec.json.encode(manifest)
 
 
-def decode(data: bytes) -> Manifest:
+def decode(data: bytes) -> QueryManifest:
     """A manifest from its record; NewerFormat when a later version has written it."""
     if _VERSION.decode(data).format > FORMAT:
-        raise NewerFormat("a remembered query was written by a newer version: upgrade to read it")
+        raise UnsupportedFormat(
+            "a remembered query was written by a newer version: upgrade to read it"
+        )
     return _DECODER.decode(data)

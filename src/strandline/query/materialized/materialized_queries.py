@@ -30,27 +30,40 @@ from strandline.log.progress import Progress, silent
 from strandline.log.topic.topic import Topic
 from strandline.platform.clock import Clock
 from strandline.query.execute.arrow_snapshot import ArrowSnapshot
-from strandline.query.execute.duckdb_engine import Engine
-from strandline.query.execute.executor import Answering, default_engine, run
+from strandline.query.execute.duckdb_engine import DuckDbEngine
+from strandline.query.execute.executor import QueryExecutor, default_engine, run
 from strandline.query.execute.result import Result
 from strandline.query.language.ast import Remember
-from strandline.query.language.bound_ast import Bound
-from strandline.query.materialized.change_feed import Change, Follower
+from strandline.query.language.bound_ast import BoundQuery
+from strandline.query.materialized.change_feed import Follower, ResultDelta
 from strandline.query.materialized.describe import Description, description_of
-from strandline.query.materialized.incremental_plan import kept_schema, looking_at_rows, shape_of
-from strandline.query.materialized.manifest import Keep, Manifest, Run, TableMark
-from strandline.query.materialized.partial_aggregates import States, state_of, without_nothing
-from strandline.query.materialized.refresh import Definition, TableSnapshot, Visit
+from strandline.query.materialized.incremental_plan import (
+    incremental_plan_of,
+    query_over_stored_rows,
+    stored_schema,
+)
+from strandline.query.materialized.manifest import (
+    FrameRun,
+    QueryManifest,
+    ResultRetention,
+    TableMark,
+)
+from strandline.query.materialized.partial_aggregates import (
+    StateMerger,
+    drop_empty_groups,
+    state_of,
+)
+from strandline.query.materialized.refresh import QueryDefinition, Refresh, TableSnapshot
 from strandline.query.materialized.result_log import (
     FRAME_BYTES,
-    Base,
-    Draft,
+    CommitBase,
+    CommitDraft,
     FramesGone,
-    Journal,
-    Piece,
+    ResultLog,
+    ResultPiece,
 )
 from strandline.query.materialized.retention import check_keep
-from strandline.views.table.snapshot import Snapshot
+from strandline.views.table.snapshot import EventTableSnapshot
 
 PREFIX = "remembered:"
 _POLL_S = 0.05
@@ -58,7 +71,7 @@ _POLL_S = 0.05
 _ALIAS = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
-class Topics(Protocol):
+class _QueryTopics(Protocol):
     """The topics of a store."""
 
     @property
@@ -73,22 +86,22 @@ class Topics(Protocol):
     def topics(self, prefix: str = "") -> list[str]: ...
 
 
-Bind = Callable[[str], Bound]
+Bind = Callable[[str], BoundQuery]
 """Parses a query and binds it to the current schemas."""
 
 
-class Remembered:
+class MaterializedQueries:
     """The materialized queries of one store. Safe from many threads."""
 
     def __init__(
         self,
-        topics: Topics,
+        topics: _QueryTopics,
         clock: Clock,
         *,
         snapshots: Callable[[str], TableSnapshot],
         bind: Bind,
-        engine: Engine | None = None,
-        answering: Answering | None = None,
+        engine: DuckDbEngine | None = None,
+        answering: QueryExecutor | None = None,
         frame_bytes: int = FRAME_BYTES,
     ) -> None:
         """``answering`` runs queries over new rows; the default is the engine."""
@@ -102,8 +115,10 @@ class Remembered:
 
     def remember(self, command: Remember, *, progress: Progress = silent) -> Description:
         """Run a query and store its result under an alias."""
-        keep = Keep(rows_max=command.rows_max, age_max_us=command.age_max_us)
-        definition = Definition(alias=_checked_alias(command.alias), text=command.text, keep=keep)
+        keep = ResultRetention(rows_max=command.rows_max, age_max_us=command.age_max_us)
+        definition = QueryDefinition(
+            alias=_checked_alias(command.alias), text=command.text, keep=keep
+        )
         bound = self._bind(definition.text)
         check_keep(keep, bound)
         event = self._topics.existing_topic(bound.events[0].name)
@@ -113,7 +128,7 @@ class Remembered:
             refresh = self._refresh(definition, journal, journal.newest())
             if refresh.base.manifest is not None:
                 raise _alias_exists(definition.alias)
-            self.commit(refresh, self.answers(refresh, progress))
+            self.commit(refresh, self.run_queries(refresh, progress))
         except Conflict as error:
             raise _alias_exists(definition.alias) from error
         except BaseException:
@@ -124,15 +139,15 @@ class Remembered:
 
     def show(self, alias: str, *, progress: Progress = silent) -> Result:
         """The result of the query as of now: the stored result and new rows."""
-        refresh = self.begin(alias)
+        refresh = self.begin_refresh(alias)
         while True:
             try:
-                results = self.answers(refresh, progress)
+                results = self.run_queries(refresh, progress)
                 result = self._result(refresh, results)
-                if refresh.has_news and not self._topics.readonly:
+                if refresh.has_new_rows and not self._topics.readonly:
                     self._try_commit(refresh, results)
             except FramesGone:
-                refresh = self.look_without(refresh)
+                refresh = self.retry_refresh(refresh)
                 continue
             return result
 
@@ -140,18 +155,18 @@ class Remembered:
         self, alias: str, *, anew: bool = False, progress: Progress = silent
     ) -> Description:
         """Store the rows that are new since the last commit; with ``anew``, all rows again."""
-        refresh = self.begin(alias)
+        refresh = self.begin_refresh(alias)
         while True:
             if anew:
-                refresh.count_all_as_news()
+                refresh.ignore_stored()
             try:
-                if refresh.has_news:
-                    self.commit(refresh, self.answers(refresh, progress))
+                if refresh.has_new_rows:
+                    self.commit(refresh, self.run_queries(refresh, progress))
             except Conflict:
-                refresh = self.begin(alias)
+                refresh = self.begin_refresh(alias)
                 continue
             except FramesGone:
-                refresh = self.look_without(refresh)
+                refresh = self.retry_refresh(refresh)
                 continue
             return self.describe(alias)
 
@@ -160,20 +175,20 @@ class Remembered:
         if not self._topics.delete_topic(PREFIX + _checked_alias(alias)):
             raise self._unknown(alias)
 
-    def begin(self, alias: str) -> Visit:
+    def begin_refresh(self, alias: str) -> Refresh:
         """The stored state of a query, the positions of its tables, and the queries to run."""
         journal, base, manifest = self._find(alias)
-        definition = Definition(alias=alias, text=manifest.text, keep=manifest.keep)
+        definition = QueryDefinition(alias=alias, text=manifest.text, keep=manifest.keep)
         return self._refresh(definition, journal, base)
 
-    def commit(self, refresh: Visit, results: Sequence[pa.Table]) -> Base:
+    def commit(self, refresh: Refresh, results: Sequence[pa.Table]) -> CommitBase:
         """Store the results of a refresh's queries, in their order, as of its marks.
 
         Conflict when another commit was stored since the refresh began: then nothing is changed.
         """
         return refresh.journal.commit(refresh.base, *_commit_of(refresh, results))
 
-    def draft(self, refresh: Visit, results: Sequence[pa.Table]) -> Draft:
+    def draft(self, refresh: Refresh, results: Sequence[pa.Table]) -> CommitDraft:
         """The records that ``commit`` would append, for a process that may append."""
         return refresh.journal.draft(refresh.base, *_commit_of(refresh, results))
 
@@ -189,10 +204,10 @@ class Remembered:
 
     def follow(
         self, alias: str, after: str = "", *, timeout_s: float | None = None
-    ) -> Iterator[Change]:
+    ) -> Iterator[ResultDelta]:
         """The changes of the result of a query after a cursor, until nothing has been appended to
         its tables for ``timeout_s``. Without a cursor all rows are returned first."""
-        refresh = self.following(alias, after)
+        refresh = self.change_poller(alias, after)
         while True:
             heads = self.heads(alias)
             change = refresh()
@@ -201,7 +216,7 @@ class Remembered:
             if not self._wait_for_news(heads, timeout_s):
                 return
 
-    def following(self, alias: str, after: str = "") -> Callable[[], Change | None]:
+    def change_poller(self, alias: str, after: str = "") -> Callable[[], ResultDelta | None]:
         """The same without waiting: each call returns the change since the last call, or None.
         Owned by one thread at a time."""
         return partial(self._change, alias, Follower(after))
@@ -211,24 +226,26 @@ class Remembered:
         events = self._find(alias)[2].marks
         return {event: self._topics.existing_topic(event).head_seq for event in events}
 
-    def _change(self, alias: str, follower: Follower) -> Change | None:
-        refresh = self.begin(alias)
+    def _change(self, alias: str, follower: Follower) -> ResultDelta | None:
+        refresh = self.begin_refresh(alias)
         while True:
             try:
-                results = self.answers(refresh, silent)
+                results = self.run_queries(refresh, silent)
                 states = _states(refresh, results)
                 new_rows = states[0] if states else None
-                view = follower.see(refresh, new_rows, partial(self._result, refresh, results))
-                mark = 0 if refresh.has_news else refresh.base.cursor
-                if refresh.has_news and not self._topics.readonly:
+                view = follower.compute_delta(
+                    refresh, new_rows, partial(self._result, refresh, results)
+                )
+                mark = 0 if refresh.has_new_rows else refresh.base.cursor
+                if refresh.has_new_rows and not self._topics.readonly:
                     mark = self.commit(refresh, results).cursor
             except Conflict:
-                refresh = self.begin(alias)
+                refresh = self.begin_refresh(alias)
                 continue
             except FramesGone:
-                refresh = self.look_without(refresh)
+                refresh = self.retry_refresh(refresh)
                 continue
-            return follower.go_on(view, mark)
+            return follower.advance(view, mark)
 
     def _wait_for_news(self, heads: dict[str, int], timeout_s: float | None) -> bool:
         """Wait until one of the heads has risen; False after the timeout."""
@@ -244,7 +261,7 @@ class Remembered:
             if timeout_s is not None and self._clock.monotonic() - start >= timeout_s:
                 return False
 
-    def _description_of(self, manifest: Manifest) -> Description:
+    def _description_of(self, manifest: QueryManifest) -> Description:
         lag = sum(self._lag_of(event, mark) for event, mark in manifest.marks.items())
         return description_of(manifest, lag)
 
@@ -254,30 +271,30 @@ class Remembered:
         except UnknownTopic:
             return 0
 
-    def answers(self, refresh: Visit, progress: Progress = silent) -> Sequence[pa.Table]:
+    def run_queries(self, refresh: Refresh, progress: Progress = silent) -> Sequence[pa.Table]:
         """The results of a refresh's queries, as of its marks."""
-        if not refresh.has_news:
+        if not refresh.has_new_rows:
             return []
         if refresh.is_complete:
-            return [refresh.nothing(0)]
-        tables = refresh.news(progress)
-        results = [self._answering(query, tables.__getitem__) for query in refresh.questions]
+            return [refresh.empty_state(0)]
+        tables = refresh.new_rows(progress)
+        results = [self._answering(query, tables.__getitem__) for query in refresh.queries]
         return [result.arrow() for result in results]
 
-    def _run(self, query: Bound, tables: Callable[[str], Snapshot]) -> Result:
+    def _run(self, query: BoundQuery, tables: Callable[[str], EventTableSnapshot]) -> Result:
         return run(query, tables, engine=self._engine)
 
-    def _try_commit(self, refresh: Visit, results: Sequence[pa.Table]) -> None:
+    def _try_commit(self, refresh: Refresh, results: Sequence[pa.Table]) -> None:
         try:
             self.commit(refresh, results)
         except (Conflict, UnknownTopic):
             pass  # another commit came first, or the query was deleted
 
-    def _result(self, refresh: Visit, results: Sequence[pa.Table]) -> Result:
+    def _result(self, refresh: Refresh, results: Sequence[pa.Table]) -> Result:
         states: Sequence[pa.Table | None] = _states(refresh, results)
         if not states:
             states = [None] * len(refresh.shape.parts)
-        merged = [refresh.whole(part, state) for part, state in enumerate(states)]
+        merged = [refresh.merged_state(part, state) for part, state in enumerate(states)]
         bound = refresh.shape.bound
         match refresh.shape.kind:
             case "whole":
@@ -287,10 +304,10 @@ class Remembered:
             case "rows":
                 event = bound.events[0].name
                 position = refresh.marks[event].position
-                rows = ArrowSnapshot(event, kept_schema(bound), merged, position=position)
-                return self._run(looking_at_rows(bound), lambda _: rows)
+                rows = ArrowSnapshot(event, stored_schema(bound), merged, position=position)
+                return self._run(query_over_stored_rows(bound), lambda _: rows)
 
-    def _refresh(self, query: Definition, journal: Journal, base: Base) -> Visit:
+    def _refresh(self, query: QueryDefinition, journal: ResultLog, base: CommitBase) -> Refresh:
         while True:
             bound = self._bind(query.text)
             names = dict.fromkeys(event.name for event in bound.events)
@@ -299,20 +316,27 @@ class Remembered:
                 break  # else a new version was defined between
         tables = {name: table for name, (table, _) in snapshots.items()}
         marks = {name: mark for name, (_, mark) in snapshots.items()}
-        shape = shape_of(bound, query.keep)
-        return Visit(
-            query, journal, base, shape, tables, marks, States(self._engine), self._clock.now_us()
+        shape = incremental_plan_of(bound, query.keep)
+        return Refresh(
+            query,
+            journal,
+            base,
+            shape,
+            tables,
+            marks,
+            StateMerger(self._engine),
+            self._clock.now_us(),
         )
 
-    def look_without(self, before: Visit) -> Visit:
+    def retry_refresh(self, before: Refresh) -> Refresh:
         """A new refresh after frames of the previous one were missing: a commit has replaced them;
         or there was no commit, and they are lost (a repair may give up frames)."""
-        refresh = self.begin(before.definition.alias)
+        refresh = self.begin_refresh(before.definition.alias)
         if refresh.base.cursor == before.base.cursor:
-            refresh.count_all_as_news()
+            refresh.ignore_stored()
         return refresh
 
-    def _table(self, name: str, old: Manifest | None) -> tuple[TableSnapshot, TableMark]:
+    def _table(self, name: str, old: QueryManifest | None) -> tuple[TableSnapshot, TableMark]:
         """A table and its position."""
         while True:
             topic = self._topics.existing_topic(name)
@@ -323,7 +347,7 @@ class Remembered:
         before = old.marks.get(name) if old else None
         ts = before.ts if before else 0
         if before is None or before.position != table.position:
-            ts = max([ts, *(record.ts for record in topic.pick([table.position]).records)])
+            ts = max([ts, *(record.ts for record in topic.get_many([table.position]).records)])
         mark = TableMark(
             position=table.position,
             ts=ts,
@@ -334,7 +358,7 @@ class Remembered:
         )
         return table, mark
 
-    def _find(self, alias: str) -> tuple[Journal, Base, Manifest]:
+    def _find(self, alias: str) -> tuple[ResultLog, CommitBase, QueryManifest]:
         try:
             journal = self._journal(self._topics.existing_topic(PREFIX + _checked_alias(alias)))
             base = journal.newest()
@@ -357,14 +381,14 @@ class Remembered:
             topic.alter(durability=durability)
         return topic
 
-    def _newest(self, alias: str) -> Base | None:
+    def _newest(self, alias: str) -> CommitBase | None:
         try:
             return self._journal(self._topics.existing_topic(PREFIX + alias)).newest()
         except UnknownTopic:
             return None
 
-    def _journal(self, topic: Topic) -> Journal:
-        return Journal(topic, frame_bytes=self._frame_bytes)
+    def _journal(self, topic: Topic) -> ResultLog:
+        return ResultLog(topic, frame_bytes=self._frame_bytes)
 
     def _unknown(self, alias: str) -> NotFound:
         names = [each.alias for each in self.list()]
@@ -373,30 +397,30 @@ class Remembered:
         return NotFound(f"there is no remembered query {alias!r}: {hint}")
 
 
-def _states(refresh: Visit, results: Sequence[pa.Table]) -> list[pa.Table]:
+def _states(refresh: Refresh, results: Sequence[pa.Table]) -> list[pa.Table]:
     """Results as states, without empty groups."""
     if not results:
         return []
     parts = refresh.shape.parts
     states = [state_of(part, each) for part, each in zip(parts, results, strict=True)]
-    if refresh.shape.kind == "groups" and not refresh.is_anew:
-        states[0] = without_nothing(refresh.shape, states[0])
+    if refresh.shape.kind == "groups" and not refresh.is_full:
+        states[0] = drop_empty_groups(refresh.shape, states[0])
     return states
 
 
 def _commit_of(
-    refresh: Visit, results: Sequence[pa.Table]
-) -> tuple[list[Piece], Callable[[tuple[Run, ...]], Manifest]]:
+    refresh: Refresh, results: Sequence[pa.Table]
+) -> tuple[list[ResultPiece], Callable[[tuple[FrameRun, ...]], QueryManifest]]:
     """The pieces of a commit, and the function that makes its manifest."""
     states = _states(refresh, results)
-    runs: list[Run] = []
-    pieces: list[Piece] = []
+    runs: list[FrameRun] = []
+    pieces: list[ResultPiece] = []
     for part, state in enumerate(states):
         staying, written = refresh.pieces(part, state)
         runs += staying
         pieces += written
     rows_added = states[0].num_rows
-    return pieces, lambda added: refresh.closing((*runs, *added), rows_added)
+    return pieces, lambda added: refresh.new_manifest((*runs, *added), rows_added)
 
 
 def _checked_alias(alias: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.query.materialized.manifest import Run
+from strandline.query.materialized.manifest import FrameRun
 
 FAN = 8
 
@@ -23,7 +23,7 @@ def level_of(rows: int) -> int:
     return level
 
 
-def to_merge(runs: Sequence[Run], rows: int) -> int:
+def to_merge(runs: Sequence[FrameRun], rows: int) -> int:
     """The number of runs at the end of the list to merge with ``rows`` new rows."""
     count = 0
     while True:

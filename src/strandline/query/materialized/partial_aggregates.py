@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.query.execute.duckdb_engine import Engine
-from strandline.query.language.bound_ast import Bound, Column
+from strandline.query.execute.duckdb_engine import DuckDbEngine
+from strandline.query.language.bound_ast import BoundQuery, Column
 from strandline.query.materialized.incremental_plan import (
-    Part,
-    Shape,
-    columns_of_answer,
+    IncrementalPlan,
+    StateQuery,
     group_columns,
     place_of,
+    result_columns,
     scaled_places,
     unique_columns,
 )
@@ -26,7 +26,7 @@ from strandline.query.plan.sql_dialect import SCALE
 from strandline.views.table.snapshot import SEQ
 
 
-def state_of(part: Part, result: pa.Table) -> pa.Table:
+def state_of(part: StateQuery, result: pa.Table) -> pa.Table:
     """The result of a part's query as a state; columns are matched by position."""
     if part.columns is None:
         return result
@@ -34,7 +34,7 @@ def state_of(part: Part, result: pa.Table) -> pa.Table:
     return state if part.merges else state.sort_by(SEQ)
 
 
-def completed(shape: Shape, state: pa.Table) -> pa.Table:
+def add_scaled_totals(shape: IncrementalPlan, state: pa.Table) -> pa.Table:
     """A stored state of the groups, with scaled sums added if they are missing."""
     for scaled, plain in scaled_places(shape).items():
         if scaled not in state.column_names:
@@ -42,13 +42,13 @@ def completed(shape: Shape, state: pa.Table) -> pa.Table:
     return state
 
 
-def without_nothing(shape: Shape, state: pa.Table) -> pa.Table:
+def drop_empty_groups(shape: IncrementalPlan, state: pa.Table) -> pa.Table:
     """New groups without the one row that aggregates over no rows return."""
     rows = state[place_of(shape.places, "count", None)]
     return state.filter(pc.greater(rows, 0))
 
 
-def in_front(shape: Shape, rows: pa.Table) -> pa.Table:
+def first_rows(shape: IncrementalPlan, rows: pa.Table) -> pa.Table:
     """Rows of a selection, in the order of appends, without those that can never be returned."""
     if shape.first is None or rows.num_rows <= shape.first:
         return rows
@@ -62,13 +62,13 @@ def in_front(shape: Shape, rows: pa.Table) -> pa.Table:
     return rows.take(places).sort_by(SEQ)
 
 
-class States:
+class StateMerger:
     """Merges and compares states. Safe from many threads."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: DuckDbEngine) -> None:
         self._engine = engine
 
-    def merge(self, part: Part, states: Sequence[pa.Table]) -> pa.Table:
+    def merge(self, part: StateQuery, states: Sequence[pa.Table]) -> pa.Table:
         """Merge several states of a part."""
         assert part.columns is not None
         filled = [state for state in states if state.num_rows]
@@ -84,7 +84,7 @@ class States:
         text = f"SELECT {', '.join([*keys, *figures])} FROM states{_grouped(keys)}"  # noqa: S608 - generated names
         return self._query(text, {"states": filled}).cast(part.columns)
 
-    def finish(self, shape: Shape, merged: Sequence[pa.Table]) -> pa.Table:
+    def finish(self, shape: IncrementalPlan, merged: Sequence[pa.Table]) -> pa.Table:
         """The result of a query with aggregates, from the whole state of each part."""
         keys = group_columns(shape.bound)
         uniques = [column.field for column in unique_columns(shape.bound)]
@@ -107,7 +107,7 @@ class States:
             f"{_order(shape.bound, len(keys))}"
         )
         tables = {f"p{place}": [table] for place, table in enumerate(merged)}
-        columns = columns_of_answer(shape.bound)
+        columns = result_columns(shape.bound)
         return self._query(text, tables).rename_columns(columns.names).cast(columns)
 
     def only_in_first(self, first: pa.Table, second: pa.Table) -> pa.Table:
@@ -121,10 +121,10 @@ class States:
         with self._engine.session() as session:
             for name, parts in tables.items():
                 session.register(name, parts)
-            return session.ask(text)
+            return session.query(text)
 
 
-def _total(shape: Shape, column: Column | None) -> str:
+def _total(shape: IncrementalPlan, column: Column | None) -> str:
     plain = place_of(shape.places, "total", column)
     scaled = {total: each for each, total in scaled_places(shape).items()}.get(plain)
     if scaled is None:
@@ -132,7 +132,7 @@ def _total(shape: Shape, column: Column | None) -> str:
     return f"CASE WHEN isfinite(m.{plain}) THEN m.{plain} ELSE m.{scaled} * {SCALE!r}::DOUBLE END"
 
 
-def _order(bound: Bound, keys: int) -> str:
+def _order(bound: BoundQuery, keys: int) -> str:
     """The order as in plan.py: ORDER BY before the groups, missing values last."""
     order = {f"c{place}": "ASC" for place in range(keys)}
     if bound.order_by is not None:

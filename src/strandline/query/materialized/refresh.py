@@ -21,18 +21,28 @@ import msgspec
 import pyarrow as pa
 
 from strandline.log.progress import Progress, silent
-from strandline.query.language.bound_ast import Bound
-from strandline.query.materialized.delta_snapshot import News
-from strandline.query.materialized.incremental_plan import Shape
-from strandline.query.materialized.manifest import Counters, Keep, Manifest, Marks, Run
+from strandline.query.language.bound_ast import BoundQuery
+from strandline.query.materialized.delta_snapshot import DeltaSnapshot
+from strandline.query.materialized.incremental_plan import IncrementalPlan
+from strandline.query.materialized.manifest import (
+    CommitCounters,
+    FrameRun,
+    Marks,
+    QueryManifest,
+    ResultRetention,
+)
 from strandline.query.materialized.merge_policy import to_merge
-from strandline.query.materialized.partial_aggregates import States, completed, in_front
-from strandline.query.materialized.result_log import Base, Journal, Piece
-from strandline.query.materialized.retention import newest_rows, runs_over, still_kept
-from strandline.views.table.snapshot import TS, Snapshot
+from strandline.query.materialized.partial_aggregates import (
+    StateMerger,
+    add_scaled_totals,
+    first_rows,
+)
+from strandline.query.materialized.result_log import CommitBase, ResultLog, ResultPiece
+from strandline.query.materialized.retention import expired_runs, newest_rows, unexpired_rows
+from strandline.views.table.snapshot import TS, EventTableSnapshot
 
 
-class TableSnapshot(Snapshot, Protocol):
+class TableSnapshot(EventTableSnapshot, Protocol):
     """A table at one position, with the changes of its past."""
 
     @property
@@ -45,15 +55,15 @@ class TableSnapshot(Snapshot, Protocol):
         ...
 
 
-class Definition(msgspec.Struct, frozen=True, kw_only=True):
+class QueryDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """The definition of a materialized query."""
 
     alias: str
     text: str
-    keep: Keep
+    keep: ResultRetention
 
 
-class Visit:
+class Refresh:
     """One refresh of a materialized query. Owned by one thread.
 
     Engines in other processes run each of ``questions`` over the rows of each table after ``after``
@@ -62,13 +72,13 @@ class Visit:
 
     def __init__(
         self,
-        definition: Definition,
-        journal: Journal,
-        base: Base,
-        shape: Shape,
+        definition: QueryDefinition,
+        journal: ResultLog,
+        base: CommitBase,
+        shape: IncrementalPlan,
         tables: Mapping[str, TableSnapshot],
         marks: Marks,
-        states: States,
+        states: StateMerger,
         now_us: int,
     ) -> None:
         self.definition = definition
@@ -80,27 +90,27 @@ class Visit:
         self.states = states
         self._tables = tables
         self._now_us = now_us
-        self._loaded: dict[Run, pa.Table] = {}
+        self._loaded: dict[FrameRun, pa.Table] = {}
         self._stored = base.manifest
         if self._stored is not None and not self._is_usable(self._stored):
             self._stored = None
 
     @property
-    def questions(self) -> tuple[Bound, ...]:
+    def queries(self) -> tuple[BoundQuery, ...]:
         """The queries to run over the new rows."""
         return tuple(part.bound for part in self.shape.parts)
 
     @property
-    def is_anew(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the stored state is unusable: all rows are new."""
         return self._stored is None
 
     @property
-    def has_news(self) -> bool:
+    def has_new_rows(self) -> bool:
         old = self._stored
         if old is None:
             return True
-        return any(mark.has_news(old.marks[event]) for event, mark in self.marks.items())
+        return any(mark.has_new_rows(old.marks[event]) for event, mark in self.marks.items())
 
     @property
     def after(self) -> dict[str, int]:
@@ -112,30 +122,33 @@ class Visit:
     def generation(self) -> int:
         """The generation of the stored state, or of the state after the commit."""
         old = self.base.manifest
-        return (old.generation if old else 0) + self.is_anew
+        return (old.generation if old else 0) + self.is_full
 
     @property
     def position(self) -> int:
         """The position of the first table."""
         return next(iter(self.marks.values())).position
 
-    def nothing(self, part: int) -> pa.Table:
+    def empty_state(self, part: int) -> pa.Table:
         """An empty state of a part."""
         columns = self.shape.parts[part].columns
         assert columns is not None
         return columns.empty_table()
 
-    def count_all_as_news(self) -> None:
+    def ignore_stored(self) -> None:
         """Ignore the stored state."""
         self._stored = None
 
-    def news(self, progress: Progress = silent) -> dict[str, Snapshot]:
+    def new_rows(self, progress: Progress = silent) -> dict[str, EventTableSnapshot]:
         """The tables, restricted to their new rows."""
         after = self.after
-        return {event: News(table, after[event], progress) for event, table in self._tables.items()}
+        return {
+            event: DeltaSnapshot(table, after[event], progress)
+            for event, table in self._tables.items()
+        }
 
     @property
-    def news_bytes(self) -> int:
+    def new_bytes(self) -> int:
         """Bytes of the files that have new rows."""
         after = self.after
         return sum(table.stored_bytes(after[event]) for event, table in self._tables.items())
@@ -148,7 +161,7 @@ class Visit:
             return False
         return sum(run.rows for run in self._runs(0)) >= first
 
-    def whole(self, part: int, new_rows: pa.Table | None) -> pa.Table:
+    def merged_state(self, part: int, new_rows: pa.Table | None) -> pa.Table:
         """The whole state of a part: stored and new rows, without those that retention removes."""
         state = self.shape.parts[part]
         tables = [self._load(run) for run in self._runs(part)]
@@ -158,14 +171,14 @@ class Visit:
         tables = [self._within_retention(table) for table in tables]
         return self.states.merge(state, newest_rows(self.definition.keep, tables))
 
-    def pieces(self, part: int, new_rows: pa.Table) -> tuple[list[Run], list[Piece]]:
+    def pieces(self, part: int, new_rows: pa.Table) -> tuple[list[FrameRun], list[ResultPiece]]:
         """The runs of a part that stay, and the pieces to write for the new rows."""
         runs = self._runs(part)
         if self.shape.kind == "rows":
             keep = self.definition.keep
-            runs = runs[runs_over(keep, runs, new_rows.num_rows, self._now_us) :]
+            runs = runs[expired_runs(keep, runs, new_rows.num_rows, self._now_us) :]
         if self.shape.kind == "whole":
-            return [], [Piece(part, new_rows)]
+            return [], [ResultPiece(part, new_rows)]
         if not new_rows.num_rows:
             return runs, []
         merged = to_merge(runs, new_rows.num_rows)
@@ -173,17 +186,17 @@ class Visit:
         tables = [self._load(run) for run in runs[len(staying) :]]
         return staying, self._pieces_of(part, [*tables, new_rows])
 
-    def closing(self, runs: tuple[Run, ...], rows_added: int) -> Manifest:
+    def new_manifest(self, runs: tuple[FrameRun, ...], rows_added: int) -> QueryManifest:
         """The manifest of a commit with these runs, which added ``rows_added`` rows."""
         old = self.base.manifest
-        is_full = self.is_anew
-        counters = old.counters if old else Counters()
+        is_full = self.is_full
+        counters = old.counters if old else CommitCounters()
         stored = sum(run.rows for run in self._runs(0))
         added = sum(run.rows for run in runs if run.part == 0) - stored
         dropped = max(0, rows_added - added) if self.shape.kind == "rows" else 0
         old_runs = set(self._stored.runs if self._stored else ())
         written = sum(run.rows for run in runs if run.part == 0 and run not in old_runs)
-        return Manifest(
+        return QueryManifest(
             alias=self.definition.alias,
             text=self.definition.text,
             kind=self.shape.kind,
@@ -194,7 +207,7 @@ class Visit:
             generation=self.generation,
             created_us=old.created_us if old else self._now_us,
             refreshed_us=self._now_us,
-            counters=Counters(
+            counters=CommitCounters(
                 commits=counters.commits + 1,
                 anew=counters.anew + is_full,
                 rows_taken=counters.rows_taken + rows_added,
@@ -203,34 +216,34 @@ class Visit:
             ),
         )
 
-    def _is_usable(self, old: Manifest) -> bool:
+    def _is_usable(self, old: QueryManifest) -> bool:
         if old.shape != self.shape.digest or old.marks.keys() != self.marks.keys():
             return False
         pairs = [(mark, old.marks[event]) for event, mark in self.marks.items()]
         if self.shape.kind == "whole":
-            return not any(mark.has_news(before) for mark, before in pairs)
+            return not any(mark.has_new_rows(before) for mark, before in pairs)
         return all(mark.continues(before) for mark, before in pairs)
 
-    def _pieces_of(self, part: int, tables: Sequence[pa.Table]) -> list[Piece]:
+    def _pieces_of(self, part: int, tables: Sequence[pa.Table]) -> list[ResultPiece]:
         tables = [self._within_retention(table) for table in tables]
         rows = self.states.merge(self.shape.parts[part], newest_rows(self.definition.keep, tables))
         if self.shape.kind != "rows":
-            return [Piece(part, rows)]
-        rows = in_front(self.shape, rows)
+            return [ResultPiece(part, rows)]
+        rows = first_rows(self.shape, rows)
         if not rows.num_rows:
             return []
-        return [Piece(part, rows, newest_us=rows[TS].cast(pa.int64())[-1].as_py())]
+        return [ResultPiece(part, rows, newest_us=rows[TS].cast(pa.int64())[-1].as_py())]
 
     def _within_retention(self, table: pa.Table) -> pa.Table:
-        return still_kept(self.definition.keep, self.shape, table, self._now_us)
+        return unexpired_rows(self.definition.keep, self.shape, table, self._now_us)
 
-    def _runs(self, part: int) -> list[Run]:
+    def _runs(self, part: int) -> list[FrameRun]:
         return [run for run in self._stored.runs if run.part == part] if self._stored else []
 
-    def _load(self, run: Run) -> pa.Table:
+    def _load(self, run: FrameRun) -> pa.Table:
         """A run, read once; FramesGone when a later commit has replaced it."""
         if run not in self._loaded:
             loaded = self.journal.load(run)
             is_first = self.shape.kind == "groups" and run.part == 0
-            self._loaded[run] = completed(self.shape, loaded) if is_first else loaded
+            self._loaded[run] = add_scaled_totals(self.shape, loaded) if is_first else loaded
         return self._loaded[run]

@@ -34,7 +34,7 @@ from pyroaring import BitMap64
 from strandline.errors import NotFound
 from strandline.log.topic.topic import Topic
 from strandline.query.materialized import frame_codec, manifest
-from strandline.query.materialized.manifest import Manifest, Run
+from strandline.query.materialized.manifest import FrameRun, QueryManifest
 from strandline.records import Record
 
 FRAME, MARK = "frame", "mark"
@@ -43,17 +43,17 @@ _APPEND_BYTES = 16 << 20
 _APPEND_FRAMES = 10_000
 
 
-class Base(NamedTuple):
+class CommitBase(NamedTuple):
     """The state that a commit is based on."""
 
     head: int
     """The topic's head when it was read."""
     cursor: int
     """The seq of the newest mark, 0 when there is none."""
-    manifest: Manifest | None
+    manifest: QueryManifest | None
 
 
-class Piece(NamedTuple):
+class ResultPiece(NamedTuple):
     """Rows to commit."""
 
     part: int
@@ -61,7 +61,7 @@ class Piece(NamedTuple):
     newest_us: int = 0
 
 
-class Draft(NamedTuple):
+class CommitDraft(NamedTuple):
     """A commit that is not appended yet."""
 
     topic: str
@@ -81,7 +81,7 @@ class FramesGone(NotFound):
     """Frames were replaced by a later commit: read the newest manifest, and try again."""
 
 
-class Journal:
+class ResultLog:
     """The commits of one materialized query. Safe from many threads."""
 
     def __init__(self, topic: Topic, *, frame_bytes: int = FRAME_BYTES) -> None:
@@ -92,13 +92,13 @@ class Journal:
     def topic(self) -> Topic:
         return self._topic
 
-    def newest(self) -> Base:
+    def newest(self) -> CommitBase:
         """The newest manifest, as the base of a commit."""
         head = self._topic.head_seq
         record = self.newest_mark(head)
         if record is None:
-            return Base(head, 0, None)
-        return Base(head, record.seq, manifest.decode(record.data))
+            return CommitBase(head, 0, None)
+        return CommitBase(head, record.seq, manifest.decode(record.data))
 
     def newest_mark(self, seq: int) -> Record | None:
         """The last mark up to a seq."""
@@ -112,9 +112,9 @@ class Journal:
                 seq = _based_on(record)
         return None
 
-    def load(self, run: Run) -> pa.Table:
+    def load(self, run: FrameRun) -> pa.Table:
         """The rows of a run; FramesGone when a later commit has replaced it."""
-        page = self._topic.pick(range(run.first, run.last + 1))
+        page = self._topic.get_many(range(run.first, run.last + 1))
         if len(page) != run.last - run.first + 1:
             raise FramesGone(
                 f"frames {run.first} to {run.last} of {self._topic.name!r} were replaced"
@@ -123,17 +123,17 @@ class Journal:
 
     def commit(
         self,
-        base: Base,
-        pieces: Sequence[Piece],
-        close: Callable[[tuple[Run, ...]], Manifest],
-    ) -> Base:
+        base: CommitBase,
+        pieces: Sequence[ResultPiece],
+        close: Callable[[tuple[FrameRun, ...]], QueryManifest],
+    ) -> CommitBase:
         """Append pieces, and the manifest that ``close`` makes of their runs; returns the new base.
 
         Conflict when another commit was appended since ``base`` was read; nothing is changed then.
         """
         meta = str(base.cursor).encode()
         head = base.head
-        runs: list[Run] = []
+        runs: list[FrameRun] = []
         for piece in pieces:
             packed = frame_codec.pack(piece.table, self._frame_bytes)
             first = 0
@@ -145,17 +145,17 @@ class Journal:
         data = manifest.encode(new)
         appended_mark = self._topic.append(data, tag=MARK, meta=meta, expected_head=head)
         self._delete_replaced(base, new, appended_mark.first_seq)
-        return Base(appended_mark.head_seq, appended_mark.first_seq, new)
+        return CommitBase(appended_mark.head_seq, appended_mark.first_seq, new)
 
     def draft(
         self,
-        base: Base,
-        pieces: Sequence[Piece],
-        close: Callable[[tuple[Run, ...]], Manifest],
-    ) -> Draft:
+        base: CommitBase,
+        pieces: Sequence[ResultPiece],
+        close: Callable[[tuple[FrameRun, ...]], QueryManifest],
+    ) -> CommitDraft:
         """The records that ``commit`` would append, for another process to append."""
         records: list[tuple[str, bytes]] = []
-        runs: list[Run] = []
+        runs: list[FrameRun] = []
         for piece in pieces:
             packed = frame_codec.pack(piece.table, self._frame_bytes)
             first = base.head + len(records) + 1
@@ -166,19 +166,19 @@ class Journal:
         leaving = _ranges(_replaced(base, new, closed))
         new = msgspec.structs.replace(new, leaving=leaving)
         records.append((MARK, manifest.encode(new)))
-        return Draft(self._topic.name, base.head, records, str(base.cursor).encode())
+        return CommitDraft(self._topic.name, base.head, records, str(base.cursor).encode())
 
-    def has(self, draft: Draft) -> bool:
+    def has(self, draft: CommitDraft) -> bool:
         """Whether a draft was appended; False also when a later commit has deleted it."""
         record = self._pick(draft.last_seq)
         return record is not None and record.data == draft.records[-1][1]
 
-    def _delete_replaced(self, base: Base, new: Manifest, closed: int) -> None:
+    def _delete_replaced(self, base: CommitBase, new: QueryManifest, closed: int) -> None:
         """Delete what the new manifest does not use: frames, older marks, unfinished commits."""
-        self._topic.let_go(_replaced(base, new, closed))
+        self._topic.trim(_replaced(base, new, closed))
 
     def _pick(self, seq: int) -> Record | None:
-        records = self._topic.pick([seq]).records
+        records = self._topic.get_many([seq]).records
         return records[0] if records else None
 
     def _before_gap(self, seq: int) -> int:
@@ -187,8 +187,8 @@ class Journal:
         return min(firsts, default=seq) - 1
 
 
-def _run(piece: Piece, first: int, last: int, packed: Sequence[bytes]) -> Run:
-    return Run(
+def _run(piece: ResultPiece, first: int, last: int, packed: Sequence[bytes]) -> FrameRun:
+    return FrameRun(
         part=piece.part,
         first=first,
         last=last,
@@ -198,7 +198,7 @@ def _run(piece: Piece, first: int, last: int, packed: Sequence[bytes]) -> Run:
     )
 
 
-def _replaced(base: Base, new: Manifest, closed: int) -> BitMap64:
+def _replaced(base: CommitBase, new: QueryManifest, closed: int) -> BitMap64:
     """Seqs up to the new mark that are no longer used."""
     old = BitMap64()
     if base.manifest is not None:

@@ -16,21 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import Invalid
-from strandline.query.language.bound_ast import Bound
+from strandline.query.language.bound_ast import BoundQuery
 from strandline.query.language.periods import start
-from strandline.query.materialized.incremental_plan import Shape
-from strandline.query.materialized.manifest import Keep, Run
+from strandline.query.materialized.incremental_plan import IncrementalPlan
+from strandline.query.materialized.manifest import FrameRun, ResultRetention
 from strandline.views.table.snapshot import TS
 
 _MOMENT = pa.timestamp("us", tz="UTC")
 
 
-def check_keep(keep: Keep, bound: Bound) -> None:
+def check_keep(keep: ResultRetention, bound: BoundQuery) -> None:
     """Reject a KEEP that does not apply to the query."""
     for name, value in (("ROWS", keep.rows_max), ("an age", keep.age_max_us)):
         if value is not None and value < 1:
             raise Invalid(f"KEEP {name} must be at least 1, not {value}")
-    if keep == Keep():
+    if keep == ResultRetention():
         return
     if bound.is_sequence:
         raise Invalid(
@@ -42,7 +42,9 @@ def check_keep(keep: Keep, bound: Bound) -> None:
         raise Invalid("KEEP an age requires aggregates PER a period: others have no age")
 
 
-def still_kept(keep: Keep, shape: Shape, table: pa.Table, now_us: int) -> pa.Table:
+def unexpired_rows(
+    keep: ResultRetention, shape: IncrementalPlan, table: pa.Table, now_us: int
+) -> pa.Table:
     """The rows of a state that are not too old."""
     if keep.age_max_us is None:
         return table
@@ -54,7 +56,7 @@ def still_kept(keep: Keep, shape: Shape, table: pa.Table, now_us: int) -> pa.Tab
     return table.filter(pc.greater_equal(column, pa.scalar(cutoff, _MOMENT)))
 
 
-def newest_rows(keep: Keep, tables: Sequence[pa.Table]) -> list[pa.Table]:
+def newest_rows(keep: ResultRetention, tables: Sequence[pa.Table]) -> list[pa.Table]:
     """The last rows of tables that are in the order of their appends."""
     if keep.rows_max is None:
         return list(tables)
@@ -67,7 +69,9 @@ def newest_rows(keep: Keep, tables: Sequence[pa.Table]) -> list[pa.Table]:
     return newest[::-1]
 
 
-def runs_over(keep: Keep, runs: Sequence[Run], rows_more: int, now_us: int) -> int:
+def expired_runs(
+    keep: ResultRetention, runs: Sequence[FrameRun], rows_more: int, now_us: int
+) -> int:
     """The number of oldest runs of a selection whose rows have all expired."""
     expired = 0
     rows = sum(run.rows for run in runs) + rows_more

@@ -33,7 +33,7 @@ Years = Sequence[int]
 """The years of rows, ascending."""
 
 
-class Change(NamedTuple):
+class _OffsetChange(NamedTuple):
     """A change of the offset to UTC, at a time."""
 
     at_us: int
@@ -53,7 +53,7 @@ def label(
     return _shift(_cut(shifted, period), number(days * DAY_US), dialect)
 
 
-def moment(
+def time_of_label(
     shown: exp.Expression, calendar: Calendar, years: Years | None, dialect: Dialect
 ) -> exp.Expression:
     """The first time that has a label."""
@@ -105,18 +105,20 @@ def _tree(at: exp.Expression, bounds: Sequence[int], offsets: Sequence[int]) -> 
     return exp.Case(ifs=[exp.If(this=early, true=before)], default=after)
 
 
-def _offsets(calendar: Calendar, years: Years | None, changes: Sequence[Change]) -> list[int]:
+def _offsets(
+    calendar: Calendar, years: Years | None, changes: Sequence[_OffsetChange]
+) -> list[int]:
     if changes:
         return [changes[0].before_us, *(change.after_us for change in changes)]
     return [_offset(_begin(years[0]) if years else 0, _zone(calendar.timezone))]
 
 
-def _changes(calendar: Calendar, years: Years | None) -> list[Change]:
+def _changes(calendar: Calendar, years: Years | None) -> list[_OffsetChange]:
     """The changes of offset that are relevant for rows of these years."""
     # The local year of a row may differ, and its week may start in the year before.
     candidates = {year + more for year in years or () for more in (-1, 0, 1)}
     needed = sorted(year for year in candidates if _YEAR_FIRST <= year <= _YEAR_LAST)
-    changes: list[Change] = []
+    changes: list[_OffsetChange] = []
     for before, year in zip([None, *needed], needed, strict=False):
         if before is not None and before + 1 != year:
             changes.append(_change_between(calendar, before, year))
@@ -124,10 +126,10 @@ def _changes(calendar: Calendar, years: Years | None) -> list[Change]:
     return changes
 
 
-def _change_between(calendar: Calendar, before: int, year: int) -> Change:
+def _change_between(calendar: Calendar, before: int, year: int) -> _OffsetChange:
     """A single change in place of the unknown ones between two years."""
     zone, begin = _zone(calendar.timezone), _begin(year)
-    return Change(begin, _offset(_begin(before + 1) - 1, zone), _offset(begin, zone))
+    return _OffsetChange(begin, _offset(_begin(before + 1) - 1, zone), _offset(begin, zone))
 
 
 def _begin(year: int) -> int:
@@ -142,7 +144,7 @@ def _year(at_us: int) -> int:
 
 
 @functools.lru_cache(maxsize=16384)
-def _changes_in(timezone: str, year: int) -> tuple[Change, ...]:
+def _changes_in(timezone: str, year: int) -> tuple[_OffsetChange, ...]:
     """Samples offsets at intervals; between two that differ, searches the time of the change."""
     zone = _zone(timezone)
     pace = DAY_US if year <= _DAILY_UNTIL else 20 * DAY_US
@@ -153,7 +155,7 @@ def _changes_in(timezone: str, year: int) -> tuple[Change, ...]:
     while at < end:
         after = _offset(at + pace, zone)
         if after != before:
-            changes.append(Change(_search(at, at + pace, zone), before, after))
+            changes.append(_OffsetChange(_search(at, at + pace, zone), before, after))
         at, before = at + pace, after
     # The last sample is beyond the year.
     return tuple(change for change in changes if _year(change.at_us) == year)

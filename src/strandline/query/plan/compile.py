@@ -35,7 +35,7 @@ from strandline.query.language.periods import Calendar
 from strandline.query.plan import buckets
 from strandline.query.plan.buckets import Years
 from strandline.query.plan.plan import (
-    NOTHING,
+    NOT_NUMBERED,
     Bucket,
     Figure,
     Numbered,
@@ -57,7 +57,7 @@ from strandline.query.plan.sql_dialect import (
     double,
     name,
 )
-from strandline.schema import Kind
+from strandline.schema import FieldType
 from strandline.views.table.condition import Condition, Leaf
 
 MATCHES = "matches"
@@ -65,7 +65,7 @@ _DIGIT_BITS = 21
 
 
 def sql(
-    plan: Plan, dialect: Dialect, *, years: Years | None = None, numbered: Numbered = NOTHING
+    plan: Plan, dialect: Dialect, *, years: Years | None = None, numbered: Numbered = NOT_NUMBERED
 ) -> str:
     """The SQL of the whole plan. Buckets of a time zone in DuckDB need the years of the rows;
     ``numbered`` enum columns are numbers."""
@@ -93,7 +93,7 @@ def _sql(input_: _SqlInput) -> str:
     """Cached: queries are often repeated, and generating SQL takes a millisecond."""
     plan, dialect, years, numbered = input_.all
     if plan.steps:
-        matched = matches(plan, dialect, [selected(scan, dialect) for scan in plan.scans])
+        matched = matches(plan, dialect, [select_rows(scan, dialect) for scan in plan.scans])
         return _text_of(_result(plan, matched, dialect, years), dialect)
     scan = plan.scans[0]
     rows = _where(exp.Select().from_(_table(scan.relation)), scan, dialect, numbered)
@@ -108,10 +108,10 @@ def sql_of_matches(plan: Plan, dialect: Dialect, *, years: Years | None = None) 
 
 def sql_of_scan(scan: Scan, dialect: Dialect) -> str:
     """The rows of one event that fulfil its condition, with the needed columns."""
-    return _text_of(selected(scan, dialect), dialect)
+    return _text_of(select_rows(scan, dialect), dialect)
 
 
-def selected(scan: Scan, dialect: Dialect) -> exp.Select:
+def select_rows(scan: Scan, dialect: Dialect) -> exp.Select:
     columns = [column(each) for each in scan.kept]
     return _where(exp.Select(expressions=columns).from_(_table(scan.relation)), scan, dialect)
 
@@ -125,7 +125,7 @@ def _table(relation: str) -> exp.Table:
 
 
 def _where(
-    select: exp.Select, scan: Scan, dialect: Dialect, numbered: Numbered = NOTHING
+    select: exp.Select, scan: Scan, dialect: Dialect, numbered: Numbered = NOT_NUMBERED
 ) -> exp.Select:
     if scan.where is None:
         return select
@@ -150,7 +150,7 @@ def _result(
     rows: exp.Select,
     dialect: Dialect,
     years: Years | None,
-    numbered: Numbered = NOTHING,
+    numbered: Numbered = NOT_NUMBERED,
 ) -> exp.Select:
     """The SELECT of the result over rows without columns."""
     if plan.cross is not None:
@@ -204,7 +204,7 @@ def _grouped(
     }
     if plan.bucket is not None and not plan.bucket.calendar.is_utc:
         label = column(result_column(0))
-        converted[0] = buckets.moment(label, plan.bucket.calendar, years, dialect)
+        converted[0] = buckets.time_of_label(label, plan.bucket.calendar, years, dialect)
     if not converted:
         return grouped
     subquery = exp.Subquery(this=grouped, alias=exp.TableAlias(this=name("labelled")))
@@ -261,7 +261,7 @@ def _figure(figure: Figure, dialect: Dialect) -> exp.Expression:
             return exp.Max(this=values)
 
 
-def _exact_average(values: exp.Expression, kind: Kind) -> exp.Expression:
+def _exact_average(values: exp.Expression, kind: FieldType) -> exp.Expression:
     """The average of whole numbers in Spark, which adds them as floats or loses digits."""
     total = exp.cast(_total(values, kind, "spark"), exp.DataType(this=exp.DType.DOUBLE))
     return _average(total, values)
@@ -283,7 +283,7 @@ def _scaled_total(values: exp.Expression) -> exp.Expression:
     return exp.Sum(this=exp.Mul(this=values.copy(), expression=double(1 / SCALE)))
 
 
-def _total(values: exp.Expression, kind: Kind, dialect: Dialect) -> exp.Expression:
+def _total(values: exp.Expression, kind: FieldType, dialect: Dialect) -> exp.Expression:
     if kind.name == "f64":
         return exp.Sum(this=values)
     if dialect == "spark" and kind.name == "i64":

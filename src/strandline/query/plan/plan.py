@@ -24,15 +24,15 @@ import msgspec
 
 from strandline.query.language.bound_ast import (
     BUCKET,
-    Bound,
     BoundAggregate,
     BoundEvent,
+    BoundQuery,
     BoundStep,
     Column,
     Function,
 )
 from strandline.query.language.periods import Calendar, Period
-from strandline.schema import Kind
+from strandline.schema import FieldType
 from strandline.views.table.condition import Condition, Leaf, fields_of, leaves
 from strandline.views.table.snapshot import SEQ, Top
 
@@ -46,7 +46,7 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True):
     """The relation in SQL with the rows that are read, possibly more than fulfil ``where``."""
     prefix: str
     """The prefix of its columns in the plan."""
-    kinds: dict[str, Kind]
+    kinds: dict[str, FieldType]
     """The types of the needed columns, in the order of the table."""
     kept: tuple[str, ...]
     """Columns that are needed after ``where`` was applied."""
@@ -62,7 +62,7 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True):
 
 class Bucket(msgspec.Struct, frozen=True, kw_only=True):
     column: str
-    kind: Kind
+    kind: FieldType
     period: Period
     calendar: Calendar
 
@@ -72,7 +72,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     function: Function
     column: str | None
-    kind: Kind | None
+    kind: FieldType | None
     name: str
     is_wide: bool = False
     """Of f64: whether an intermediate sum may be larger than any double."""
@@ -102,7 +102,7 @@ class Sort(msgspec.Struct, frozen=True):
 Numbered = Mapping[str, tuple[str, ...]]
 """Enum columns that are numbers: the indexes of their values among these variants."""
 
-NOTHING: Numbered = {}
+NOT_NUMBERED: Numbered = {}
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The first rows that are needed, which a reader may use to skip zones."""
 
     @property
-    def kinds(self) -> dict[str, Kind]:
+    def kinds(self) -> dict[str, FieldType]:
         """The types of all columns of the plan."""
         return {
             f"{scan.prefix}{field}": kind
@@ -150,7 +150,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Enum columns whose text is needed only in the result: engines group and compare numbers
         several times faster."""
         if self.steps:
-            return NOTHING
+            return NOT_NUMBERED
         shown = {output.column for output in self.outputs}
         if not self.figures:
             shown |= {sort.column for sort in self.order}
@@ -178,7 +178,7 @@ def numbered_enums(scan: Scan, among: Collection[str]) -> Numbered:
     return {name: kind.variants for name, kind in kinds if kind.name == "enum" and name in among}
 
 
-def plan_of(bound: Bound) -> Plan:
+def plan_of(bound: BoundQuery) -> Plan:
     """The plan of a query. Replays of all events have no plan:
     ``query/execute/replay.py``.
     """
@@ -200,7 +200,7 @@ def plan_of(bound: Bound) -> Plan:
     )
 
 
-def widened(plan: Plan) -> Plan:
+def with_wide_totals(plan: Plan) -> Plan:
     """The same query with sums of doubles that do not overflow in intermediate sums."""
     figures = tuple(
         msgspec.structs.replace(figure, is_wide=figure.is_double) for figure in plan.figures
@@ -208,7 +208,7 @@ def widened(plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, figures=figures)
 
 
-def _scan(bound: Bound, place: int) -> Scan:
+def _scan(bound: BoundQuery, place: int) -> Scan:
     event = bound.events[place]
     after_where = _needed_after_where(bound, event, place)
     # A query that only counts rows needs a column all the same.
@@ -228,7 +228,7 @@ def _scan(bound: Bound, place: int) -> Scan:
     )
 
 
-def _needed_after_where(bound: Bound, event: BoundEvent, place: int) -> set[str]:
+def _needed_after_where(bound: BoundQuery, event: BoundEvent, place: int) -> set[str]:
     """The columns of an event that are needed after its own condition was applied."""
     columns = [*bound.columns, *bound.by]
     columns += [figure.column for figure in bound.aggregates if figure.column]
@@ -245,7 +245,7 @@ def _needed_after_where(bound: Bound, event: BoundEvent, place: int) -> set[str]
     return needed
 
 
-def _link(bound: Bound, event: BoundEvent) -> str:
+def _link(bound: BoundQuery, event: BoundEvent) -> str:
     """The link column in the spelling of this event."""
     if bound.link is None:
         return ""
@@ -253,17 +253,17 @@ def _link(bound: Bound, event: BoundEvent) -> str:
     return spelled[bound.link.lower()]
 
 
-def _inner(bound: Bound, column: Column) -> str:
+def _inner(bound: BoundQuery, column: Column) -> str:
     if not bound.is_sequence:
         return column.field
     return f"{bound.events[column.event].called}.{column.field}"
 
 
-def _outputs(bound: Bound, columns: Iterable[Column]) -> tuple[Output, ...]:
+def _outputs(bound: BoundQuery, columns: Iterable[Column]) -> tuple[Output, ...]:
     return tuple(Output(_inner(bound, column), column.name) for column in columns)
 
 
-def _row_order(bound: Bound) -> tuple[Sort, ...]:
+def _row_order(bound: BoundQuery) -> tuple[Sort, ...]:
     first = bound.events[0]
     natural = [SEQ]
     if bound.is_sequence:
@@ -272,13 +272,13 @@ def _row_order(bound: Bound) -> tuple[Sort, ...]:
     return (*requested, *_further(natural, requested))
 
 
-def _group_order(bound: Bound) -> tuple[Sort, ...]:
+def _group_order(bound: BoundQuery) -> tuple[Sort, ...]:
     natural = [BUCKET] * (bound.per is not None) + [column.name for column in bound.by]
     requested = [Sort(bound.order_by.name, bound.descending)] if bound.order_by else []
     return (*requested, *_further(natural, requested))
 
 
-def _bucket(bound: Bound) -> Bucket | None:
+def _bucket(bound: BoundQuery) -> Bucket | None:
     if bound.per is None:
         return None
     first = bound.events[0]
@@ -287,7 +287,7 @@ def _bucket(bound: Bound) -> Bucket | None:
     return Bucket(column=inner, kind=kind, period=bound.per, calendar=bound.calendar)
 
 
-def _figure(bound: Bound, aggregate: BoundAggregate) -> Figure:
+def _figure(bound: BoundQuery, aggregate: BoundAggregate) -> Figure:
     column = aggregate.column
     if column is None:
         return Figure(function=aggregate.function, column=None, kind=None, name=aggregate.name)
@@ -304,7 +304,7 @@ def _further(natural: Iterable[str], requested: list[Sort]) -> list[Sort]:
     return [Sort(column) for column in natural if column not in used]
 
 
-def _top(bound: Bound) -> Top | None:
+def _top(bound: BoundQuery) -> Top | None:
     """The limit of rows for a reader, when only the first rows by a column are needed."""
     if bound.limit is None or bound.is_sequence:
         return None
@@ -313,7 +313,7 @@ def _top(bound: Bound) -> Top | None:
     return Top(field=field, descending=descending, rows=bound.limit + bound.offset)
 
 
-def operand_of(plan: Plan, leaf: Leaf) -> tuple[str, Kind]:
+def operand_of(plan: Plan, leaf: Leaf) -> tuple[str, FieldType]:
     """The column of the plan in a comparison of ``cross``."""
     name = f"{leaf.event}.{leaf.field}"
     return name, plan.kinds[name]

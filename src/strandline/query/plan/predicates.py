@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from strandline.query.plan.sql_dialect import Dialect, literal
-from strandline.schema import Kind
+from strandline.schema import FieldType
 from strandline.views.table.condition import (
     And,
     Compare,
@@ -34,7 +34,7 @@ class Operand(NamedTuple):
     """The column of a comparison."""
 
     column: exp.Expression
-    kind: Kind
+    kind: FieldType
     is_number: bool = False
     """Whether it has the indexes of an enum's variants instead of their text."""
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 from strandline.query.language.bound_ast import BUCKET
 from strandline.query.plan.plan import Figure, Plan
 from strandline.query.plan.sql_dialect import TOTAL_DIGITS
-from strandline.schema import Kind, KindName
+from strandline.schema import FieldType, FieldTypeName
 
 MOMENT = pa.timestamp("us", tz="UTC")
 
-_ARROW: dict[KindName, pa.DataType] = {
+_ARROW: dict[FieldTypeName, pa.DataType] = {
     "string": pa.string(),
     "enum": pa.string(),
     "u64": pa.uint64(),
@@ -23,7 +23,7 @@ _ARROW: dict[KindName, pa.DataType] = {
 }
 
 
-def arrow_type(kind: Kind) -> pa.DataType:
+def arrow_type(kind: FieldType) -> pa.DataType:
     return _ARROW[kind.name]
 
 

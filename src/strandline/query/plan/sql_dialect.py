@@ -18,7 +18,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from strandline.schema import Kind, KindName
+from strandline.schema import FieldType, FieldTypeName
 from strandline.views.table.condition import Value
 
 Dialect = Literal["duckdb", "spark"]
@@ -32,7 +32,7 @@ DOUBLE_MAX = sys.float_info.max
 
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1)
-_TYPES: dict[KindName, exp.DType] = {
+_TYPES: dict[FieldTypeName, exp.DType] = {
     "string": exp.DType.VARCHAR,
     "enum": exp.DType.VARCHAR,
     "i64": exp.DType.BIGINT,
@@ -70,13 +70,13 @@ def decimal(digits: int) -> exp.DataType:
     return exp.DataType(this=exp.DType.DECIMAL, expressions=sizes)
 
 
-def type_of(kind: Kind, dialect: Dialect) -> exp.DataType:
+def type_of(kind: FieldType, dialect: Dialect) -> exp.DataType:
     if kind.name == "u64":
         return exp.DataType(this=exp.DType.UBIGINT) if dialect == "duckdb" else decimal(20)
     return exp.DataType(this=_TYPES[kind.name])
 
 
-def literal(value: Value, kind: Kind, dialect: Dialect) -> exp.Expression:
+def literal(value: Value, kind: FieldType, dialect: Dialect) -> exp.Expression:
     """A bound value as one of its column's type."""
     if isinstance(value, bool):
         return exp.true() if value else exp.false()
@@ -86,7 +86,7 @@ def literal(value: Value, kind: Kind, dialect: Dialect) -> exp.Expression:
     return exp.cast(exp.Literal.string(_text(value, kind)), type_of(kind, dialect))
 
 
-def _text(value: Value, kind: Kind) -> str:
+def _text(value: Value, kind: FieldType) -> str:
     if kind.name == "datetime":
         assert isinstance(value, int)
         return (_EPOCH + timedelta(microseconds=value)).isoformat(" ")

@@ -22,11 +22,11 @@ import msgspec
 
 from strandline.errors import Invalid, Unavailable
 from strandline.log.topic.topic import Topic
-from strandline.query.language.times import moment
+from strandline.query.language.times import parse_time
 from strandline.query.sql.relations.metrics import MetricsSource
 from strandline.query.sql.relations.queue import QueueSource
-from strandline.query.sql.relations.relation import Position, Relation, Source, Store
-from strandline.views.view_runner import Host
+from strandline.query.sql.relations.relation import Position, Relation, RelationSource, SqlStore
+from strandline.views.view_runner import ViewRunner
 
 _ATTEMPTS_MAX = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ class _Offsets(msgspec.Struct, frozen=True):
     topics: dict[str, _Offset]
 
 
-def pin(store: Store, sources: Sequence[Source], as_of: object) -> list[Relation]:
+def pin(store: SqlStore, sources: Sequence[RelationSource], as_of: object) -> list[Relation]:
     """All sources at one position."""
     topics = {topic.name: topic for source in sources for topic in source.topics}
     hosts = {(host.kind, host.name): host for source in sources for host in source.held}
@@ -62,7 +62,7 @@ def pin(store: Store, sources: Sequence[Source], as_of: object) -> list[Relation
         return [source.at(position) for source in sources]
 
 
-def now(topics: Mapping[str, Topic], hosts: Sequence[Host[Any]] = ()) -> Position:
+def now(topics: Mapping[str, Topic], hosts: Sequence[ViewRunner[Any]] = ()) -> Position:
     """A position that all topics, and these views, had at one moment."""
     for _ in range(_ATTEMPTS_MAX):
         for host in hosts:
@@ -79,11 +79,11 @@ def _heads(topics: Mapping[str, Topic]) -> dict[str, int]:
     return {name: topic.head_seq for name, topic in topics.items()}
 
 
-def _is_at(host: Host[Any], heads: Mapping[str, int]) -> bool:
+def _is_at(host: ViewRunner[Any], heads: Mapping[str, int]) -> bool:
     return host.applied == [heads[topic.name] for topic in host.topics]
 
 
-def past_of(store: Store, as_of: object, topics: Mapping[str, Topic]) -> Position:
+def past_of(store: SqlStore, as_of: object, topics: Mapping[str, Topic]) -> Position:
     """The position of an ``as_of``."""
     if hasattr(as_of, "encode") and not isinstance(as_of, str):
         as_of = as_of.encode()  # a position of pipelines
@@ -114,7 +114,7 @@ def _seqs(as_of: Mapping[Any, Any], topics: Mapping[str, Topic]) -> dict[str, in
     return seqs
 
 
-def _offsets(store: Store, text: str, topics: Mapping[str, Topic]) -> dict[str, int]:
+def _offsets(store: SqlStore, text: str, topics: Mapping[str, Topic]) -> dict[str, int]:
     try:
         position = msgspec.json.decode(text, type=_Offsets)
     except msgspec.MsgspecError as error:
@@ -140,13 +140,13 @@ def _moment(as_of: object) -> int:
         aware = as_of if as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)
         return (aware - _EPOCH) // _MICROSECOND
     if isinstance(as_of, (str, int, float)) and not isinstance(as_of, bool):
-        return moment(as_of)
+        return parse_time(as_of)
     raise Invalid(
         f"as_of must be a time, a map of topics to seqs, or a position, not {type(as_of).__name__}"
     )
 
 
-def _check_have_past(sources: Sequence[Source]) -> None:
+def _check_have_past(sources: Sequence[RelationSource]) -> None:
     for source in sources:
         if isinstance(source, (QueueSource, MetricsSource)):
             kind = "queue" if isinstance(source, QueueSource) else "metrics"

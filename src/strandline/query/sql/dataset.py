@@ -66,7 +66,7 @@ class RelationDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     def _batches(
         self, requested: list[str], shape: pa.Schema, filter: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
-        needed = list(dict.fromkeys([*requested, *filters.mentioned(filter, self.schema)]))
+        needed = list(dict.fromkeys([*requested, *filters.filter_columns(filter, self.schema)]))
         try:
             for batch in self.relation.batches(needed, filters.read(filter)):
                 self._interrupt.check()

@@ -40,22 +40,22 @@ class Comparison(NamedTuple):
     value: Any
 
 
-class Every(NamedTuple):
+class AllOf(NamedTuple):
     """All of these hold."""
 
     of: tuple[Where, ...]
 
 
-class Some(NamedTuple):
+class AnyOf(NamedTuple):
     """At least one of these holds."""
 
     of: tuple[Where, ...]
 
 
-Where: TypeAlias = Comparison | Every | Some
+Where: TypeAlias = Comparison | AllOf | AnyOf
 
 
-class Bounds(NamedTuple):
+class ColumnBounds(NamedTuple):
     """The least and greatest value of a column, both included; None is no bound."""
 
     low: Any = None
@@ -90,7 +90,7 @@ def read(expression: pc.Expression | None) -> Where | None:
     return _where(part)
 
 
-def bounds(where: Where | None, field: str) -> Bounds:
+def bounds(where: Where | None, field: str) -> ColumnBounds:
     """The bounds that a column has in every row that fulfils the condition."""
     low, high = None, None
     for test in _required(where):
@@ -104,7 +104,7 @@ def bounds(where: Where | None, field: str) -> Bounds:
             low = first if low is None else max(low, first)
         if test.op not in (">", ">="):
             high = last if high is None else min(high, last)
-    return Bounds(low, high)
+    return ColumnBounds(low, high)
 
 
 def values(where: Where | None, field: str) -> set[Any] | None:
@@ -117,7 +117,7 @@ def values(where: Where | None, field: str) -> set[Any] | None:
     return possible
 
 
-def mentioned(expression: pc.Expression | None, schema: pa.Schema) -> list[str]:
+def filter_columns(expression: pc.Expression | None, schema: pa.Schema) -> list[str]:
     """The columns of a filter, and possibly others whose name occurs in its text."""
     if expression is None:
         return []
@@ -130,8 +130,8 @@ def encode(where: Where | None) -> Any:
     match where:
         case Comparison(field, op, value):
             return [op, field, list(value) if op == "in" else value]
-        case Every(parts) | Some(parts):
-            return ["every" if isinstance(where, Every) else "some", *map(encode, parts)]
+        case AllOf(parts) | AnyOf(parts):
+            return ["every" if isinstance(where, AllOf) else "some", *map(encode, parts)]
     return None
 
 
@@ -142,7 +142,7 @@ def decode(encoded: Any) -> Where | None:
     word, *parts = encoded
     if word in ("every", "some"):
         known = tuple(part for part in map(decode, parts) if part is not None)
-        return Every(known) if word == "every" else Some(known)
+        return AllOf(known) if word == "every" else AnyOf(known)
     field, value = parts
     return Comparison(str(field), str(word), tuple(value) if word == "in" else value)
 
@@ -151,7 +151,7 @@ def _required(where: Where | None) -> Iterator[Comparison]:
     """Comparisons that hold whenever the condition does."""
     if isinstance(where, Comparison):
         yield where
-    elif isinstance(where, Every):
+    elif isinstance(where, AllOf):
         for part in where.of:
             yield from _required(part)
 
@@ -212,11 +212,11 @@ def _where(part: _Part) -> Where | None:
 def _every(left: Where | None, right: Where | None) -> Where | None:
     if left is None or right is None:
         return left or right
-    return Every((left, right))
+    return AllOf((left, right))
 
 
 def _some(left: Where | None, right: Where | None) -> Where | None:
-    return None if left is None or right is None else Some((left, right))
+    return None if left is None or right is None else AnyOf((left, right))
 
 
 def _among(name: str, options: dict[str, Any]) -> Comparison | None:

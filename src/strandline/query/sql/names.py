@@ -24,19 +24,19 @@ import pyarrow as pa
 from strandline.config.view_config import ViewConfigs
 from strandline.errors import UnknownTopic
 from strandline.log.topic.topic import Topic
-from strandline.query.language.errors import Mistake, did_you_mean
-from strandline.query.sql.relations.dead_letters import LetterRows, LetterSource
+from strandline.query.language.errors import QueryError, did_you_mean
+from strandline.query.sql.relations.dead_letters import DeadLetterRows, DeadLetterSource
 from strandline.query.sql.relations.event_table import TableSource
 from strandline.query.sql.relations.kv import MapSource
 from strandline.query.sql.relations.kv_versions import VersionSource
 from strandline.query.sql.relations.metrics import CopiedRows, MetricsSource
 from strandline.query.sql.relations.queue import QueueSource
-from strandline.query.sql.relations.relation import Position, Relation, Source, Store
+from strandline.query.sql.relations.relation import Position, Relation, RelationSource, SqlStore
 from strandline.query.sql.relations.series import SeriesSource
 from strandline.query.sql.relations.topic import TopicSource
-from strandline.query.sql.statement import Named, Statement
-from strandline.views.queue.dead_letters import mark_of
-from strandline.views.view_runner import Host
+from strandline.query.sql.statement import RelationName, Statement
+from strandline.views.queue.dead_letters import node_of
+from strandline.views.view_runner import ViewRunner
 
 VIEW_OF = {
     "tables": "table",
@@ -56,11 +56,11 @@ Extra = Callable[[str, str], "pa.Table | None"]
 """Returns relations that are not views of the store, by schema and name."""
 
 
-class ExtraSource:
+class _ExtraSource:
     """Rows that are not from a topic."""
 
     topics: tuple[Topic, ...] = ()
-    held: tuple[Host[Any], ...] = ()
+    held: tuple[ViewRunner[Any], ...] = ()
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -69,24 +69,24 @@ class ExtraSource:
         return CopiedRows(self._table)
 
 
-class Names:
+class RelationNames:
     """The relations of a store, for one query. Owned by one thread."""
 
     def __init__(
-        self, store: Store, statement: Statement, extra: Extra | None, *, copied: bool
+        self, store: SqlStore, statement: Statement, extra: Extra | None, *, copied: bool
     ) -> None:
         self._store = store
         self._statement = statement
         self._extra = extra
         self._copied = copied
 
-    def find(self, named: Named) -> Source:
+    def find(self, named: RelationName) -> RelationSource:
         """The relation of a name; raises a query error with known names."""
         schema = named.schema.lower()
         if self._extra is not None:
             table = self._extra(schema, named.name)
             if table is not None:
-                return ExtraSource(table)
+                return _ExtraSource(table)
         if schema and schema not in SCHEMAS:
             hint = did_you_mean(schema, SCHEMAS, called="schemas are")
             raise self._error(f"there is no schema {named.schema!r}", named, hint)
@@ -106,7 +106,9 @@ class Names:
             )
         return self._open(schema, topic, measurement, named)
 
-    def _open(self, schema: str, topic: Topic, measurement: str, named: Named) -> Source:
+    def _open(
+        self, schema: str, topic: Topic, measurement: str, named: RelationName
+    ) -> RelationSource:
         match schema:
             case "log":
                 return TopicSource(topic)
@@ -128,22 +130,24 @@ class Names:
             self._check_measurement(host, measurement, named)
         return MetricsSource(host, measurement or None, copied=self._copied)
 
-    def _dead_letters(self, topic: Topic) -> Source:
+    def _dead_letters(self, topic: Topic) -> RelationSource:
         try:
             config = topic.config.views.queue
             if config is None or config.dead_letter is None:
-                return LetterSource(self._store.existing_topic(f"{topic.name}:dead"))
+                return DeadLetterSource(self._store.existing_topic(f"{topic.name}:dead"))
             shared = self._store.existing_topic(config.dead_letter)
-            return LetterSource(shared, mark_of(topic.identity[0]))
+            return DeadLetterSource(shared, node_of(topic.identity[0]))
         except UnknownTopic:  # no job was ever dead-lettered
-            return ExtraSource(LetterRows.schema.empty_table())
+            return _ExtraSource(DeadLetterRows.schema.empty_table())
 
-    def _host(self, view: str, topic: Topic) -> Host[Any]:
+    def _host(self, view: str, topic: Topic) -> ViewRunner[Any]:
         views = self._store.views
         views.open(view, topic.name, {})
-        return views.shelf.host(view, topic)
+        return views.registry.host(view, topic)
 
-    def _check_measurement(self, host: Host[Any], measurement: str, named: Named) -> None:
+    def _check_measurement(
+        self, host: ViewRunner[Any], measurement: str, named: RelationName
+    ) -> None:
         with host.reading() as fold:
             known = [each.name for each in fold.catalogue.sorted() if each.fields]
         if measurement not in known:
@@ -160,7 +164,7 @@ class Names:
             (name,) = matches
         return self._store.existing_topic(name)
 
-    def _unknown(self, named: Named, schema: str) -> Mistake:
+    def _unknown(self, named: RelationName, schema: str) -> QueryError:
         path = f"{named.schema}.{named.name}" if named.schema else named.name
         view = VIEW_OF.get(schema)
         known = [
@@ -173,8 +177,8 @@ class Names:
         hint = did_you_mean(named.name, known, called="relations are")
         return self._error(f"there is no relation {path!r}", named, hint)
 
-    def _error(self, message: str, named: Named, hint: str) -> Mistake:
-        return Mistake(message, self._statement.text, named.at, hint=hint)
+    def _error(self, message: str, named: RelationName, hint: str) -> QueryError:
+        return QueryError(message, self._statement.text, named.at, hint=hint)
 
 
 def _default_schema(views: ViewConfigs) -> str:

@@ -25,7 +25,7 @@ from strandline.platform.process_template import limit_memory
 from strandline.query.sql import filters
 from strandline.query.sql import process_messages as messages
 from strandline.query.sql.dataset import RelationDataset
-from strandline.query.sql.process_messages import Failure, Pull, Query
+from strandline.query.sql.process_messages import QueryFailure, RowsRequest, SandboxQuery
 from strandline.query.sql.sandbox import Sandbox
 
 _OVERHEAD_BYTES = 512 * MIB
@@ -44,7 +44,9 @@ def main(control: socket.socket, scans: socket.socket, *, memory_max: int, threa
                 if kind == messages.PARSE:
                     _parse(control, parser.tree, body)
             if kind == messages.QUERY:
-                _run_query(control, sandbox, relations, msgspec.msgpack.decode(body, type=Query))
+                _run_query(
+                    control, sandbox, relations, msgspec.msgpack.decode(body, type=SandboxQuery)
+                )
 
 
 def _parse(control: socket.socket, tree: Callable[[str], str], body: bytearray) -> None:
@@ -54,9 +56,11 @@ def _parse(control: socket.socket, tree: Callable[[str], str], body: bytearray) 
         _fail(control, error)
 
 
-def _run_query(control: socket.socket, sandbox: Sandbox, store: _StoreClient, query: Query) -> None:
+def _run_query(
+    control: socket.socket, sandbox: Sandbox, store: _StoreClient, query: SandboxQuery
+) -> None:
     try:
-        with sandbox.room(query.timezone) as database:
+        with sandbox.open_database(query.timezone) as database:
             for number, (schema, name, columns) in enumerate(query.relations):
                 relation = _Relation(store, number, messages.schema_of(columns))
                 database.add(schema, name, RelationDataset(relation, []))
@@ -64,7 +68,7 @@ def _run_query(control: socket.socket, sandbox: Sandbox, store: _StoreClient, qu
             reader = database.stream(query.text, params, query.rows)
             messages.send(control, messages.SCHEMA, reader.schema.serialize())
             for batch in reader:
-                for piece in messages.pieces(batch):
+                for piece in messages.split_batch(batch):
                     _wait_next(control)
                     messages.send(control, messages.ROWS, messages.rows_of(piece))
                 del batch
@@ -86,7 +90,7 @@ def _wait_next(control: socket.socket) -> None:
 
 def _fail(control: socket.socket, error: BaseException) -> None:
     kind = "OutOfMemoryException" if isinstance(error, MemoryError) else type(error).__name__
-    failure = Failure(kind, str(error) or "out of memory")
+    failure = QueryFailure(kind, str(error) or "out of memory")
     messages.send(control, messages.FAILED, msgspec.msgpack.encode(failure))
 
 
@@ -101,7 +105,7 @@ class _StoreClient:
     def rows(
         self, relation: int, columns: Sequence[str], where: filters.Where | None
     ) -> Iterator[pa.RecordBatch]:
-        pull = Pull(next(self._numbers), relation, list(columns), filters.encode(where))
+        pull = RowsRequest(next(self._numbers), relation, list(columns), filters.encode(where))
         request = msgspec.msgpack.encode(pull)
         has_ended = False
         try:

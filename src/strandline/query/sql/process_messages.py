@@ -38,7 +38,7 @@ class FrameTooLarge(Exception):
     """The other side sent a frame over the limit."""
 
 
-class Query(msgspec.Struct, frozen=True, array_like=True):
+class SandboxQuery(msgspec.Struct, frozen=True, array_like=True):
     """A query to run."""
 
     text: str
@@ -50,7 +50,7 @@ class Query(msgspec.Struct, frozen=True, array_like=True):
     """Schema, name and columns of each relation, by number."""
 
 
-class Pull(msgspec.Struct, frozen=True, array_like=True):
+class RowsRequest(msgspec.Struct, frozen=True, array_like=True):
     """A request for the next rows of a scan; the first one starts it."""
 
     scan: int
@@ -60,7 +60,7 @@ class Pull(msgspec.Struct, frozen=True, array_like=True):
     """The filter, encoded (``filters.py``)."""
 
 
-class Failure(msgspec.Struct, frozen=True, array_like=True):
+class QueryFailure(msgspec.Struct, frozen=True, array_like=True):
     """An error of DuckDB or of Strandline, with the name of its class."""
 
     kind: str
@@ -101,14 +101,14 @@ def schema_of(body: bytes | bytearray) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(body))
 
 
-def pieces(batch: pa.RecordBatch, bytes_max: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
+def split_batch(batch: pa.RecordBatch, bytes_max: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
     """A batch in parts of at most ``bytes_max`` bytes, or one row."""
     if batch.nbytes <= bytes_max or batch.num_rows <= 1:
         yield batch
         return
     half = batch.num_rows // 2
-    yield from pieces(batch.slice(0, half), bytes_max)
-    yield from pieces(batch.slice(half), bytes_max)
+    yield from split_batch(batch.slice(0, half), bytes_max)
+    yield from split_batch(batch.slice(half), bytes_max)
 
 
 def _exactly(of: socket.socket, size: int) -> bytearray:

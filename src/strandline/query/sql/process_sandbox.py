@@ -33,7 +33,12 @@ from strandline.query.execute.time_values import in_microseconds
 from strandline.query.sql import filters
 from strandline.query.sql import process_messages as messages
 from strandline.query.sql.dataset import RelationDataset
-from strandline.query.sql.process_messages import Failure, FrameTooLarge, Pull, Query
+from strandline.query.sql.process_messages import (
+    FrameTooLarge,
+    QueryFailure,
+    RowsRequest,
+    SandboxQuery,
+)
 from strandline.query.sql.sandbox import Params
 
 MEMORY_MAX = 512 * MIB
@@ -74,7 +79,7 @@ class QueryProcesses:
 
     def release(self, sandbox: ProcessSandbox) -> None:
         """Return a process whose query has ended, or is no longer needed."""
-        process = sandbox.leave()
+        process = sandbox.detach()
         with self._lock:
             has_room = not self._closed and len(self._idle) < _IDLE_MAX
             if has_room and process.is_clean:
@@ -174,7 +179,7 @@ class ProcessSandbox:
         self._trees: dict[str, bytes] = {}
         interrupt.attach(process.kill)
 
-    def leave(self) -> _Process:
+    def detach(self) -> _Process:
         """Detach the process from this query, and return it."""
         self._interrupt.detach(self._process.kill)
         return self._process
@@ -191,7 +196,7 @@ class ProcessSandbox:
         return self._trees[text]
 
     @contextlib.contextmanager
-    def room(self, timezone: str = "UTC") -> Iterator[_RemoteDatabase]:
+    def open_database(self, timezone: str = "UTC") -> Iterator[_RemoteDatabase]:
         """An empty database, for one query."""
         self._relations, self._scans = [], {}
         try:
@@ -200,7 +205,7 @@ class ProcessSandbox:
             for scan in self._scans.values():
                 scan.close()  # type: ignore[attr-defined]  # batches() returns generators
 
-    def query(self, query: Query, relations: list[RelationDataset]) -> pa.Schema:
+    def query(self, query: SandboxQuery, relations: list[RelationDataset]) -> pa.Schema:
         """Start a query; returns its columns."""
         self._relations = relations
         _, body = self._request(messages.QUERY, msgspec.msgpack.encode(query), _TREE_BYTES_MAX)
@@ -232,7 +237,7 @@ class ProcessSandbox:
             ) from error
         process.is_busy = kind in (messages.SCHEMA, messages.ROWS)
         if kind == messages.FAILED:
-            raise _error_of(msgspec.msgpack.decode(response, type=Failure))
+            raise _error_of(msgspec.msgpack.decode(response, type=QueryFailure))
         return kind, response
 
     def _has_response(self) -> bool:
@@ -247,7 +252,7 @@ class ProcessSandbox:
             if dropped is not None:
                 dropped.close()  # type: ignore[attr-defined]
             return
-        pull = msgspec.msgpack.decode(body, type=Pull)
+        pull = msgspec.msgpack.decode(body, type=RowsRequest)
         dataset = self._relations[pull.relation]
         try:
             if pull.scan not in self._scans:
@@ -281,14 +286,14 @@ class _RemoteDatabase:
         self._columns.append((schema, name, columns))
         self._relations.append(dataset)
 
-    def ask(self, text: str, params: Params | None) -> pa.Table:
+    def query(self, text: str, params: Params | None) -> pa.Table:
         """The whole result."""
         reader = self.stream(text, params, 8192)
         return in_microseconds(pa.Table.from_batches(list(reader), reader.schema))
 
     def stream(self, text: str, params: Params | None, rows: int) -> _Rows:
         """The result, computed while it is read; the database must stay open until then."""
-        query = Query(text, pickle.dumps(params), str(self._timezone), rows, self._columns)
+        query = SandboxQuery(text, pickle.dumps(params), str(self._timezone), rows, self._columns)
         return _Rows(self._sandbox, self._sandbox.query(query, self._relations))
 
 
@@ -304,7 +309,7 @@ class _Rows:
             yield batch
 
 
-def _error_of(failure: Failure) -> Exception:
+def _error_of(failure: QueryFailure) -> Exception:
     """The error that was raised in the process."""
     if failure.kind in ("MemoryPressure", "OutOfMemoryException"):
         return MemoryPressure(failure.message)

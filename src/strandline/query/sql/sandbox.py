@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from strandline.config.settings import MIB
 from strandline.errors import Invalid, MemoryPressure
-from strandline.platform.process import cores, tell_when_forked
-from strandline.query.execute.duckdb_connection import closed_off, left_to_parents
+from strandline.platform.process import cores, register_forkable
+from strandline.query.execute.duckdb_connection import PARENT_CONNECTIONS, connect_isolated
 from strandline.query.execute.interrupt import current
 from strandline.query.execute.time_values import in_microseconds
 from strandline.query.sql.dataset import RelationDataset
@@ -32,7 +32,7 @@ _TREE = "SELECT json_serialize_sql(?, skip_null := true, skip_empty := true, ski
 Params = Sequence[Any] | Mapping[str, Any]
 
 
-class Parser:
+class DuckDbParser:
     """Parses SQL. Owned by one thread."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -46,7 +46,7 @@ class Parser:
         return tree
 
 
-class Room:
+class _IsolatedDatabase:
     """The relations of one query. Owned by one thread."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -66,7 +66,7 @@ class Room:
         path = f"{_quoted(schema)}.{_quoted(name)}" if schema else _quoted(name)
         self._cursor.execute(f"CREATE VIEW {path} AS FROM temp.{_quoted(handle)}")
 
-    def ask(self, text: str, params: Params | None) -> pa.Table:
+    def query(self, text: str, params: Params | None) -> pa.Table:
         """The whole result. All times are in microseconds, whatever their unit in the query."""
         return in_microseconds(self._cursor.sql(text, params=params).to_arrow_table())
 
@@ -75,7 +75,7 @@ class Room:
         self._reader = self._cursor.sql(text, params=params).to_arrow_reader(rows)
         return self._reader
 
-    def leave(self) -> None:
+    def close(self) -> None:
         if self._reader is not None:
             self._reader.close()  # DuckDB starts no other query while rows are unread
         for handle in self._handles:
@@ -93,19 +93,19 @@ class Sandbox:
         self._connections: list[duckdb.DuckDBPyConnection] = []
         # At exit, too: DuckDB prints long warnings about connections that are open then.
         weakref.finalize(self, _close_all, self._connections)
-        tell_when_forked(self)
+        register_forkable(self)
 
     @contextlib.contextmanager
-    def parser(self) -> Iterator[Parser]:
+    def parser(self) -> Iterator[DuckDbParser]:
         """A parser of SQL."""
         cursor = self._connection().cursor()
         try:
-            yield Parser(cursor)
+            yield DuckDbParser(cursor)
         finally:
             cursor.close()
 
     @contextlib.contextmanager
-    def room(self, timezone: str = "UTC") -> Iterator[Room]:
+    def open_database(self, timezone: str = "UTC") -> Iterator[_IsolatedDatabase]:
         """An empty database, for one query."""
         cursor = self._connection().cursor()
         name = _quoted(f"room_{next(self._numbers)}")
@@ -113,12 +113,12 @@ class Sandbox:
             _set_timezone(cursor, timezone)
             cursor.execute(f"ATTACH ':memory:' AS {name}")
             cursor.execute(f"USE {name}")
-            database = Room(cursor)
+            database = _IsolatedDatabase(cursor)
             try:
                 with current().attached(cursor.interrupt):
                     yield database
             finally:
-                database.leave()
+                database.close()
                 cursor.execute("USE memory")
                 cursor.execute(f"DETACH {name}")
         except duckdb.OutOfMemoryException as error:
@@ -136,13 +136,15 @@ class Sandbox:
     def forked(self) -> None:
         """DuckDB's threads do not exist in a forked child: it opens a new connection."""
         self._lock = threading.Lock()
-        left_to_parents.extend(self._connections)
+        PARENT_CONNECTIONS.extend(self._connections)
         self._connections.clear()
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
             if not self._connections:
-                self._connections.append(closed_off(self._threads, max(self.memory_max, 32 * MIB)))
+                self._connections.append(
+                    connect_isolated(self._threads, max(self.memory_max, 32 * MIB))
+                )
             return self._connections[0]
 
 

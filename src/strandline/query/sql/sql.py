@@ -25,37 +25,37 @@ import pyarrow as pa
 from strandline.errors import Invalid
 from strandline.query.execute.interrupt import current
 from strandline.query.execute.result import Result
-from strandline.query.language.errors import Mistake
+from strandline.query.language.errors import QueryError
 from strandline.query.sql import as_of as sql_as_of
 from strandline.query.sql import statement
 from strandline.query.sql.dataset import RelationDataset
-from strandline.query.sql.duckdb_errors import translated
-from strandline.query.sql.names import Extra, Names
-from strandline.query.sql.relations.metrics import Moved
-from strandline.query.sql.relations.relation import Notes, Relation, Source, Store
+from strandline.query.sql.duckdb_errors import translate_error
+from strandline.query.sql.names import Extra, RelationNames
+from strandline.query.sql.relations.metrics import MetricsChanged
+from strandline.query.sql.relations.relation import Notes, Relation, RelationSource, SqlStore
 from strandline.query.sql.sandbox import SHARED, Params
-from strandline.query.sql.statement import Named, Parser, Statement
+from strandline.query.sql.statement import Parser, RelationName, Statement
 
 BATCH_ROWS = 8192
 
 
-class Calculator(Protocol):
+class SqlSandbox(Protocol):
     """Parses and runs SQL: in this process, or in a separate one."""
 
     def parser(self) -> AbstractContextManager[Parser]: ...
 
-    def room(self, timezone: str = "UTC") -> AbstractContextManager[Any]: ...
+    def open_database(self, timezone: str = "UTC") -> AbstractContextManager[Any]: ...
 
 
 def sql(
-    store: Store,
+    store: SqlStore,
     text: str,
     *,
     as_of: object = None,
     params: Params | None = None,
     timezone: str = "UTC",
     extra: Extra | None = None,
-    sandbox: Calculator = SHARED,
+    sandbox: SqlSandbox = SHARED,
 ) -> Result:
     """The result of a SELECT, as of now, of a time, of seqs of topics, or of a position."""
     query = read(text, sandbox)
@@ -66,23 +66,23 @@ def sql(
             with _open(
                 store, query, as_of, timezone, extra, sandbox, notes, copied=copied
             ) as database:
-                table = database.ask(text, params)
+                table = database.query(text, params)
             return Result(table, notes=notes.texts())
-        except Moved:
+        except MetricsChanged:
             continue
     raise AssertionError("a copy does not change")
 
 
 @contextlib.contextmanager
 def stream(
-    store: Store,
+    store: SqlStore,
     text: str,
     *,
     as_of: object = None,
     params: Params | None = None,
     timezone: str = "UTC",
     extra: Extra | None = None,
-    sandbox: Calculator = SHARED,
+    sandbox: SqlSandbox = SHARED,
     notes: Notes | None = None,
     copied: bool = True,
 ) -> Iterator[pa.RecordBatchReader]:
@@ -97,19 +97,19 @@ def stream(
 
 
 def relations(
-    store: Store,
+    store: SqlStore,
     text: str,
     *,
     as_of: object = None,
     extra: Extra | None = None,
-    sandbox: Calculator = SHARED,
-) -> tuple[Statement, dict[Named, Relation]]:
+    sandbox: SqlSandbox = SHARED,
+) -> tuple[Statement, dict[RelationName, Relation]]:
     """The statement of a text, and its relations at one position: for engines outside."""
     query = read(text, sandbox)
     return query, _pinned(store, query, as_of, extra, copied=True)
 
 
-def read(text: str, sandbox: Calculator = SHARED) -> Statement:
+def read(text: str, sandbox: SqlSandbox = SHARED) -> Statement:
     """Parse a text; nothing is run."""
     with sandbox.parser() as connection:
         return statement.read(text, connection)
@@ -117,12 +117,12 @@ def read(text: str, sandbox: Calculator = SHARED) -> Statement:
 
 @contextlib.contextmanager
 def _open(
-    store: Store,
+    store: SqlStore,
     query: Statement,
     as_of: object,
     timezone: str,
     extra: Extra | None,
-    sandbox: Calculator,
+    sandbox: SqlSandbox,
     notes: Notes,
     *,
     copied: bool,
@@ -132,7 +132,7 @@ def _open(
     notes.watch(by_name.values())
     failures: list[Exception] = []
     interrupt = current()
-    with sandbox.room(timezone) as database:
+    with sandbox.open_database(timezone) as database:
         for named, relation in by_name.items():
             database.add(named.schema, named.name, RelationDataset(relation, failures))
         try:
@@ -143,28 +143,28 @@ def _open(
             interrupt.check()
             if failures:
                 raise failures[0] from None
-            raise translated(error, query, by_name) from error
+            raise translate_error(error, query, by_name) from error
 
 
 def _pinned(
-    store: Store, query: Statement, as_of: object, extra: Extra | None, *, copied: bool
-) -> dict[Named, Relation]:
+    store: SqlStore, query: Statement, as_of: object, extra: Extra | None, *, copied: bool
+) -> dict[RelationName, Relation]:
     """The relations of a query, at one position."""
-    sources = _sources(Names(store, query, extra, copied=copied), query)
+    sources = _sources(RelationNames(store, query, extra, copied=copied), query)
     pinned = sql_as_of.pin(store, list(sources.values()), as_of)
     return dict(zip(sources, pinned, strict=True))
 
 
-def _sources(names: Names, query: Statement) -> dict[Named, Source]:
+def _sources(names: RelationNames, query: Statement) -> dict[RelationName, RelationSource]:
     """The relations, each once: names in SQL are not case-sensitive."""
-    by_name: dict[tuple[str, str], tuple[Named, Source]] = {}
+    by_name: dict[tuple[str, str], tuple[RelationName, RelationSource]] = {}
     for named in dict.fromkeys(each._replace(at=-1) for each in query.relations):
         place = next(each.at for each in query.relations if each[:2] == named[:2])
         source = names.find(named._replace(at=place))
         key = (named.schema.lower(), named.name.lower())
         first_name, first_source = by_name.setdefault(key, (named, source))
         if [topic.name for topic in first_source.topics] != [topic.name for topic in source.topics]:
-            raise Mistake(
+            raise QueryError(
                 f"{first_name.name!r} and {named.name!r} are two topics, but one name in SQL, "
                 "which is not case-sensitive: use two queries",
                 query.text,

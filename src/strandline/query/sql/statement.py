@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.query.language.errors import Mistake, did_you_mean
+from strandline.query.language.errors import QueryError, did_you_mean
 from strandline.query.sql.functions import FUNCTIONS, TABLE_FUNCTIONS
 
 _NODES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
@@ -40,7 +40,7 @@ class Parser(Protocol):
     def tree(self, text: str) -> str | bytes: ...
 
 
-class Named(NamedTuple):
+class RelationName(NamedTuple):
     """The name of a relation in a text."""
 
     schema: str
@@ -77,7 +77,7 @@ class Statement:
                 return self._place(part)
         return -1
 
-    def _find(self, part: Any, hidden: frozenset[str]) -> Iterator[Named]:
+    def _find(self, part: Any, hidden: frozenset[str]) -> Iterator[RelationName]:
         """The names of relations below a part of the tree; ``hidden`` names are CTEs there."""
         if isinstance(part, list):
             for each in part:
@@ -86,7 +86,7 @@ class Statement:
             return
         kind = str(part.get("type", ""))
         if kind.endswith("_NODE") and kind not in _NODES:
-            raise Mistake(_ONE_QUERY, self.text, self._place(part))
+            raise QueryError(_ONE_QUERY, self.text, self._place(part))
         if kind == "TABLE_FUNCTION":
             self._check_table_function(part)
             yield from self._find(list(part["function"].values()), hidden)
@@ -94,7 +94,7 @@ class Statement:
         elif "function_name" in part:
             self._check_function(part)
         if kind == "SHOW_REF" and "query" not in part:
-            raise Mistake(_ONE_QUERY, self.text, self._place(part), hint="write DESCRIBE name")
+            raise QueryError(_ONE_QUERY, self.text, self._place(part), hint="write DESCRIBE name")
         if kind == "BASE_TABLE":
             named = self._named(part)
             if named.schema or _folded(named.name) not in hidden:
@@ -107,17 +107,17 @@ class Statement:
             if name != "cte_map":
                 yield from self._find(below, hidden | own if name in _CTE_PARTS else hidden)
 
-    def _named(self, part: Tree) -> Named:
+    def _named(self, part: Tree) -> RelationName:
         at = self._place(part)
         path = part["qualified_name"]["path"]
         if len(path) > 2:
-            raise Mistake(
+            raise QueryError(
                 f"{'.'.join(path)} has too many parts: a relation is a name, or kind.name",
                 self.text,
                 at,
                 hint='quote a name with dots, as in log."eu.orders"',
             )
-        return Named(path[0] if len(path) == 2 else "", path[-1], at)
+        return RelationName(path[0] if len(path) == 2 else "", path[-1], at)
 
     def _check_function(self, part: Tree) -> None:
         path = part.get("qualified_name", {}).get("path") or [part["function_name"]]
@@ -126,12 +126,12 @@ class Statement:
             return
         hint = did_you_mean(name, sorted(FUNCTIONS))
         message = f"there is no function {'.'.join(map(str, path))!r}"
-        raise Mistake(message, self.text, self._place(part), hint=hint)
+        raise QueryError(message, self.text, self._place(part), hint=hint)
 
     def _check_table_function(self, part: Tree) -> None:
         name = str(part["function"].get("function_name", "")).lower()
         if name not in TABLE_FUNCTIONS:
-            raise Mistake(
+            raise QueryError(
                 f"{name}() is not allowed in FROM: SQL reads the store only, no files and nothing "
                 "outside of it",
                 self.text,
@@ -151,33 +151,33 @@ def read(text: str, parser: Parser) -> Statement:
         text.encode()
     except UnicodeEncodeError as error:
         message = "half of a surrogate pair is not a character"
-        raise Mistake(message, text, error.start) from error
+        raise QueryError(message, text, error.start) from error
     try:
         return _statement(text, msgspec.json.decode(parser.tree(text)))
     except RecursionError:
-        raise Mistake("the text is nested too deeply", text, -1) from None
+        raise QueryError("the text is nested too deeply", text, -1) from None
 
 
 def _statement(text: str, tree: Tree) -> Statement:
     if tree["error"]:
         at = _characters(text.encode(), int(tree.get("position", -1)))
         if tree["error_type"] == "parser":
-            raise Mistake(str(tree["error_message"]), text, at)
+            raise QueryError(str(tree["error_message"]), text, at)
         raise _rejected(text, str(tree["error_message"]))
     statements = tree["statements"]
     if len(statements) != 1:
-        raise Mistake(f"the text has {len(statements)} statements: {_ONE_QUERY}", text, -1)
+        raise QueryError(f"the text has {len(statements)} statements: {_ONE_QUERY}", text, -1)
     return Statement(text, statements[0])
 
 
-def _rejected(text: str, message: str) -> Mistake:
+def _rejected(text: str, message: str) -> QueryError:
     if not message.startswith("Only SELECT"):
-        return Mistake(message, text, -1)
+        return QueryError(message, text, -1)
     word = text.split(maxsplit=1)[0].upper() if text.strip() else ""
     if not word:
-        return Mistake(f"the text is empty: {_ONE_QUERY}", text, -1)
+        return QueryError(f"the text is empty: {_ONE_QUERY}", text, -1)
     hint = "write FROM (PIVOT ... IN (...))" if word == "PIVOT" else ""
-    return Mistake(
+    return QueryError(
         f"{word} is not allowed: SQL is read-only; {_ONE_QUERY}",
         text,
         text.find(text.strip()),

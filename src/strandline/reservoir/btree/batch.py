@@ -10,24 +10,24 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from strandline.reservoir.btree.leaf import ENTRY_BYTES, Leaf, Stored, size_of
-from strandline.reservoir.btree.overflow import Large
+from strandline.reservoir.btree.overflow import LargeValue
 
 FEW_SHARE = 3
 """Few are less than one in this many of the leaf's entries: a measured value."""
 
 
-class Merged(NamedTuple):
+class MergedLeaf(NamedTuple):
     """The new content of a leaf."""
 
     keys: list[bytes]
     values: list[Stored]
     size: int
-    replaced: list[Large]
+    replaced: list[LargeValue]
     """Large values that were replaced."""
     appended: bool
 
 
-def merge(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged:
+def merge_entries(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> MergedLeaf:
     """The leaf with the keys of the run, which are in order, and their values in the batch."""
     if not leaf.keys or run[0] > leaf.keys[-1]:
         return _appended(leaf, run, batch)
@@ -36,13 +36,13 @@ def merge(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged:
     return _sorted(leaf, run, batch)
 
 
-def _appended(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged:
+def _appended(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> MergedLeaf:
     new: list[Stored] = [batch[key] for key in run]
     size = leaf.size + ENTRY_BYTES * len(run) + sum(map(len, run)) + sum(map(len, new))
-    return Merged(leaf.keys + run, leaf.values + new, size, [], appended=True)
+    return MergedLeaf(leaf.keys + run, leaf.values + new, size, [], appended=True)
 
 
-def _searched(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged:
+def _searched(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> MergedLeaf:
     keys, values, size = leaf.keys.copy(), leaf.values.copy(), leaf.size
     replaced = []
     at = 0
@@ -51,7 +51,7 @@ def _searched(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged
         at = bisect_left(keys, key, at)
         if at < len(keys) and keys[at] == key:
             old = values[at]
-            if type(old) is Large:
+            if type(old) is LargeValue:
                 replaced.append(old)
             size += len(value) - len(old)
             values[at] = value
@@ -59,14 +59,14 @@ def _searched(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged
             size += len(key) + len(value) + ENTRY_BYTES
             keys.insert(at, key)
             values.insert(at, value)
-    return Merged(keys, values, size, replaced, appended=False)
+    return MergedLeaf(keys, values, size, replaced, appended=False)
 
 
-def _sorted(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> Merged:
+def _sorted(leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> MergedLeaf:
     entries = dict(zip(leaf.keys, leaf.values, strict=True))
-    replaced = [old for key in run if type(old := entries.get(key)) is Large]
+    replaced = [old for key in run if type(old := entries.get(key)) is LargeValue]
     for key in run:
         entries[key] = batch[key]
     keys = sorted(entries)
     values = [entries[key] for key in keys]
-    return Merged(keys, values, size_of(keys, values), replaced, appended=False)
+    return MergedLeaf(keys, values, size_of(keys, values), replaced, appended=False)

@@ -32,15 +32,21 @@ import msgspec
 
 from strandline.errors import Invalid, TooLarge
 from strandline.platform.disk import Buffer
-from strandline.reservoir.btree.batch import merge
+from strandline.reservoir.btree.batch import merge_entries
 from strandline.reservoir.btree.leaf import ENTRY_BYTES, ENTRY_RAM, KEY_BYTES_MAX, Leaf, Stored
-from strandline.reservoir.btree.node_store import Pages, Tiers
-from strandline.reservoir.btree.overflow import PIECE_BYTES, VALUE_BYTES_MAX, Large, Piece, cut
+from strandline.reservoir.btree.node_store import NodeStore, PageStore
+from strandline.reservoir.btree.overflow import (
+    PIECE_BYTES,
+    VALUE_BYTES_MAX,
+    LargeValue,
+    ValuePiece,
+    split_value,
+)
 from strandline.reservoir.btree.spill import Spill
-from strandline.reservoir.btree.tree import Order, Tree
+from strandline.reservoir.btree.tree import InsertOrder, Tree
 from strandline.reservoir.btree.verify import check
 
-__all__ = ["Checkpoints", "PagedMap", "Pages", "Statistics"]
+__all__ = ["Checkpointing", "MapStatistics", "PageStore", "PagedMap"]
 
 PAGE_BYTES = 32 * 1024
 PAGE_BYTES_MIN = 128
@@ -54,7 +60,7 @@ _BATCH_BYTES_MAX = 8 * 1024 * 1024
 Pair = tuple[bytes, bytes]
 
 
-class Checkpoints(Protocol):
+class Checkpointing(Protocol):
     """Makes committed pages durable: a reservoir."""
 
     def checkpoint(self, meta: bytes = b"") -> int:
@@ -62,7 +68,7 @@ class Checkpoints(Protocol):
         ...
 
 
-class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+class MapStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Counts and sizes of a map."""
 
     entries: int
@@ -82,7 +88,7 @@ class PagedMap:
 
     def __init__(
         self,
-        pages: Pages,
+        pages: PageStore,
         *,
         space: int = 0,
         page_bytes: int = PAGE_BYTES,
@@ -98,7 +104,7 @@ class PagedMap:
         self._pages = pages
         self._page_bytes = page_bytes
         self._inline_max = page_bytes // 4
-        self._store = Tiers(pages, space, ram_bytes, spill)
+        self._store = NodeStore(pages, space, ram_bytes, spill)
         self._root = self._store.root
         self._tree = Tree(self._store, page_bytes)
         self._changes = 0
@@ -112,7 +118,7 @@ class PagedMap:
     def get(self, key: Buffer) -> bytes | None:
         """The value of a key, None when it does not exist."""
         value = self._find(key)
-        return self._read_large(value) if type(value) is Large else value
+        return self._read_large(value) if type(value) is LargeValue else value
 
     def get_many(self, keys: Iterable[Buffer]) -> list[bytes | None]:
         """The values of many keys, in their order; every leaf is looked up once."""
@@ -133,7 +139,7 @@ class PagedMap:
             at = bisect_left(known, key)
             if at < len(known) and known[at] == key:
                 value = values[at]
-                results[index] = self._read_large(value) if type(value) is Large else value
+                results[index] = self._read_large(value) if type(value) is LargeValue else value
         return results
 
     def put(self, key: Buffer, value: Buffer) -> None:
@@ -192,15 +198,15 @@ class PagedMap:
         is_small = size < self._tree.small
         if is_small:
             self._tree.prepare_loss(key)
-        store.begin(leaf)
+        store.begin_resize(leaf)
         del leaf.keys[at], leaf.values[at]
         leaf.size = size
-        store.end(leaf)
+        store.end_resize(leaf)
         self._root.entries -= 1
         self._changes += 1
         self._remove_pieces(old)
         if is_small:
-            self._tree.balance(key, Order.ANY)
+            self._tree.balance(key, InsertOrder.ANY)
         return True
 
     def first_key(self) -> bytes | None:
@@ -232,7 +238,7 @@ class PagedMap:
         """Write all changed pages to the session. They are visible after commit."""
         self._store.save()
 
-    def checkpoint(self, reservoir: Checkpoints, meta: bytes = b"") -> int:
+    def checkpoint(self, reservoir: Checkpointing, meta: bytes = b"") -> int:
         """Save, commit and make the changes durable; return the version."""
         self.save()
         self._pages.commit()
@@ -242,9 +248,9 @@ class PagedMap:
         """Read every page, and raise Corrupt at the first inconsistency."""
         check(self._store)
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> MapStatistics:
         root, store = self._root, self._store
-        return Statistics(
+        return MapStatistics(
             entries=root.entries,
             leaves=root.leaves,
             branches=root.branches,
@@ -270,7 +276,7 @@ class PagedMap:
     def _insert(self, leaf: Leaf, at: int, key: bytes, value: Stored) -> None:
         store, root = self._store, self._root
         if not leaf.dirty:
-            store.mark(leaf)
+            store.mark_dirty(leaf)
         leaf.keys.insert(at, key)
         leaf.values.insert(at, value)
         # As begin and end of the node store, inlined here, where their time counts.
@@ -285,9 +291,9 @@ class PagedMap:
 
     def _split_grown(self, leaf: Leaf, at: int, key: bytes) -> None:
         if at == len(leaf.keys) - 1:
-            order = Order.ASCENDING
+            order = InsertOrder.ASCENDING
         else:
-            order = Order.ANY if at else Order.DESCENDING
+            order = InsertOrder.ANY if at else InsertOrder.DESCENDING
         self._tree.balance(key, order)
 
     def _replace(self, leaf: Leaf, at: int, value: bytes) -> None:
@@ -299,24 +305,24 @@ class PagedMap:
         if len(value) > self._inline_max:
             self._store.check_numbers()
             stored = self._write_pieces(value)
-        self._store.begin(leaf)
+        self._store.begin_resize(leaf)
         leaf.values[at] = stored
         leaf.size += len(stored) - len(old)
-        self._store.end(leaf)
+        self._store.end_resize(leaf)
         self._changes += 1
         self._remove_pieces(old)
         if is_small or leaf.size > self._page_bytes:
-            self._tree.balance(key, Order.ANY)
+            self._tree.balance(key, InsertOrder.ANY)
 
-    def _write_pieces(self, value: bytes) -> Large:
+    def _write_pieces(self, value: bytes) -> LargeValue:
         numbers = []
-        for data in cut(value):
-            piece = Piece(self._store.allocate(), data)
+        for data in split_value(value):
+            piece = ValuePiece(self._store.allocate(), data)
             self._store.add(piece)
             numbers.append(piece.n)
-        return Large(len(value), tuple(numbers))
+        return LargeValue(len(value), tuple(numbers))
 
-    def _read_large(self, large: Large) -> bytes:
+    def _read_large(self, large: LargeValue) -> bytes:
         remaining = large.size
         parts = []
         for n in large.pieces:
@@ -325,7 +331,7 @@ class PagedMap:
         return b"".join(parts)
 
     def _remove_pieces(self, old: Stored) -> None:
-        if type(old) is Large:
+        if type(old) is LargeValue:
             for n in old.pieces:
                 self._store.remove_piece(n)
 
@@ -345,20 +351,22 @@ class PagedMap:
 
     def _put_run(self, leaf: Leaf, run: list[bytes], batch: dict[bytes, bytes]) -> None:
         """Put the keys of one leaf, in order."""
-        merged = merge(leaf, run, batch)
+        merged = merge_entries(leaf, run, batch)
         is_small = merged.size < leaf.size and merged.size < self._tree.small
         if is_small:
             self._tree.prepare_loss(run[0])
         store = self._store
-        store.begin(leaf)
+        store.begin_resize(leaf)
         self._root.entries += len(merged.keys) - len(leaf.keys)
         leaf.keys, leaf.values, leaf.size = merged.keys, merged.values, merged.size
-        store.end(leaf)
+        store.end_resize(leaf)
         self._changes += 1
         for old in merged.replaced:
             self._remove_pieces(old)
         if is_small or leaf.size > self._page_bytes:
-            self._tree.balance(run[0], Order.ASCENDING if merged.appended else Order.ANY)
+            self._tree.balance(
+                run[0], InsertOrder.ASCENDING if merged.appended else InsertOrder.ANY
+            )
 
     def _ascending(self, first: bytes, next: bytes | None) -> Iterator[Pair]:
         position, is_after = first, False
@@ -371,7 +379,7 @@ class PagedMap:
             following = len(keys) if next is None else bisect_left(keys, next)
             while at < following:
                 key, value = keys[at], values[at]
-                yield key, self._read_large(value) if type(value) is Large else value
+                yield key, self._read_large(value) if type(value) is LargeValue else value
                 if self._changes != changes:
                     position, is_after = key, True
                     break
@@ -392,7 +400,7 @@ class PagedMap:
             while at > lowest:
                 at -= 1
                 key, value = keys[at], values[at]
-                yield key, self._read_large(value) if type(value) is Large else value
+                yield key, self._read_large(value) if type(value) is LargeValue else value
                 if self._changes != changes:
                     next = key
                     break

@@ -21,20 +21,20 @@ from strandline.reservoir.btree import root as roots
 from strandline.reservoir.btree.branch import CHILD_BYTES, CHILDREN_MIN, Branch
 from strandline.reservoir.btree.btree_map import PAGE_BYTES
 from strandline.reservoir.btree.leaf import Leaf
-from strandline.reservoir.btree.overflow import Large
-from strandline.reservoir.btree.root import ROOT_NUMBER, Root
+from strandline.reservoir.btree.overflow import LargeValue
+from strandline.reservoir.btree.root import ROOT_NUMBER, TreeRoot
 
 Page = tuple[int, bytes]
 Read = Callable[[int], bytes | None]
 """Returns the page of this number in its map."""
 
 
-class Graft:
+class TreeConcat:
     """A concatenated map under construction. Owned by one thread."""
 
     def __init__(self, page_bytes: int = PAGE_BYTES) -> None:
         self._page_bytes = page_bytes
-        self._root = Root()
+        self._root = TreeRoot()
         self._nodes: list[tuple[bytes, int]] = []
         self._last: bytes | None = None
 
@@ -75,7 +75,7 @@ class Graft:
             return
         leaf = leaves.decode(n, page, _page_label(n))
         for at, value in enumerate(leaf.values):
-            if type(value) is Large:
+            if type(value) is LargeValue:
                 numbers = []
                 for piece in value.pieces:
                     data = read(piece)
@@ -86,7 +86,7 @@ class Graft:
                     numbers.append(self._allocate())
                     yield numbers[-1], data
                 self._root.pieces += len(numbers)
-                leaf.values[at] = Large(value.size, tuple(numbers))
+                leaf.values[at] = LargeValue(value.size, tuple(numbers))
         yield from self._copy_leaf(leaf)
 
     def _copy_leaf(self, leaf: Leaf) -> Iterator[Page]:

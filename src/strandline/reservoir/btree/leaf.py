@@ -23,9 +23,9 @@ import msgspec
 
 from strandline.errors import Corrupt
 from strandline.platform.disk import Buffer
-from strandline.reservoir.btree.overflow import Large, decode_pointer, encode_pointer
+from strandline.reservoir.btree.overflow import LargeValue, decode_pointer, encode_pointer
 
-Stored = bytes | Large
+Stored = bytes | LargeValue
 
 KEY_BYTES_MAX = 4096
 HEAD_BYTES = 9
@@ -70,12 +70,12 @@ def size_of(keys: list[bytes], values: list[Stored]) -> int:
 def encode(leaf: Leaf) -> bytes:
     values = leaf.values
     large = []
-    if Large in set(map(type, values)):  # faster than a check of each value
-        large = [at for at, value in enumerate(values) if type(value) is Large]
+    if LargeValue in set(map(type, values)):  # faster than a check of each value
+        large = [at for at, value in enumerate(values) if type(value) is LargeValue]
         values = list(values)
         for at in large:
             pointer = values[at]
-            assert isinstance(pointer, Large)
+            assert isinstance(pointer, LargeValue)
             values[at] = encode_pointer(pointer)
     page = bytearray((KIND,))
     _ENCODER.encode_into((leaf.keys, values, large), page, 1)

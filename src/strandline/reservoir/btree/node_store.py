@@ -33,16 +33,21 @@ from strandline.reservoir.btree import leaf as leaves
 from strandline.reservoir.btree import root as roots
 from strandline.reservoir.btree.branch import Branch
 from strandline.reservoir.btree.leaf import Leaf
-from strandline.reservoir.btree.overflow import NUMBER_NEXT_MAX, Piece, decode_piece, encode_piece
-from strandline.reservoir.btree.root import FREE_MAX, ROOT_NUMBER, Root
+from strandline.reservoir.btree.overflow import (
+    NUMBER_NEXT_MAX,
+    ValuePiece,
+    decode_piece,
+    encode_piece,
+)
+from strandline.reservoir.btree.root import FREE_MAX, ROOT_NUMBER, TreeRoot
 from strandline.reservoir.btree.spill import Spill
 
-Node = Leaf | Branch | Piece
+Node = Leaf | Branch | ValuePiece
 
 _NUMBERS_SPARE = 1 << 20  # more than one operation takes
 
 
-class Pages(Protocol):
+class PageStore(Protocol):
     """Pages of bytes by number, from 1 to 2^63 - 1: the interface of a reservoir session."""
 
     def read(self, page_id: int) -> bytes | None:
@@ -62,16 +67,16 @@ class Pages(Protocol):
         ...
 
 
-class Tiers:
+class NodeStore:
     """The pages of one map. Owned by one thread."""
 
-    def __init__(self, pages: Pages, space: int, ram_max: int, spill: Spill | None) -> None:
+    def __init__(self, pages: PageStore, space: int, ram_max: int, spill: Spill | None) -> None:
         self.pages = pages
         self.ram_max = ram_max
         self.ram = 0
         self.leaves: OrderedDict[int, Leaf] = OrderedDict()
         self.branches: OrderedDict[int, Branch] = OrderedDict()
-        self.pieces: OrderedDict[int, Piece] = OrderedDict()
+        self.pieces: OrderedDict[int, ValuePiece] = OrderedDict()
         self.dirty: dict[int, Node] = {}
         self.spilled: set[int] = set()
         self.freed: set[int] = set()
@@ -84,7 +89,7 @@ class Tiers:
         if data is not None:
             self.root = roots.decode(data, self.where(ROOT_NUMBER))
             return
-        self.root = Root()
+        self.root = TreeRoot()
         first = Leaf(self.allocate(), [], [], leaves.HEAD_BYTES)
         self.root.top = first.n
         self.add(first)
@@ -152,12 +157,12 @@ class Tiers:
         else:
             self.pieces[node.n] = node
             self.root.pieces += 1
-        self.mark(node)
-        self.end(node)
+        self.mark_dirty(node)
+        self.end_resize(node)
 
     def remove(self, node: Leaf | Branch) -> None:
         """Remove a page without references."""
-        self.begin(node)
+        self.begin_resize(node)
         if isinstance(node, Leaf):
             del self.leaves[node.n]
             self.root.leaves -= 1
@@ -173,20 +178,20 @@ class Tiers:
             self._count_ram(piece, -1)
         self._free(n)
 
-    def begin(self, node: Node) -> None:
+    def begin_resize(self, node: Node) -> None:
         """Call before a page changes its size."""
-        self.mark(node)
+        self.mark_dirty(node)
         self._count_ram(node, -1)
         if isinstance(node, Leaf):
             self.root.leaf_bytes -= node.size
 
-    def end(self, node: Node) -> None:
+    def end_resize(self, node: Node) -> None:
         """Call after a page has changed its size."""
         self._count_ram(node, 1)
         if isinstance(node, Leaf):
             self.root.leaf_bytes += node.size
 
-    def mark(self, node: Node) -> None:
+    def mark_dirty(self, node: Node) -> None:
         """Mark a page dirty, before it changes."""
         self.unsaved = True
         if not node.dirty:
@@ -226,7 +231,7 @@ class Tiers:
             self.pages.write(self.page_id(ROOT_NUMBER), roots.encode(self.root))
             self.unsaved = False
 
-    def measure(self) -> None:
+    def update_sizes(self) -> None:
         """Set the exact size of every dirty page."""
         for node in self.dirty.values():
             self._encode(node)
@@ -247,7 +252,7 @@ class Tiers:
 
     def _eviction_pool(
         self,
-    ) -> OrderedDict[int, Leaf] | OrderedDict[int, Branch] | OrderedDict[int, Piece]:
+    ) -> OrderedDict[int, Leaf] | OrderedDict[int, Branch] | OrderedDict[int, ValuePiece]:
         """The pages from which the next one is evicted."""
         rest = self.pieces or self.leaves
         return self.branches if self._branch_ram * 2 > self.ram_max or not rest else rest
@@ -268,13 +273,13 @@ class Tiers:
 
     def _encode(self, node: Node) -> bytes:
         """Encode a page, and set its exact size."""
-        if isinstance(node, Piece):
+        if isinstance(node, ValuePiece):
             return encode_piece(node)
         data = branches.encode(node) if isinstance(node, Branch) else leaves.encode(node)
         if node.size != len(data):
-            self.begin(node)
+            self.begin_resize(node)
             node.size = len(data)
-            self.end(node)
+            self.end_resize(node)
         return data
 
     def _clean(self, node: Node) -> None:

@@ -37,7 +37,7 @@ _SIZE = struct.Struct("<I")
 
 
 @final
-class Large(msgspec.Struct, frozen=True):
+class LargeValue(msgspec.Struct, frozen=True):
     """The location of a large value. Its ``len`` is that of the pointer, which the leaf holds."""
 
     size: int
@@ -47,7 +47,7 @@ class Large(msgspec.Struct, frozen=True):
         return 4 + 4 * len(self.pieces)
 
 
-class Piece:
+class ValuePiece:
     """Bytes of a large value in memory. Owned by one thread."""
 
     __slots__ = ("data", "dirty", "n", "used")
@@ -72,15 +72,15 @@ def piece_count(size: int) -> int:
     return -(-size // PIECE_BYTES)
 
 
-def cut(value: bytes) -> list[bytes]:
+def split_value(value: bytes) -> list[bytes]:
     return [value[at : at + PIECE_BYTES] for at in range(0, len(value), PIECE_BYTES)]
 
 
-def encode_pointer(large: Large) -> bytes:
+def encode_pointer(large: LargeValue) -> bytes:
     return struct.pack(f"<{1 + len(large.pieces)}I", large.size, *large.pieces)
 
 
-def decode_pointer(data: bytes, where: str) -> Large:
+def decode_pointer(data: bytes, where: str) -> LargeValue:
     size = _SIZE.unpack_from(data)[0] if len(data) >= 4 else 0
     count = piece_count(size)
     if not 0 < size <= VALUE_BYTES_MAX or len(data) != 4 + 4 * count:
@@ -88,10 +88,10 @@ def decode_pointer(data: bytes, where: str) -> Large:
     pieces = struct.unpack_from(f"<{count}I", data, 4)
     if min(pieces) < NUMBER_FIRST or len(set(pieces)) < count:
         raise Corrupt("a pointer to a large value has invalid page numbers", path=where)
-    return Large(size, pieces)
+    return LargeValue(size, pieces)
 
 
-def encode_piece(piece: Piece) -> bytes:
+def encode_piece(piece: ValuePiece) -> bytes:
     return bytes((KIND,)) + piece.data
 
 

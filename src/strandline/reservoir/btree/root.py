@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import struct
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.platform.disk import Buffer
 from strandline.reservoir.btree.branch import LEVEL_MAX
 from strandline.reservoir.btree.overflow import NUMBER_FIRST, NUMBER_NEXT_MAX
@@ -37,7 +37,7 @@ _MAGIC = b"STRNDMAP"
 _FIXED = struct.Struct("<8sHHIQQQQQQQI")
 
 
-class Root:
+class TreeRoot:
     """The content of a root page. Owned by one thread."""
 
     __slots__ = (
@@ -66,7 +66,7 @@ class Root:
         self.free: list[int] = []
 
 
-def encode(root: Root) -> bytes:
+def encode(root: TreeRoot) -> bytes:
     fixed = _FIXED.pack(
         _MAGIC,
         FORMAT_VERSION,
@@ -84,14 +84,16 @@ def encode(root: Root) -> bytes:
     return fixed + struct.pack(f"<{len(root.free)}I", *root.free)
 
 
-def decode(data: Buffer, where: str) -> Root:
+def decode(data: Buffer, where: str) -> TreeRoot:
     """Decode a root page; ``where`` names the page in errors."""
     if len(data) < _FIXED.size or bytes(data[:8]) != _MAGIC:
         raise Corrupt("this is not the root of a map", path=where)
-    root = Root()
+    root = TreeRoot()
     _, version, root.height, root.top, root.number_next, *counts, free = _FIXED.unpack_from(data)
     if version > FORMAT_VERSION:
-        raise NewerFormat(f"{where} has format {version}, and this Strandline reads 1: upgrade it")
+        raise UnsupportedFormat(
+            f"{where} has format {version}, and this Strandline reads 1: upgrade it"
+        )
     root.entries, root.leaves, root.branches, root.pieces, root.leaf_bytes, root.forgotten = counts
     if free > FREE_MAX or len(data) != _FIXED.size + 4 * free:
         raise Corrupt("the list of free pages has another length", path=where, offset=72)
@@ -101,7 +103,7 @@ def decode(data: Buffer, where: str) -> Root:
     return root
 
 
-def _is_consistent(root: Root) -> bool:
+def _is_consistent(root: TreeRoot) -> bool:
     if not NUMBER_FIRST < root.number_next <= NUMBER_NEXT_MAX:
         return False
     pages = root.leaves + root.branches + root.pieces

@@ -12,7 +12,7 @@ FILL_OF_PARTS = 0.8
 """Fill of the parts after many inserts in the middle at once, to leave space for more."""
 
 
-def full(ends: list[int], limit: int, least: int) -> list[int]:
+def full_parts(ends: list[int], limit: int, least: int) -> list[int]:
     """Parts as large as the limit allows, except the last: for keys in ascending order."""
     cuts: list[int] = []
     begin, previous = 0, 0
@@ -24,14 +24,14 @@ def full(ends: list[int], limit: int, least: int) -> list[int]:
     return cuts
 
 
-def full_backwards(ends: list[int], limit: int, least: int) -> list[int]:
+def full_parts_backwards(ends: list[int], limit: int, least: int) -> list[int]:
     """Parts as large as the limit allows, except the first: for keys in descending order."""
     total = ends[-1]
     reversed_ends = [total - end for end in reversed(ends[:-1])] + [total]
-    return [len(ends) - cut for cut in reversed(full(reversed_ends, limit, least))]
+    return [len(ends) - cut for cut in reversed(full_parts(reversed_ends, limit, least))]
 
 
-def even(ends: list[int], limit: int, least: int) -> list[int]:
+def even_parts(ends: list[int], limit: int, least: int) -> list[int]:
     """Parts of about equal size: for keys in any order."""
     target_parts = max(2, -int(-ends[-1] // (limit * FILL_OF_PARTS)))
     parts = min(target_parts, len(ends) // least)

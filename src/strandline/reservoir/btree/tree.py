@@ -27,11 +27,16 @@ from strandline.reservoir.btree import branch as branches
 from strandline.reservoir.btree import leaf as leaves
 from strandline.reservoir.btree.branch import CHILD_BYTES, CHILDREN_MIN, Branch
 from strandline.reservoir.btree.leaf import ENTRY_BYTES, KEY_BYTES_MAX, Leaf
-from strandline.reservoir.btree.node_store import Tiers
-from strandline.reservoir.btree.split_points import even, full, full_backwards, separator
+from strandline.reservoir.btree.node_store import NodeStore
+from strandline.reservoir.btree.split_points import (
+    even_parts,
+    full_parts,
+    full_parts_backwards,
+    separator,
+)
 
 
-class Order(Enum):
+class InsertOrder(Enum):
     """The order in which new keys were inserted into a page."""
 
     ANY = 0
@@ -39,10 +44,10 @@ class Order(Enum):
     DESCENDING = 2
 
 
-_CUTS: dict[Order, Callable[[list[int], int, int], list[int]]] = {
-    Order.ANY: even,
-    Order.ASCENDING: full,
-    Order.DESCENDING: full_backwards,
+_CUTS: dict[InsertOrder, Callable[[list[int], int, int], list[int]]] = {
+    InsertOrder.ANY: even_parts,
+    InsertOrder.ASCENDING: full_parts,
+    InsertOrder.DESCENDING: full_parts_backwards,
 }
 
 
@@ -54,7 +59,7 @@ class _Step(NamedTuple):
 class Tree:
     """Finds leaves, and balances the tree after they have changed. Owned by one thread."""
 
-    def __init__(self, store: Tiers, page_bytes: int) -> None:
+    def __init__(self, store: NodeStore, page_bytes: int) -> None:
         self._store = store
         self._root = store.root
         self._page_bytes = page_bytes
@@ -115,7 +120,7 @@ class Tree:
             if not may_be_small and len(branch.children) > CHILDREN_MIN:
                 return
 
-    def balance(self, key: bytes, order: Order) -> None:
+    def balance(self, key: bytes, order: InsertOrder) -> None:
         """Balance the tree from the leaf of this key upwards, after it has changed."""
         path, leaf = self._path(key)
         node: Leaf | Branch = leaf
@@ -150,7 +155,7 @@ class Tree:
             return True
         return node.size < self.small
 
-    def _split(self, path: list[_Step], node: Leaf | Branch, order: Order) -> Order:
+    def _split(self, path: list[_Step], node: Leaf | Branch, order: InsertOrder) -> InsertOrder:
         """Split a page and update its parent; return the order of the parent's new children."""
         if isinstance(node, Leaf):
             keys, numbers = self._split_leaf(node, order)
@@ -170,16 +175,20 @@ class Tree:
             return order
         parent, at = path[-1]
         was_last = at == len(parent.keys)
-        store.begin(parent)
+        store.begin_resize(parent)
         parent.keys[at:at] = keys
         parent.children[at + 1 : at + 1] = numbers
         parent.size += sum(map(len, keys)) + CHILD_BYTES * len(numbers)
-        store.end(parent)
+        store.end_resize(parent)
         if was_last:
-            return Order.ASCENDING
-        return Order.DESCENDING if at == 0 and order is Order.DESCENDING else Order.ANY
+            return InsertOrder.ASCENDING
+        return (
+            InsertOrder.DESCENDING
+            if at == 0 and order is InsertOrder.DESCENDING
+            else InsertOrder.ANY
+        )
 
-    def _split_leaf(self, leaf: Leaf, order: Order) -> tuple[list[bytes], list[int]]:
+    def _split_leaf(self, leaf: Leaf, order: InsertOrder) -> tuple[list[bytes], list[int]]:
         keys, values = leaf.keys, leaf.values
         if len(keys) < 2:
             return [], []
@@ -197,13 +206,13 @@ class Tree:
             store.add(part)
             separators.append(separator(keys[first - 1], keys[first]))
             numbers.append(part.n)
-        store.begin(leaf)
+        store.begin_resize(leaf)
         del keys[cuts[0] :], values[cuts[0] :]
         leaf.size = leaves.HEAD_BYTES + ends[cuts[0] - 1]
-        store.end(leaf)
+        store.end_resize(leaf)
         return separators, numbers
 
-    def _split_branch(self, branch: Branch, order: Order) -> tuple[list[bytes], list[int]]:
+    def _split_branch(self, branch: Branch, order: InsertOrder) -> tuple[list[bytes], list[int]]:
         keys, children = branch.keys, branch.children
         if len(children) < 2 * CHILDREN_MIN:
             return [], []
@@ -225,10 +234,10 @@ class Tree:
             store.add(part)
             numbers.append(part.n)
         separators = [keys[cut - 1] for cut in cuts]
-        store.begin(branch)
+        store.begin_resize(branch)
         del keys[cuts[0] - 1 :], children[cuts[0] :]
         branch.size = branches.size_of(keys)
-        store.end(branch)
+        store.end_resize(branch)
         return separators, numbers
 
     def _merge_small(self, path: list[_Step], node: Leaf | Branch) -> None:
@@ -248,11 +257,11 @@ class Tree:
         index = min(at, _neighbor(at))
         left = self._node(parent.children[index], node.level)
         right = self._node(parent.children[index + 1], node.level)
-        store.begin(left)
-        store.begin(right)
+        store.begin_resize(left)
+        store.begin_resize(right)
         merged = self._redistribute(parent, index, left, right)
-        store.end(left)
-        store.end(right)
+        store.end_resize(left)
+        store.end_resize(right)
         if merged:
             store.remove(right)
             self._remove_child(parent, index + 1, index)
@@ -277,7 +286,7 @@ class Tree:
         ends = list(
             accumulate(len(k) + len(v) + ENTRY_BYTES for k, v in zip(keys, values, strict=True))
         )
-        cut = even(ends, ends[-1], 1)[0]
+        cut = even_parts(ends, ends[-1], 1)[0]
         left.keys, left.values = keys[:cut], values[:cut]
         right.keys, right.values = keys[cut:], values[cut:]
         left.size = leaves.size_of(left.keys, left.values)
@@ -295,7 +304,7 @@ class Tree:
             right.keys, right.children, right.size = [], [], branches.HEAD_BYTES
             return True
         ends = list(accumulate(len(key) + CHILD_BYTES for key in [b"", *keys]))
-        cut = even(ends, ends[-1], CHILDREN_MIN)[0]
+        cut = even_parts(ends, ends[-1], CHILDREN_MIN)[0]
         left.keys, left.children = keys[: cut - 1], children[:cut]
         right.keys, right.children = keys[cut:], children[cut:]
         left.size = branches.size_of(left.keys)
@@ -304,17 +313,17 @@ class Tree:
         return False
 
     def _replace_key(self, parent: Branch, index: int, key: bytes) -> None:
-        self._store.begin(parent)
+        self._store.begin_resize(parent)
         parent.size += len(key) - len(parent.keys[index])
         parent.keys[index] = key
-        self._store.end(parent)
+        self._store.end_resize(parent)
 
     def _remove_child(self, parent: Branch, child: int, key: int) -> None:
-        self._store.begin(parent)
+        self._store.begin_resize(parent)
         parent.size -= CHILD_BYTES + len(parent.keys[key])
         del parent.children[child]
         del parent.keys[key]
-        self._store.end(parent)
+        self._store.end_resize(parent)
 
 
 def _neighbor(at: int) -> int:

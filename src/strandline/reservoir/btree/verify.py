@@ -17,14 +17,14 @@ from pyroaring import BitMap
 from strandline.errors import Corrupt
 from strandline.reservoir.btree.branch import CHILDREN_MIN, Branch
 from strandline.reservoir.btree.leaf import Leaf
-from strandline.reservoir.btree.node_store import Tiers
-from strandline.reservoir.btree.overflow import NUMBER_FIRST, PIECE_BYTES, Large
+from strandline.reservoir.btree.node_store import NodeStore
+from strandline.reservoir.btree.overflow import NUMBER_FIRST, PIECE_BYTES, LargeValue
 from strandline.reservoir.btree.root import ROOT_NUMBER
 
 
-def check(tiers: Tiers) -> None:
+def check(tiers: NodeStore) -> None:
     """Raise Corrupt at the first inconsistency."""
-    tiers.measure()
+    tiers.update_sizes()
     walk = _Walk(tiers)
     root = tiers.root
     walk.visit(root.top, root.height - 1, None, None)
@@ -33,7 +33,7 @@ def check(tiers: Tiers) -> None:
 
 
 class _Walk:
-    def __init__(self, tiers: Tiers) -> None:
+    def __init__(self, tiers: NodeStore) -> None:
         self._tiers = tiers
         self._visited = BitMap()
         self._entries = 0
@@ -111,10 +111,10 @@ class _Walk:
         self._leaves += 1
         self._leaf_bytes += leaf.size
         for value in leaf.values:
-            if type(value) is Large:
+            if type(value) is LargeValue:
                 self._visit_pieces(value)
 
-    def _visit_pieces(self, large: Large) -> None:
+    def _visit_pieces(self, large: LargeValue) -> None:
         unreferenced = large.size
         for n in large.pieces:
             self._mark_visited(n)

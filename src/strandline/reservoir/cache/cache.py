@@ -33,11 +33,11 @@ from strandline.platform.objectstore.protocol import Objects
 from strandline.platform.remote_wait import remote_wait
 from strandline.platform.system_errors import advice
 from strandline.reservoir.cache import downloads
-from strandline.reservoir.cache.cache_dir import Part, Shelf
+from strandline.reservoir.cache.cache_dir import CacheDir, PartFile
 from strandline.reservoir.cache.downloads import RangeFile
 from strandline.reservoir.cache.eviction import WEIGHT_DOWNLOADED, WEIGHT_NEW, victims
 from strandline.reservoir.cache.open_files import LocalFile, OpenFiles
-from strandline.reservoir.cache.single_flight import Flights
+from strandline.reservoir.cache.single_flight import SingleFlight
 from strandline.reservoir.data_files.data_file_table import FileRef
 
 DOWNLOADS_MAX = 2
@@ -72,13 +72,13 @@ class CacheStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Damaged downloads, and failed operations of the local disk."""
 
 
-class Cache:
+class FileCache:
     """Local copies of files. Safe from many threads.
 
     A hit takes no lock. ``_state`` guards everything else; the lock of ``OpenFiles`` may be taken
-    inside it and is the last, that of ``Flights`` is held with no other. Downloads and writes of
-    files hold none; opening, naming, repairing and unlinking a file are done inside ``_state``, so
-    that index and folder agree.
+    inside it and is the last, that of ``SingleFlight`` is held with no other. Downloads and writes
+    of files hold none; opening, naming, repairing and unlinking a file are done inside ``_state``,
+    so that index and folder agree.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Cache:
         self._objects = objects
         self._bytes_max = bytes_max
         self._downloads_max = downloads_max
-        self._dir = Shelf(folder, disk, direct=direct)
+        self._dir = CacheDir(folder, disk, direct=direct)
         self._open_files = OpenFiles(disk, direct=direct)
         self._uses = self._open_files.uses
         self._state = threading.Condition()
@@ -104,7 +104,7 @@ class Cache:
         self._reserved = 0
         self._filling = 0
         self._downloading = 0
-        self._flights: Flights[ReadFile] = Flights()
+        self._flights: SingleFlight[ReadFile] = SingleFlight()
         self._avoided: set[int] = set()
         self._closed = False
         self._count = _Counts()
@@ -115,7 +115,7 @@ class Cache:
         with self._state:
             self._check_open()
             try:
-                whole, unknown = self._dir.look()
+                whole, unknown = self._dir.list_files()
             except OSError as error:
                 hint = advice(error, "check the disk, or open without a cache")
                 raise Unavailable(f"the cache cannot be read ({error}): {hint}") from error
@@ -149,7 +149,7 @@ class Cache:
             if found is None or file_id in self._avoided:
                 return None
             try:
-                return found.opened or self._open_files.open_aside(found)
+                return found.opened or self._open_files.open_unshared(found)
             except OSError:
                 return None
 
@@ -195,7 +195,7 @@ class Cache:
                 self._count.healed += 1
             if not self._remove(file_id):
                 # The copy can be neither used nor replaced.
-                self._open_files.let_go(found)
+                self._open_files.release(found)
                 self._avoid(file_id)
             return True
 
@@ -320,7 +320,7 @@ class Cache:
             self._filling += 1
             return _Space(size)
 
-    def _release(self, space: _Space | None, part: Part | None) -> None:
+    def _release(self, space: _Space | None, part: PartFile | None) -> None:
         if part is not None:
             part.discard()
         if space is not None:
@@ -330,9 +330,9 @@ class Cache:
                 self._filling -= 1
                 self._state.notify_all()
 
-    def _begin_file(self, file: FileRef) -> Part:
+    def _begin_file(self, file: FileRef) -> PartFile:
         try:
-            return self._dir.begin(file.file_id, file.size)
+            return self._dir.create_part(file.file_id, file.size)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -340,11 +340,11 @@ class Cache:
             with self._state:
                 if not self._shrink(file.size):
                     raise
-            return self._dir.begin(file.file_id, file.size)
+            return self._dir.create_part(file.file_id, file.size)
 
     def _download(self, file: FileRef) -> bytes | None:
         data = b""
-        for data, is_right in downloads.tries(self._objects, file):
+        for data, is_right in downloads.download_attempts(self._objects, file):
             with self._state:
                 self._count.downloads += 1
                 self._count.bytes_downloaded += len(data)
@@ -355,10 +355,10 @@ class Cache:
             self._avoid(file.file_id)
         return None
 
-    def _install(self, file: FileRef, part: Part, space: _Space, weight: int) -> ReadFile:
+    def _install(self, file: FileRef, part: PartFile, space: _Space, weight: int) -> ReadFile:
         with self._state:
             self._check_open()
-            part.keep()
+            part.commit()
             old = self._files.get(file.file_id)
             if old is not None:
                 self._drop(old)
@@ -399,7 +399,7 @@ class Cache:
         del self._files[file.file_id]
         self._bytes -= file.size
         self._count.hits += file.uses
-        self._open_files.let_go(file)
+        self._open_files.release(file)
 
     def _avoid(self, file_id: int) -> None:
         if len(self._avoided) >= AVOIDED_MAX:

@@ -25,7 +25,7 @@ LOCK = "LOCK"
 _ID_DIGITS = 16
 
 
-class Found(msgspec.Struct, frozen=True):
+class CachedFile(msgspec.Struct, frozen=True):
     """A complete file in the folder."""
 
     file_id: int
@@ -33,7 +33,7 @@ class Found(msgspec.Struct, frozen=True):
     modified_us: int
 
 
-class Shelf:
+class CacheDir:
     """The files in the folder of one cache. Safe from many threads."""
 
     def __init__(self, folder: str, disk: Disk, *, direct: bool) -> None:
@@ -48,7 +48,7 @@ class Shelf:
     def path(self, file_id: int) -> str:
         return f"{self._folder}/{file_id:0{_ID_DIGITS}x}"
 
-    def look(self) -> tuple[list[Found], list[str]]:
+    def list_files(self) -> tuple[list[CachedFile], list[str]]:
         """Complete files, and the names of all entries that are not needed."""
         files, unknown = [], []
         for name in self._disk.list_dir(self._folder):
@@ -59,7 +59,7 @@ class Shelf:
                 unknown.append(name)
         return files, unknown
 
-    def begin(self, file_id: int, size: int) -> Part:
+    def create_part(self, file_id: int, size: int) -> PartFile:
         """Create a file with reserved space and no content."""
         temp_path = f"{self.path(file_id)}.{next(self._numbers)}.part"
         self._parts.add(temp_path)
@@ -68,7 +68,7 @@ class Shelf:
         except OSError:
             self._parts.discard(temp_path)
             raise
-        return Part(self._disk, temp_path, self.path(file_id), self._parts, direct=self._direct)
+        return PartFile(self._disk, temp_path, self.path(file_id), self._parts, direct=self._direct)
 
     def repair(self, file_id: int, offset: int, data: Buffer) -> None:
         """Rewrite bytes of a complete file."""
@@ -84,7 +84,7 @@ class Shelf:
         """Release the folder for other processes."""
         self._lock.release()
 
-    def _read_entry(self, name: str) -> Found | None:
+    def _read_entry(self, name: str) -> CachedFile | None:
         file_id = _file_id(name)
         if file_id is None:
             return None
@@ -92,14 +92,14 @@ class Shelf:
         try:
             file = self._disk.open_read(path)
             try:
-                return Found(file_id, file.size(), self._disk.modified_us(path))
+                return CachedFile(file_id, file.size(), self._disk.modified_us(path))
             finally:
                 file.close()
         except OSError:  # a bad block in the file's metadata: the file is useless
             return None
 
 
-class Part:
+class PartFile:
     """A file without its final name. Owned by one thread."""
 
     def __init__(
@@ -115,7 +115,7 @@ class Part:
         """Write all bytes of the file."""
         _write(self._disk, self._temp_path, 0, buffers, direct=self._direct)
 
-    def keep(self) -> None:
+    def commit(self) -> None:
         """Rename it to its final name, replacing an existing file."""
         self._disk.rename(self._temp_path, self._path)
         self._parts.discard(self._temp_path)

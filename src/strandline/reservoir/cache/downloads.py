@@ -15,13 +15,13 @@ from strandline.reservoir import object_keys
 from strandline.reservoir.data_files import data_file_codec
 from strandline.reservoir.data_files.data_file_table import FileRef
 
-TRIES_MAX = 2
+ATTEMPTS_MAX = 2
 
 
-def tries(objects: Objects, file: FileRef) -> Iterator[tuple[bytes, bool]]:
+def download_attempts(objects: Objects, file: FileRef) -> Iterator[tuple[bytes, bool]]:
     """Download a whole file, with retries; yield each response and whether it is intact. One of the
     right size is the last."""
-    for _ in range(TRIES_MAX):
+    for _ in range(ATTEMPTS_MAX):
         data = _prefix(objects, file)
         yield data, len(data) == file.size and data_file_codec.crc64(data) == file.crc64
         if len(data) == file.size:

@@ -72,11 +72,11 @@ class OpenFiles:
                     self._release_oldest()
             return opened
 
-    def open_aside(self, file: LocalFile) -> ReadFile:
+    def open_unshared(self, file: LocalFile) -> ReadFile:
         """Open the file for one reader: not counted as a use, nor in the number of open files."""
         return self._open_read(file.path)
 
-    def let_go(self, file: LocalFile) -> None:
+    def release(self, file: LocalFile) -> None:
         with self._lock:
             file.opened = None
             self._open.discard(file)

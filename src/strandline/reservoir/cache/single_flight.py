@@ -20,7 +20,7 @@ from strandline.platform.remote_wait import remote_wait
 Result = TypeVar("Result")
 
 
-class Flights(Generic[Result]):
+class SingleFlight(Generic[Result]):
     """Running calls by number. Safe from many threads; holds no lock during work or a wait."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from strandline.reservoir.data_files.page_table import ROW, Rows
 CHUNK_SIZE = 1024 * 1024
 
 
-class Blob:
+class DataFile:
     """A full file. Only ``drop`` changes it."""
 
     __slots__ = ("_index", "_pages", "_places", "entry", "ids", "rows")

@@ -33,7 +33,7 @@ from fastcrc.crc64 import ecma_182
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.platform.disk import Buffer
 from strandline.reservoir import object_keys
 
@@ -56,7 +56,7 @@ _MASK = (1 << 64) - 1
 Ids = NDArray[np.int64]
 
 
-class Header(msgspec.Struct, frozen=True):
+class DataFileHeader(msgspec.Struct, frozen=True):
     """The header of a data file."""
 
     flags: int
@@ -106,7 +106,7 @@ def encode_index(
     return index, starts
 
 
-def decode_header(data: Buffer, label: str) -> Header:
+def decode_header(data: Buffer, label: str) -> DataFileHeader:
     """Decode and verify a header; the caller compares the ids of reservoir and file."""
     if len(data) < HEADER_SIZE:
         raise Corrupt("a data file is shorter than its header", path=label, offset=len(data))
@@ -116,11 +116,11 @@ def decode_header(data: Buffer, label: str) -> Header:
     if _CRC.unpack_from(data, _HEADER.size)[0] != crc64(bytes(data[: _HEADER.size])):
         raise Corrupt("the header of a data file fails its checksum", path=label)
     if version > FORMAT_VERSION:
-        raise NewerFormat(f"{label} has reservoir format {version}: upgrade to read it")
-    return Header(flags, reservoir_id, file_id, pages, size)
+        raise UnsupportedFormat(f"{label} has reservoir format {version}: upgrade to read it")
+    return DataFileHeader(flags, reservoir_id, file_id, pages, size)
 
 
-def decode_index(data: Buffer, label: str) -> tuple[Header, Ids, NDArray[np.int64]]:
+def decode_index(data: Buffer, label: str) -> tuple[DataFileHeader, Ids, NDArray[np.int64]]:
     """Header, page ids, and the offset of each page and of the end, of a whole file."""
     header = decode_header(data, label)
     begin = index_size(header.pages)

@@ -89,7 +89,7 @@ class FileTable:
         self.live[entry.ref.file_id] = entry
         self._changed.add(entry.ref.file_id)
 
-    def kill(self, file_ids: NDArray[np.uint64], sizes: NDArray[np.int64]) -> None:
+    def count_dead(self, file_ids: NDArray[np.uint64], sizes: NDArray[np.int64]) -> None:
         """Count pages of these sizes in these files as dead; file 0 is none."""
         touched, place = np.unique(file_ids, return_inverse=True)
         counts = np.bincount(place, minlength=len(touched))
@@ -103,7 +103,7 @@ class FileTable:
                 entry.dead_bytes += int(total)
                 self._changed.add(file_id)
 
-    def bury(self, file_ids: Iterable[int], version: int) -> None:
+    def move_to_garbage(self, file_ids: Iterable[int], version: int) -> None:
         """These have no live page from this version on."""
         for file_id in file_ids:
             del self.live[file_id]

@@ -35,7 +35,7 @@ _new = tuple.__new__  # every read needs a lookup, and ``_make`` costs one more 
 Rows = NDArray[np.void]
 
 
-class Place(NamedTuple):
+class PageLocation(NamedTuple):
     """The file, offset, size and checksum of a page."""
 
     file_id: int
@@ -64,16 +64,16 @@ class PageTable:
     def __len__(self) -> int:
         return self._count
 
-    def find(self, page_id: int) -> Place | None:
+    def find(self, page_id: int) -> PageLocation | None:
         """The place of a page, None when the page does not exist."""
         at = self._recent.get(page_id)
         if at is not None:
             found = _ROW.unpack_from(self._log_bytes, at * 24)
-            return _new(Place, found) if found[0] else None
+            return _new(PageLocation, found) if found[0] else None
         at = int(self._ids.searchsorted(page_id))
         if at == len(self._ids_view) or self._ids_view[at] != page_id:
             return None
-        return _new(Place, _ROW.unpack_from(self._base_bytes, at * 24))
+        return _new(PageLocation, _ROW.unpack_from(self._base_bytes, at * 24))
 
     def find_many(self, ids: Ids) -> Rows:
         """The rows of these pages, with file 0 for missing ones."""
@@ -110,7 +110,7 @@ class PageTable:
         old_rows: Rows = old[existed]
         return old_rows
 
-    def everything(self) -> tuple[Ids, Rows]:
+    def all_pages(self) -> tuple[Ids, Rows]:
         """All pages, in the order of their ids."""
         self._merge_log()
         return self._ids, self._base
@@ -143,7 +143,7 @@ class PageTable:
 
     def pages_of(self, file_id: int) -> Ids:
         """The pages in a file; scans all pages."""
-        ids, rows = self.everything()
+        ids, rows = self.all_pages()
         found: Ids = ids[rows["file_id"] == file_id]
         return found
 

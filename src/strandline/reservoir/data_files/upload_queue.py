@@ -14,16 +14,18 @@ from concurrent.futures import Future, wait
 
 from strandline.errors import Closed
 from strandline.platform.thread_pool import ThreadPool
-from strandline.reservoir.data_files.data_file_builder import Blob
+from strandline.reservoir.data_files.data_file_builder import DataFile
 
 
-class Uploads:
+class UploadQueue:
     """Uploads files. Safe from many threads. ``store`` uploads one file and can be repeated.
 
     Two locks: ``_retry_lock`` during retries; inside it, briefly, ``_lock``.
     """
 
-    def __init__(self, store: Callable[[Blob], None], *, waiting_max: int, at_once: int) -> None:
+    def __init__(
+        self, store: Callable[[DataFile], None], *, waiting_max: int, at_once: int
+    ) -> None:
         self._store = store
         self._slots = threading.Semaphore(waiting_max)
         self._threads = ThreadPool(at_once, "strandline-upload")
@@ -31,7 +33,7 @@ class Uploads:
         self._lock = threading.RLock()  # a pool may run the work in the thread that submits it
         self._closed = False
         self._running: set[Future[None]] = set()
-        self._failed: list[Blob] = []
+        self._failed: list[DataFile] = []
 
     def reserve(self) -> None:
         """Wait for a slot. Raises when a failed file still cannot be stored."""
@@ -43,7 +45,7 @@ class Uploads:
         """Return a slot that was not used."""
         self._slots.release()
 
-    def send(self, blob: Blob) -> None:
+    def send(self, blob: DataFile) -> None:
         """Upload a file in the background, in the reserved slot."""
         self._check_open()
         future = self._threads.submit(self._send, blob)  # runs in this thread if there is no other
@@ -64,7 +66,7 @@ class Uploads:
             self._closed = True
         self._threads.shutdown(wait=True)
 
-    def _send(self, blob: Blob) -> None:
+    def _send(self, blob: DataFile) -> None:
         try:
             self._check_open()
             self._store(blob)

@@ -35,13 +35,13 @@ from strandline.query.access.users import User, Users
 from strandline.query.query_service import USERS
 from strandline.security import internal_topics, user_principals
 from strandline.security.audit import Audit
-from strandline.security.principal import LOCAL, NOBODY, Principal
+from strandline.security.principal import ANONYMOUS, LOCAL, Principal
 from strandline.security.scopes import EVERYTHING, Action, Scopes
 from strandline.security.tickets import Tickets
-from strandline.security.token_store import Registry
+from strandline.security.token_store import TokenStore
 from strandline.security.tokens import Token
 from strandline.server.auth.host_origin import is_local_bind
-from strandline.server.limits.rate_limits import Quotas, is_loopback, network_of
+from strandline.server.limits.rate_limits import RateLimits, is_loopback, network_of
 from strandline.server.settings import ServerSettings
 from strandline.store import Store
 
@@ -68,9 +68,9 @@ class Auth:
     ) -> None:
         """Corrupt when tokens or audit log cannot be verified: then the server does not start."""
         random_id = random_id or OsDisk().random_id
-        self.registry = Registry(store, clock, random_id)
+        self.registry = TokenStore(store, clock, random_id)
         self.audit = Audit(store, clock)
-        self.quotas = Quotas(settings.limits, clock)
+        self.quotas = RateLimits(settings.limits, clock)
         self.tickets = Tickets(clock, random_id)
         self._store = store
         self._settings = settings
@@ -99,7 +99,7 @@ class Auth:
     @property
     def has_tokens(self) -> bool:
         """Whether there is, or was, a token."""
-        return self.registry.begun
+        return self.registry.has_had_tokens
 
     @property
     def is_open(self) -> bool:
@@ -115,7 +115,7 @@ class Auth:
             and authorization[:6].lower() == "basic "
         )
 
-    def known(self, authorization: str | None, address: str) -> Principal | None:
+    def cached_principal(self, authorization: str | None, address: str) -> Principal | None:
         """The principal, if ``authenticate`` accepted this header and no token changed since.
 
         None: call ``authenticate``. For the head of a request that may take the fast path.
@@ -150,13 +150,13 @@ class Auth:
     def identify(self, authorization: str | None, address: str) -> Principal:
         """As ``authenticate``, but NOBODY when there is no header. For public routes."""
         if authorization is None and not self.is_open:
-            return NOBODY
+            return ANONYMOUS
         return self.authenticate(authorization, address)
 
     def redeem(self, ticket: str, address: str) -> Principal:
         """The principal of a ticket, for streams that cannot send a header."""
         self._refresh()
-        who = self.tickets.take(ticket)
+        who = self.tickets.redeem(ticket)
         if who is None:
             self._check_failures(address)
             raise self._failed(address, "ticket", "the ticket is used, expired or unknown")
@@ -189,14 +189,16 @@ class Auth:
             on = f" {topic!r}" if topic else ""
             raise Forbidden(f"{who.name or who.id} may not {action}{on}")
 
-    def grant(self, authorization: str | None, who: Principal, topic: str) -> None:
+    def cache_writer(self, authorization: str | None, who: Principal, topic: str) -> None:
         """Cache that this header may write to a topic, until a token or user changes."""
         if who.kind in ("local", "token"):  # users are checked each time: keys can be guessed
             if len(self._write_grants) >= _CACHE_MAX:
                 self._write_grants.clear()
             self._write_grants[authorization, topic] = who
 
-    def granted(self, authorization: str | None, address: str, topic: str) -> Principal | None:
+    def cached_writer(
+        self, authorization: str | None, address: str, topic: str
+    ) -> Principal | None:
         """The principal, if it is cached that it may write to a topic; None: check all steps."""
         if not self._is_unchanged():
             return None
@@ -207,7 +209,7 @@ class Auth:
             return who if self._open and is_loopback(address) else None
         return who if self._clock.now_us() < who.expires_us else None
 
-    def may(self, who: Principal, action: Action, topic: str = "") -> bool:
+    def allows(self, who: Principal, action: Action, topic: str = "") -> bool:
         """As ``authorise``, but returns whether it is allowed; for lists."""
         try:
             self.authorise(who, action, topic)
@@ -215,7 +217,7 @@ class Auth:
             return False
         return True
 
-    def visible(self, who: Principal, names: Iterable[str]) -> list[str]:
+    def readable(self, who: Principal, names: Iterable[str]) -> list[str]:
         """The topics of a list that the principal may read."""
         self._refresh()
         self.check_live(who)
@@ -251,7 +253,9 @@ class Auth:
         if self._watch is None:
             health = self._store.health()
             fields = {"bind": self._settings.bind, "health": health.status, "open": self.is_open}
-            fields |= {"found": "; ".join(health.reasons)} | _file_fields(self._store.set_aside())
+            fields |= {"found": "; ".join(health.reasons)} | _file_fields(
+                self._store.quarantined_files()
+            )
             self.audit.note("start", fields)
             self._watch = asyncio.get_running_loop().create_task(self._watch_tokens())
 
@@ -310,7 +314,7 @@ class Auth:
             self._write_grants.clear()
             self._rights.clear()
             self._end_reasons.clear()
-            self._open = self._private and not self.registry.begun and not heads[1]
+            self._open = self._private and not self.registry.has_had_tokens and not heads[1]
             self._heads = heads
 
     def _is_unchanged(self) -> bool:
@@ -338,7 +342,7 @@ class Auth:
         if not is_loopback(address):
             self._check_failures(address)
         token = self.registry.find(text)
-        reason = _UNKNOWN if token is None else token.why_not(self._clock.now_us())
+        reason = _UNKNOWN if token is None else token.invalid_reason(self._clock.now_us())
         if token is None or reason:
             self._check_failures(address)
             raise self._failed(address, token.id if token else "", reason)
@@ -372,13 +376,13 @@ class Auth:
         if who.kind == "user":
             return "" if self._user_now(who.name).active else "this user's key was revoked"
         token = self.registry.current().get(who.id)
-        return _UNKNOWN if token is None else token.why_not(self._clock.now_us())
+        return _UNKNOWN if token is None else token.invalid_reason(self._clock.now_us())
 
     def _user_now(self, name: str) -> User:
         return self._users().user(name)
 
     def _users(self) -> Users:
-        return self._store.questions.users
+        return self._store.queries.users
 
     def _users_head(self) -> int:
         """The head of the topic of users; 0 when it does not exist. Does not create their view."""
@@ -410,7 +414,7 @@ class Auth:
             )
 
     def _failed(self, address: str, named: str, reason: str) -> Refused:
-        self.quotas.failures.pour(network_of(address))
+        self.quotas.failures.add(network_of(address))
         self.audit.note_failure("denied", {"named": named, "reason": reason}, address=address)
         if self._wait_s(address) > 0:
             self.audit.note_failure("locked-out", {"named": named}, address=address)

@@ -24,7 +24,7 @@ _METHODS = "GET, PUT, POST, DELETE, PATCH, HEAD"
 _HEADERS = "Authorization, Content-Type, Accept, Idempotency-Key, Last-Event-ID"
 
 
-class Gate:
+class HostPolicy:
     """The accepted hosts and origins. Owned by the loop's thread."""
 
     def __init__(self, settings: ServerSettings) -> None:

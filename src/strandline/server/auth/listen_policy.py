@@ -18,7 +18,7 @@ from strandline.server.settings import ServerSettings
 PORT_MAX = 65535
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where to listen: a host and port, or the path of a socket file."""
 
     host: str
@@ -36,13 +36,13 @@ class Address(NamedTuple):
             return False
 
 
-def parse(bind: str) -> Address:
+def parse(bind: str) -> ListenAddress:
     """An address from text such as ``127.0.0.1:4000``, ``[::1]:4000`` or ``unix:PATH``."""
     if bind.startswith("unix:"):
         path = bind.removeprefix("unix:")
         if not path:
             raise Invalid("bind: unix: needs a path, as in unix:strandline.sock")
-        return Address("", 0, path)
+        return ListenAddress("", 0, path)
     host, colon, port = bind.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
         raise Invalid(f"bind is HOST:PORT, as in 127.0.0.1:4000, or unix:PATH, not {bind!r}")
@@ -52,10 +52,10 @@ def parse(bind: str) -> Address:
         raise Invalid(f"bind: write an IPv6 address in brackets, as in [::1]:4000, not {bind!r}")
     if not host:
         raise Invalid(f"bind: {bind!r} names no host: 127.0.0.1 for this machine, 0.0.0.0 for all")
-    return Address(host, int(port))
+    return ListenAddress(host, int(port))
 
 
-def check_exposure(settings: ServerSettings) -> Address:
+def check_exposure(settings: ServerSettings) -> ListenAddress:
     """The address to bind; Invalid when it is public and unencrypted."""
     address = parse(settings.bind)
     tls = settings.tls

@@ -31,10 +31,10 @@ from strandline.log.topic.topic import Topic
 from strandline.query.access.permissions import ADMIN, checked_roles
 from strandline.query.language import ast
 from strandline.query.language.ast import Command, Name
-from strandline.query.language.errors import Mistake
+from strandline.query.language.errors import QueryError
 from strandline.query.language.parser import parse
 from strandline.query.materialized.materialized_queries import PREFIX
-from strandline.query.sql.statement import Named, Statement
+from strandline.query.sql.statement import RelationName, Statement
 from strandline.security.internal_topics import allowed
 from strandline.security.principal import Principal
 from strandline.security.scopes import Action, Scopes
@@ -44,7 +44,7 @@ from strandline.views.open_view import Views
 
 _QUERIES = (
     ast.Query,
-    ast.Replay,
+    ast.ReplayCommand,
     ast.Plot,
     ast.Explain,
     ast.Remember,
@@ -52,18 +52,18 @@ _QUERIES = (
 )
 
 
-class Needed(NamedTuple):
+class TopicPermission(NamedTuple):
     """An action on a topic; without one, on the server."""
 
     action: Action
     topic: str = ""
 
 
-EVERYTHING = Needed("tokens", "*")
+EVERYTHING = TopicPermission("tokens", "*")
 """A principal that grants rights must have all: otherwise it could extend its own."""
 
 
-class Sight:
+class VisibleStore:
     """A store limited to the topics that a principal may read. Safe from many threads."""
 
     def __init__(self, store: Store, scopes: Scopes) -> None:
@@ -86,88 +86,88 @@ class Sight:
             raise UnknownTopic(f"there is no topic {name!r}")
         return self._store.existing_topic(name)
 
-    def needs_of_command(self, command: Command) -> Iterator[Needed]:
+    def needs_of_command(self, command: Command) -> Iterator[TopicPermission]:
         """The needs of a command."""
         match command:
             case ast.Ping():
                 return
             case ast.Flush():
                 for name in self._events():
-                    yield Needed("config", name)
+                    yield TopicPermission("config", name)
             case ast.StoreEvent(event=event):
-                yield Needed("write", event.text)
+                yield TopicPermission("write", event.text)
             case ast.Define(event=event):
-                yield Needed("create", event.text)
-                yield Needed("config", event.text)
+                yield TopicPermission("create", event.text)
+                yield TopicPermission("config", event.text)
             case ast.DeleteEvents(event=event):
-                yield Needed("delete", event.text)
-            case ast.Query() | ast.Replay() | ast.Plot():
+                yield TopicPermission("delete", event.text)
+            case ast.Query() | ast.ReplayCommand() | ast.Plot():
                 yield from self._reads(command)
             case ast.Explain(query=query):
                 yield from self._reads(query)
             case ast.Remember(query=query, alias=alias):
                 yield from self._reads(query)
-                yield Needed("create", PREFIX + alias)
+                yield TopicPermission("create", PREFIX + alias)
             case ast.Show(alias=alias):
                 yield from self.needs_of_alias(alias)
             case ast.Forget(alias=alias):
                 yield from self.needs_of_alias(alias)
-                yield Needed("delete", PREFIX + alias)
-            case ast.Batch(commands=commands):
+                yield TopicPermission("delete", PREFIX + alias)
+            case ast.BatchCommand(commands=commands):
                 for each in commands:
                     yield from self.needs_of_command(each)
             case ast.ListUsers() | ast.ShowPermissions():
-                yield Needed("tokens")
+                yield TopicPermission("tokens")
             case _:
                 yield EVERYTHING
 
     def check_user(self, user: str, command: Command) -> None:
         """Forbidden, unless the user may run a command: the rules of an embedded store."""
         try:
-            self._store.questions.users.allows(user, command)
+            self._store.queries.users.check_allowed(user, command)
         except NotFound as error:
             raise NotFound("there is no remembered query of this name") from error
 
-    def needs_of_alias(self, alias: str) -> Iterator[Needed]:
+    def needs_of_alias(self, alias: str) -> Iterator[TopicPermission]:
         """The needs of a materialized query; NotFound for an unknown alias."""
         try:
-            text = self._store.questions.remembered.describe(alias).query
+            text = self._store.queries.remembered.describe(alias).query
         except NotFound as error:
             raise NotFound(f"there is no remembered query {alias!r}") from error
         query = parse(text)
         assert isinstance(query, ast.Query), "only queries are remembered"
         yield from self._reads(query)
 
-    def needs_of_sql(self, statement: Statement) -> Iterator[Needed]:
+    def needs_of_sql(self, statement: Statement) -> Iterator[TopicPermission]:
         """The needs of a SELECT."""
         readable = self.topics()
         for relation in statement.relations:
             if relation.schema.lower() == "remembered":
                 yield from self.needs_of_alias(relation.name)
             else:
-                yield Needed("read", _topic_of(relation, readable))
+                yield TopicPermission("read", _topic_of(relation, readable))
 
-    def without_names(self, error: Mistake) -> Mistake:
+    def without_names(self, error: QueryError) -> QueryError:
         """The error without a hint that names topics the client may not read."""
         hidden = (name for name in self._store.topics() if not self.sees(name))
         if not any(name in error.hint for name in hidden):
             return error
-        hidden_hint = Mistake(error.message, error.text, error.at)
+        hidden_hint = QueryError(error.message, error.text, error.at)
         hidden_hint.results = error.results
         return hidden_hint
 
-    def _reads(self, query: ast.Query | ast.Replay | ast.Plot) -> Iterator[Needed]:
+    def _reads(self, query: ast.Query | ast.ReplayCommand | ast.Plot) -> Iterator[TopicPermission]:
         for name in self._event_names(query):
-            yield Needed("read", name)
+            yield TopicPermission("read", name)
 
-    def _event_names(self, query: ast.Query | ast.Replay | ast.Plot) -> list[str]:
+    def _event_names(self, query: ast.Query | ast.ReplayCommand | ast.Plot) -> list[str]:
         names: list[Name | None] = []
         match query:
             case ast.Query(event=event, steps=steps):
                 names = [event, *(step.event for step in steps)]
-            case ast.Replay(event=None):
+            case ast.ReplayCommand(event=None):
                 return self._events_to_read()
-            case ast.Replay(event=event):
+            case ast.ReplayCommand(event=event):
                 names = [event]
             case ast.Plot(metrics=metrics):
                 names = [name for metric in metrics for name in (metric.event, metric.then)]
@@ -180,10 +180,10 @@ class Sight:
         return every
 
     def _events(self) -> list[str]:
-        return self._store.questions.events()
+        return self._store.queries.events()
 
 
-def _topic_of(relation: Named, readable: list[str]) -> str:
+def _topic_of(relation: RelationName, readable: list[str]) -> str:
     """The topic of a relation: a readable one, else the name as written."""
     name = relation.name.partition("/")[0]
     if name in readable:
@@ -192,7 +192,7 @@ def _topic_of(relation: Named, readable: list[str]) -> str:
     return alike[0] if len(alike) == 1 else name
 
 
-def check(auth: Auth, who: Principal, needs: Iterable[Needed]) -> None:
+def check(auth: Auth, who: Principal, needs: Iterable[TopicPermission]) -> None:
     """Forbidden, unless all needs are allowed."""
     for need in needs:
         if need is EVERYTHING:
@@ -207,7 +207,7 @@ def check_first_user(command: Command) -> None:
     A server with a user is not open. Unless its first user is an admin, no key and no token would
     have the right to create another.
     """
-    commands = command.commands if isinstance(command, ast.Batch) else (command,)
+    commands = command.commands if isinstance(command, ast.BatchCommand) else (command,)
     first = next((each for each in commands if isinstance(each, ast.CreateUser)), None)
     if first is not None and ADMIN not in checked_roles(first.roles):
         raise Invalid(
@@ -219,22 +219,22 @@ def check_first_user(command: Command) -> None:
 
 def is_query(command: Command) -> bool:
     """Whether a command may run long: it reads events, or contains a command that does."""
-    commands = command.commands if isinstance(command, ast.Batch) else (command,)
+    commands = command.commands if isinstance(command, ast.BatchCommand) else (command,)
     return any(isinstance(each, _QUERIES) for each in commands)
 
 
 def is_write(command: Command) -> bool:
     """Whether a command appends events."""
-    commands = command.commands if isinstance(command, ast.Batch) else (command,)
+    commands = command.commands if isinstance(command, ast.BatchCommand) else (command,)
     return any(isinstance(each, ast.StoreEvent) for each in commands)
 
 
-def told_in_audit(command: Command) -> Iterator[dict[str, object]]:
+def audit_fields(command: Command) -> Iterator[dict[str, object]]:
     """The audit fields of a command: its kind and names, never its text, which may have keys."""
     match command:
-        case ast.Batch(commands=commands):
+        case ast.BatchCommand(commands=commands):
             for each in commands:
-                yield from told_in_audit(each)
+                yield from audit_fields(each)
         case ast.Define(event=event) | ast.DeleteEvents(event=event):
             yield {"command": type(command).__name__, "names": [event.text]}
         case ast.CreateUser(user=user) | ast.RevokeKey(user=user):

@@ -16,18 +16,18 @@ _SWEEP_S_MAX = 1.0
 _SWEEP_S_MIN = 0.02
 
 
-class Waiting(Protocol):
+class TrackedConnection(Protocol):
     """A connection with a deadline for its client."""
 
     def overdue(self, now: float) -> bool:
         """Whether its deadline has passed."""
         ...
 
-    def give_up(self) -> None:
+    def expire(self) -> None:
         """Close it, after an error response if a request is incomplete."""
         ...
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Close it now, without waiting for anything."""
         ...
 
@@ -37,7 +37,7 @@ class Connections:
 
     def __init__(self, limits: RequestLimits) -> None:
         self.limits = limits
-        self.open: set[Waiting] = set()
+        self.open: set[TrackedConnection] = set()
         self._by_address: dict[str, int] = {}
 
     @property
@@ -46,7 +46,7 @@ class Connections:
         shortest = min(self.limits.receive_s_max, self.limits.idle_s_max)
         return min(_SWEEP_S_MAX, max(_SWEEP_S_MIN, shortest / 4))
 
-    def add(self, connection: Waiting, address: str) -> None:
+    def add(self, connection: TrackedConnection, address: str) -> None:
         """Count a connection; Refused with 429 above a limit. Call ``remove`` in both cases."""
         limits, address = self.limits, network_of(address)
         count = self._by_address.get(address, 0) + 1
@@ -57,7 +57,7 @@ class Connections:
         if address and count > limits.connections_per_address_max:
             raise _too_many("connections_per_address_max", limits.connections_per_address_max)
 
-    def remove(self, connection: Waiting, address: str) -> None:
+    def remove(self, connection: TrackedConnection, address: str) -> None:
         """Remove a connection; repeated calls do nothing."""
         if connection not in self.open:
             return
@@ -72,7 +72,7 @@ class Connections:
     def sweep(self, now: float) -> None:
         """Close the overdue connections."""
         for connection in [each for each in self.open if each.overdue(now)]:
-            connection.give_up()
+            connection.expire()
 
 
 def _too_many(limit: str, limit_max: int) -> Refused:

@@ -19,15 +19,15 @@ import math
 import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from strandline.api.errors import Problem, Refused, problem_of
+from strandline.api.errors import Refused, WireError, wire_error_of
 from strandline.errors import StrandlineError, TopicFull, UnknownTopic
-from strandline.log.append.append import Pending
+from strandline.log.append.append import PendingAppend
 from strandline.log.topic.topic import Topic
-from strandline.security.principal import NOBODY, Principal
-from strandline.server.app_state import Parts
-from strandline.server.auth.host_origin import Gate
+from strandline.security.principal import ANONYMOUS, Principal
+from strandline.server.app_state import AppState
+from strandline.server.auth.host_origin import HostPolicy
 from strandline.server.connection import head_cache
-from strandline.server.connection.head_cache import Append, Repeat
+from strandline.server.connection.head_cache import CachedHead, IncomingAppend
 from strandline.server.handlers import append as handlers_append
 from strandline.server.limits.rate_limits import client_of
 
@@ -51,7 +51,7 @@ _HEADERS = (
 Headers = list[tuple[bytes, bytes]]
 
 
-class Heads:
+class ResponseHeads:
     """Cached starts of responses, until the date changes. Owned by the loop's thread."""
 
     def __init__(self, life: int) -> None:
@@ -60,7 +60,7 @@ class Heads:
         self._common: Headers = []
         self._starts: dict[int, bytes] = {}
 
-    def answer(self, status: int, body: bytes, common: Headers) -> bytes:
+    def response(self, status: int, body: bytes, common: Headers) -> bytes:
         """A response in bytes, as ``responses.send_plain`` sends it."""
         if common is not self._common:
             self._common, self._starts = common, {}
@@ -69,7 +69,7 @@ class Heads:
             start = self._starts[status] = self._start(status, common)
         return b"%b%x\r\ncontent-length: %d\r\n\r\n%b" % (start, next(self._ids), len(body), body)
 
-    def problem(self, problem: Problem, common: Headers, *, close: bool = False) -> bytes:
+    def problem(self, problem: WireError, common: Headers, *, close: bool = False) -> bytes:
         """An error in bytes, as ``responses.send_problem`` sends it."""
         more = b""
         if problem.retry_after_s is not None:
@@ -88,39 +88,39 @@ class Heads:
         return STATUS_LINE[status] + lines + _HEADERS + self._id
 
 
-class Waiting:
+class DelayedResponse:
     """An append whose response is sent when it is durable. Owned by the loop's thread."""
 
-    __slots__ = ("_address", "_hot", "_placed", "_who", "pending", "told")
+    __slots__ = ("_address", "_hot", "_placed", "_who", "pending", "response")
 
     def __init__(
         self,
-        hot: Hot,
-        placed: handlers_append.Placed,
-        pending: Pending,
+        hot: FastAppend,
+        placed: handlers_append.AppendOutcome,
+        pending: PendingAppend,
         who: Principal,
         address: str,
     ) -> None:
         self._hot = hot
         self._placed = placed
         self.pending = pending
-        self.told = b""
+        self.response = b""
         """The response, once there is one."""
         self._who = who
         self._address = address
 
-    def answer(self, error: BaseException | None, common: Headers) -> bytes:
+    def response_of(self, error: BaseException | None, common: Headers) -> bytes:
         """The response, once the wait has ended, with or without an error."""
-        self._hot.parts.auth.quotas.end(self._who, self._address)
+        self._hot.parts.auth.quotas.end_request(self._who, self._address)
         if error is not None:
-            return self._hot.refused(error, common)
-        return self._hot.told(self._placed, common)
+            return self._hot.error_response(error, common)
+        return self._hot.response_of(self._placed, common)
 
 
-class Hot:
+class FastAppend:
     """The fast path of a server. Owned by the loop's thread."""
 
-    def __init__(self, parts: Parts, gate: Gate, heads: Heads) -> None:
+    def __init__(self, parts: AppState, gate: HostPolicy, heads: ResponseHeads) -> None:
         self.parts = parts
         self.heads = heads
         self._gate = gate
@@ -129,11 +129,13 @@ class Hot:
         self._size_max = min(handlers_append.LARGE, limits.body_bytes_max, limits.json_objects_max)
         self._depth_max = limits.json_depth_max
         self._monotonic = parts.clock.monotonic
-        self._governor = parts.hub.governor
-        self.repeats: dict[bytes, Repeat] = {}
-        """Heads that led here, at most ``head_cache.KNOWN_MAX``."""
+        self._governor = parts.hub.load_shedder
+        self.cached_heads: dict[bytes, CachedHead] = {}
+        """Heads that led here, at most ``head_cache.CACHED_MAX``."""
 
-    def plain(self, url: bytes, headers: dict[bytes, bytes], address: str) -> Append | None:
+    def plain_append(
+        self, url: bytes, headers: dict[bytes, bytes], address: str
+    ) -> IncomingAppend | None:
         """The append of a head; None when the application has to handle it, as for a client that
         is not authenticated yet."""
         parts, get = self.parts, headers.get
@@ -147,15 +149,15 @@ class Hot:
             return None
         # The cache has existing topics only, so a name that is found there is valid.
         topic = url[len(_PATH) :].decode("latin-1")
-        if topic not in parts.handles or parts.draining or not self._is_ours(get(b"host")):
+        if topic not in parts.topic_handles or parts.draining or not self._is_ours(get(b"host")):
             return None
         authorization = _text(get(b"authorization"))
-        who = parts.auth.known(authorization, address)
+        who = parts.auth.cached_principal(authorization, address)
         if who is None:
             return None
-        return Append(topic, media_type, authorization, _text(get(b"idempotency-key")), who)
+        return IncomingAppend(topic, media_type, authorization, _text(get(b"idempotency-key")), who)
 
-    def hold(self, append: Append, address: str) -> None:
+    def hold(self, append: IncomingAppend, address: str) -> None:
         """Count an unfinished body; Refused with 503 when there is no room for it."""
         if append.hold is None:
             append.hold = self.parts.budget.hold(client_of(append.who, address))
@@ -172,14 +174,16 @@ class Hot:
             self._hosts.add(host)
         return True
 
-    def take(self, append: Append, address: str, common: Headers) -> bytes | Waiting | None:
+    def append(
+        self, append: IncomingAppend, address: str, common: Headers
+    ) -> bytes | DelayedResponse | None:
         """The response to an append, now or later; None when the application has to handle it."""
         auth, body = self.parts.auth, append.body
         try:
             who = auth.authenticate(append.authorization, address)
-            auth.quotas.begin(who, address, len(body))
+            auth.quotas.start_request(who, address, len(body))
         except StrandlineError as error:
-            return self.refused(error, common)
+            return self.error_response(error, common)
         waits = False
         try:
             placed = handlers_append.place(
@@ -190,51 +194,53 @@ class Hot:
                 append.media_type,
                 idempotency_key=append.idempotency_key,
             )
-            auth.grant(append.authorization, who, append.topic)
+            auth.cache_writer(append.authorization, who, append.topic)
             if placed.pending is not None:
                 waits = True
-                return Waiting(self, placed, placed.pending, who, address)
-            return self.told(placed, common)
+                return DelayedResponse(self, placed, placed.pending, who, address)
+            return self.response_of(placed, common)
         except UnknownTopic:
             return None  # deleted in the meantime: the application may create it again
         except Exception as error:  # noqa: BLE001 - a bug is a 500, not the client's error
             if not isinstance(error, StrandlineError):
                 _LOG.error("internal error in an append", topic=append.topic, exc_info=error)
-            return self.refused(error, common)
+            return self.error_response(error, common)
         finally:
             if not waits:
-                auth.quotas.end(who, address)
+                auth.quotas.end_request(who, address)
 
-    def remember(self, head: bytes, append: Append, headers: Headers) -> None:
+    def cache_head(self, head: bytes, append: IncomingAppend, headers: Headers) -> None:
         """Cache the head of an append that was handled here."""
-        topic = self.parts.handles.get(append.topic)
+        topic = self.parts.topic_handles.get(append.topic)
         if topic is None or append.idempotency_key is not None or not head_cache.is_head(head):
             return  # a head with an idempotency key does not repeat
-        if len(self.repeats) >= head_cache.KNOWN_MAX:
-            self.repeats.clear()
-        self.repeats[head] = Repeat(topic, append, headers)
+        if len(self.cached_heads) >= head_cache.CACHED_MAX:
+            self.cached_heads.clear()
+        self.cached_heads[head] = CachedHead(topic, append, headers)
 
-    def take_again(
-        self, repeat: Repeat, body: bytes, address: str, common: Headers
-    ) -> bytes | Waiting | None:
+    def append_repeat(
+        self, repeat: CachedHead, body: bytes, address: str, common: Headers
+    ) -> bytes | DelayedResponse | None:
         """As ``take``, for an append with a cached head; None when it has to be parsed again."""
         parts = self.parts
         topic = repeat.topic
-        if parts.draining or parts.handles.get(repeat.name) is not topic:
+        if parts.draining or parts.topic_handles.get(repeat.name) is not topic:
             return None
-        data = head_cache.lone_data(body, self._depth_max) if repeat.is_json else None
-        if data is None or not repeat.is_open(topic.config):
-            append = Append(repeat.name, repeat.media_type, repeat.authorization, None, NOBODY)
+        data = head_cache.single_data(body, self._depth_max) if repeat.is_json else None
+        if data is None or not repeat.accepts_appends(topic.config):
+            append = IncomingAppend(
+                repeat.name, repeat.media_type, repeat.authorization, None, ANONYMOUS
+            )
             append.pieces.append(body)
-            return self.take(append, address, common)
+            return self.append(append, address, common)
         started_s = self._monotonic()
         auth = parts.auth
-        who = auth.granted(repeat.authorization, address, repeat.name)
+        who = auth.cached_writer(repeat.authorization, address, repeat.name)
         if (
             who is None
             or topic.is_gone
-            or self._governor.is_refusing
-            or parts.fullness.is_bounded
+            or self._governor.is_rejecting
+            or parts.storage_quota.is_bounded
             or not auth.quotas.has_room(who, address)
         ):
             return None
@@ -250,36 +256,38 @@ class Hot:
         counters.appends += 1
         counters.records += 1
         counters.requests[200] += 1
-        body = repeat.told % (seq, seq, seq, (self._monotonic() - started_s) * 1000)
-        return self.heads.answer(200, body, common)
+        body = repeat.response_template % (seq, seq, seq, (self._monotonic() - started_s) * 1000)
+        return self.heads.response(200, body, common)
 
     def _wait_for(
         self, topic: Topic, data: bytes, who: Principal, address: str, started_s: float
-    ) -> Waiting:
+    ) -> DelayedResponse:
         parts = self.parts
-        pending = topic.append_soon(data)
+        pending = topic.append_nowait(data)
         parts.counters.appends += 1
         parts.counters.records += 1
-        placed = handlers_append.Placed(parts, topic.name, pending.appended, pending, started_s)
-        parts.auth.quotas.begin(who, address)
-        return Waiting(self, placed, pending, who, address)
+        placed = handlers_append.AppendOutcome(
+            parts, topic.name, pending.appended, pending, started_s
+        )
+        parts.auth.quotas.start_request(who, address)
+        return DelayedResponse(self, placed, pending, who, address)
 
     def _failed(self, topic: Topic, error: Exception, common: Headers) -> bytes:
         if isinstance(error, TopicFull):
-            error = handlers_append.full(topic, error)
+            error = handlers_append.topic_full_error(topic, error)
         elif not isinstance(error, StrandlineError):
             _LOG.error("internal error in an append", topic=topic.name, exc_info=error)
-        return self.refused(error, common)
+        return self.error_response(error, common)
 
-    def told(self, placed: handlers_append.Placed, common: Headers) -> bytes:
+    def response_of(self, placed: handlers_append.AppendOutcome, common: Headers) -> bytes:
         """The response to an acknowledged append."""
-        status, body = placed.answer()
+        status, body = placed.response()
         self.parts.counters.requests[status] += 1
-        return self.heads.answer(status, body, common)
+        return self.heads.response(status, body, common)
 
-    def refused(self, error: BaseException, common: Headers) -> bytes:
+    def error_response(self, error: BaseException, common: Headers) -> bytes:
         """The response to a failed append."""
-        problem = problem_of(error)
+        problem = wire_error_of(error)
         self.parts.counters.requests[problem.status] += 1
         return self.heads.problem(problem, common)
 

@@ -12,9 +12,9 @@ from strandline.config.settings import TopicConfig
 from strandline.log.topic.topic import Topic
 from strandline.security.principal import Principal
 from strandline.server.handlers.append_request import JSON
-from strandline.server.limits.byte_budget import Hold
+from strandline.server.limits.byte_budget import BudgetHold
 
-KNOWN_MAX = 1024
+CACHED_MAX = 1024
 _HEAD_SIZE_MAX = 2048
 _START = b'{"records":[{"data":'
 _END = b"}]}"
@@ -25,7 +25,7 @@ _is_value = msgspec.json.Decoder(msgspec.Raw).decode
 Headers = list[tuple[bytes, bytes]]
 
 
-class Append:
+class IncomingAppend:
     """A plain append whose body is arriving. Owned by the loop's thread."""
 
     __slots__ = ("authorization", "hold", "idempotency_key", "media_type", "pieces", "topic", "who")
@@ -45,7 +45,7 @@ class Append:
         self.who = who
         """The principal that the head was authenticated as."""
         self.pieces: list[bytes] = []
-        self.hold: Hold | None = None
+        self.hold: BudgetHold | None = None
         """The bytes of an unfinished body in the budget."""
 
     @property
@@ -54,7 +54,7 @@ class Append:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-class Repeat:
+class CachedHead:
     """A head that led to a plain append. Owned by the loop's thread."""
 
     __slots__ = (
@@ -64,13 +64,13 @@ class Repeat:
         "is_json",
         "media_type",
         "name",
+        "response_template",
         "size",
-        "told",
         "topic",
         "waits",
     )
 
-    def __init__(self, topic: Topic, append: Append, headers: Headers) -> None:
+    def __init__(self, topic: Topic, append: IncomingAppend, headers: Headers) -> None:
         self.topic = topic
         self.name = append.topic
         self.media_type = append.media_type
@@ -79,7 +79,7 @@ class Repeat:
         self.headers = headers
         self.size = len(append.body)
         """Size of the body: part of the head."""
-        self.told = (
+        self.response_template = (
             b'{"topic":"%b","first_seq":%%d,"last_seq":%%d,"head_seq":%%d,"count":1,'
             b'"created":false,"deduped":false,"performance":{"server_total_ms":%%.3f}}'
         ) % append.topic.encode()
@@ -88,7 +88,7 @@ class Repeat:
         """Whether appends to the topic wait for a sync."""
         self._config: TopicConfig | None = None
 
-    def is_open(self, config: TopicConfig) -> bool:
+    def accepts_appends(self, config: TopicConfig) -> bool:
         """Whether clients may append to a topic with this configuration without being admitted by
         a view or a queue."""
         if config is self._config:
@@ -104,7 +104,7 @@ def is_head(head: bytes) -> bool:
     return head.startswith(b"POST ") and len(head) <= _HEAD_SIZE_MAX
 
 
-def lone_data(body: bytes, depth_max: int) -> bytes | None:
+def single_data(body: bytes, depth_max: int) -> bytes | None:
     """The data of a body that has one record with data only; None when it has to be decoded.
 
     If the bytes between the fixed start and end of the body are one JSON value, they are the data.

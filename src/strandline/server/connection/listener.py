@@ -18,17 +18,17 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from strandline.platform.clock import Clock
-from strandline.server.app_state import Parts
-from strandline.server.auth.host_origin import Gate
+from strandline.server.app_state import AppState
+from strandline.server.auth.host_origin import HostPolicy
 from strandline.server.connection.connections import Connections
-from strandline.server.connection.fast_append import Heads, Hot
-from strandline.server.connection.protocol import Protocol
-from strandline.server.connection.tls_handshakes import Handshakes
-from strandline.server.http.proxies import Proxies
+from strandline.server.connection.fast_append import FastAppend, ResponseHeads
+from strandline.server.connection.protocol import HttpConnection
+from strandline.server.connection.tls_handshakes import TlsListener
+from strandline.server.http.proxies import TrustedProxies
 from strandline.server.limits.byte_budget import ByteBudget
 from strandline.server.live.ws_protocol import LiveWebSocket
 from strandline.server.settings import ServerSettings
-from strandline.server.startup_app import Door
+from strandline.server.startup_app import StartupApp
 
 _LOG = structlog.get_logger("strandline.server")
 _POLL_S = 0.01
@@ -40,10 +40,10 @@ class Listener:
 
     def __init__(
         self,
-        door: Door,
+        door: StartupApp,
         settings: ServerSettings,
         clock: Clock,
-        proxies: Proxies,
+        proxies: TrustedProxies,
         budget: ByteBudget,
         context: ssl.SSLContext | None,
     ) -> None:
@@ -55,13 +55,13 @@ class Listener:
         self._state = ServerState()
         self.connections = Connections(settings.limits)
         """The open connections."""
-        self._servers: list[asyncio.Server | Handshakes] = []
+        self._servers: list[asyncio.Server | TlsListener] = []
         self._sweeper: asyncio.Task[None] | None = None
-        self._hot: Hot | None = None
-        self._heads = Heads(clock.now_us())
+        self._hot: FastAppend | None = None
+        self._heads = ResponseHeads(clock.now_us())
         self._config = Config(
             app=door,
-            http=Protocol,
+            http=HttpConnection,
             ws=LiveWebSocket,
             ws_max_size=settings.limits.body_bytes_max,
             ws_per_message_deflate=False,
@@ -83,17 +83,17 @@ class Listener:
                 server = await loop.create_server(self.make_protocol, sock=listening)
                 self._servers.append(server)
             else:
-                handshakes = Handshakes(self._context, self.connections, self.make_protocol)
+                handshakes = TlsListener(self._context, self.connections, self.make_protocol)
                 handshakes.start(listening)
                 self._servers.append(handshakes)
         self._sweeper = loop.create_task(self._sweep())
 
-    def serve(self, parts: Parts) -> None:
+    def serve(self, parts: AppState) -> None:
         """Enable the fast path: the store is open."""
-        self._hot = Hot(parts, Gate(self._settings), self._heads)
+        self._hot = FastAppend(parts, HostPolicy(self._settings), self._heads)
         for connection in self.connections.open:
-            if isinstance(connection, Protocol):  # every one is; the set's type is a protocol
-                connection.hot = self._hot
+            if isinstance(connection, HttpConnection):  # every one is; the set's type is a protocol
+                connection.fast_append = self._hot
 
     async def drain(self, streams: Coroutine[None, None, None]) -> None:
         """Stop accepting, end the streams, and wait up to ``drain_s`` for requests."""
@@ -118,14 +118,14 @@ class Listener:
         for task in list(self._state.tasks):
             task.cancel()
         for connection in list(self.connections.open):
-            connection.cut()
+            connection.abort()
         await self._wait_closed(_CLOSE_S_MAX)
         if self._sweeper is not None:
             self._sweeper.cancel()
 
-    def make_protocol(self) -> Protocol:
+    def make_protocol(self) -> HttpConnection:
         """The protocol of a new connection; called by whatever accepts it."""
-        protocol = Protocol(
+        protocol = HttpConnection(
             self._config,
             self._state,
             self.connections,
@@ -134,7 +134,7 @@ class Listener:
             self._settings,
             self._heads,
         )
-        protocol.hot = self._hot
+        protocol.fast_append = self._hot
         return protocol
 
     async def _wait_closed(self, seconds: float) -> None:

@@ -25,13 +25,13 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from strandline.api.errors import Problem, Refused, problem_of
+from strandline.api.errors import Refused, WireError, wire_error_of
 from strandline.server import transports
 from strandline.server.connection import http_validation
 from strandline.server.connection.connections import Connections
-from strandline.server.connection.fast_append import Heads, Hot, Waiting
-from strandline.server.connection.head_cache import Append
-from strandline.server.http.proxies import Proxies
+from strandline.server.connection.fast_append import DelayedResponse, FastAppend, ResponseHeads
+from strandline.server.connection.head_cache import IncomingAppend
+from strandline.server.http.proxies import TrustedProxies
 from strandline.server.limits.byte_budget import NOT_AUTHENTICATED, ByteBudget
 from strandline.server.settings import ServerSettings
 
@@ -44,7 +44,7 @@ _REQUEST_SIZE = 4096  # bytes that each further one counts
 _LINGER_S = 2.0  # time for the client to read the last response
 
 
-class Protocol(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """A connection. Owned by the loop's thread."""
 
     def __init__(
@@ -52,15 +52,15 @@ class Protocol(HttpToolsProtocol):
         config: Config,
         state: ServerState,
         connections: Connections,
-        proxies: Proxies,
+        proxies: TrustedProxies,
         budget: ByteBudget,
         settings: ServerSettings,
-        heads: Heads,
+        heads: ResponseHeads,
     ) -> None:
         super().__init__(config, state, {}, asyncio.get_running_loop())
-        self.hot: Hot | None = None
+        self.fast_append: FastAppend | None = None
         """The fast path, once the store is open."""
-        self.arrived: Callable[[], None] | None = None
+        self.on_connected: Callable[[], None] | None = None
         """Called once it is connected, if it was counted as a TLS handshake before."""
         self._heads = heads
         self._connections = connections
@@ -77,10 +77,12 @@ class Protocol(HttpToolsProtocol):
         self._chunk_size = 0  # bytes of the latest chunk
         self._head_size = 0  # bytes of an unfinished head in earlier chunks
         self._receiving = False
-        self._append: Append | None = None
+        self._append: IncomingAppend | None = None
         self._head = b""  # the next request's head, if the chunk has all of it
         self._head_request = 0  # the number of that request
-        self._queue: deque[bytes | Waiting] = deque()  # a waiting response, and those after it
+        self._queue: deque[bytes | DelayedResponse] = (
+            deque()
+        )  # a waiting response, and those after it
         self._ready: list[bytes] = []
         self._running: RequestResponseCycle | None = None
         self._ended = False  # no more requests are accepted
@@ -93,12 +95,12 @@ class Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self._is_trusted = self._proxies.trusts(self._address)
-        if self.arrived is not None:
-            self.arrived()
+        if self.on_connected is not None:
+            self.on_connected()
         try:
             self._connections.add(self, self._address)
         except Refused as error:
-            self._reject(error.problem)
+            self._reject(error.wire_error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self, self._address)
@@ -111,7 +113,7 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._ended:
             return
-        hot = self.hot
+        hot = self.fast_append
         if (
             hot is not None
             and not self._receiving
@@ -136,7 +138,7 @@ class Protocol(HttpToolsProtocol):
             if self._in_head and self._request_count <= newest:
                 self._head_size += self._chunk_size
                 if self._head_size > self._limits.header_bytes_max:
-                    self._reject(http_validation.headers_too_large(self._limits).problem)
+                    self._reject(http_validation.headers_too_large(self._limits).wire_error)
             self._count()
         self._write_ready()
         if len(self._queue) > _QUEUE_MAX or self.flow.write_paused:
@@ -173,14 +175,14 @@ class Protocol(HttpToolsProtocol):
             return waited_s > self._limits.receive_s_max and not self.flow.read_paused
         return waited_s > self._limits.idle_s_max and not self._has_pending
 
-    def give_up(self) -> None:
+    def expire(self) -> None:
         """The client is overdue: send 408 if a request is incomplete, and close."""
         if self._receiving and not self._ended and self._stalled_since is None:
             seconds = self._limits.receive_s_max
             message = f"a request has to arrive within {seconds:g} s"
-            self._reject(Problem(408, "request_timeout", message, {}))
+            self._reject(WireError(408, "request_timeout", message, {}))
         else:
-            self.cut()
+            self.abort()
 
     def hang_up(self) -> None:
         """The last response was written: close, once the request has arrived completely."""
@@ -189,7 +191,7 @@ class Protocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Close now, without waiting for anything."""
         self._connections.remove(self, self._address)
         self._release()
@@ -200,7 +202,7 @@ class Protocol(HttpToolsProtocol):
 
     def _count(self) -> None:
         """Count unfinished and waiting requests in the budget; 503 when it is exhausted."""
-        append, hot = self._append, self.hot
+        append, hot = self._append, self.fast_append
         size = self._head_size if self._in_head and self._head_size > _HEAD_FREE else 0
         size += max(0, len(self.pipeline) - _PIPELINE_FREE) * _REQUEST_SIZE
         try:
@@ -209,7 +211,7 @@ class Protocol(HttpToolsProtocol):
                 hot.hold(append, self._address_of(self.headers))
         except Refused as error:
             self.pipeline.clear()
-            self._reject(error.problem)
+            self._reject(error.wire_error)
 
     def _release(self) -> None:
         self._hold.release()
@@ -242,7 +244,7 @@ class Protocol(HttpToolsProtocol):
             http_validation.check_size(url, headers, limits)
         method, version = parser.get_method(), parser.get_http_version()
         http_validation.check(version, method, url, headers, by_name)
-        hot = self.hot
+        hot = self.fast_append
         if (
             method == b"POST"
             and hot is not None
@@ -251,7 +253,7 @@ class Protocol(HttpToolsProtocol):
             and version == "1.1"
             and len(by_name) == len(headers)
         ):
-            self._append = hot.plain(url, by_name, self._address_of(headers))
+            self._append = hot.plain_append(url, by_name, self._address_of(headers))
             if self._append is not None:
                 return
         self._start_cycle(headers, by_name)
@@ -272,11 +274,11 @@ class Protocol(HttpToolsProtocol):
 
     # -- the fast path
 
-    def _append_repeats(self, hot: Hot, data: bytes) -> bytes:
+    def _append_repeats(self, hot: FastAppend, data: bytes) -> bytes:
         """Handle appends with cached heads; returns the rest, which starts a request, for the
         parser."""
         at = 0
-        cached, size = hot.repeats.get, len(data)
+        cached, size = hot.cached_heads.get, len(data)
         while at < size:
             end = data.find(_HEAD_END, at) + len(_HEAD_END)
             head = data[at:end]
@@ -289,7 +291,7 @@ class Protocol(HttpToolsProtocol):
                 break
             address = self._address_of(repeat.headers)
             body = data[end - repeat.size : end]
-            response = hot.take_again(repeat, body, address, self.server_state.default_headers)
+            response = hot.append_repeat(repeat, body, address, self.server_state.default_headers)
             if response is None:
                 break
             self._waiting_since = self.loop.time()
@@ -297,10 +299,10 @@ class Protocol(HttpToolsProtocol):
             at = end
         return data[at:] if at else data
 
-    def _append_plain(self, append: Append) -> None:
-        hot = self.hot
+    def _append_plain(self, append: IncomingAppend) -> None:
+        hot = self.fast_append
         assert hot is not None
-        response = hot.take(
+        response = hot.append(
             append, self._address_of(self.headers), self.server_state.default_headers
         )
         if response is None:
@@ -311,14 +313,14 @@ class Protocol(HttpToolsProtocol):
         if append.hold is not None:
             append.hold.release()
         if self._head_request == self._request_count:
-            hot.remember(self._head, append, self.headers)
+            hot.cache_head(self._head, append, self.headers)
         self._enqueue(response)
 
     def _address_of(self, headers: list[tuple[bytes, bytes]]) -> str:
         """The client's address, which limits count by."""
         return self._proxies.client(self._address, headers) if self._is_trusted else self._address
 
-    def _enqueue(self, response: bytes | Waiting) -> None:
+    def _enqueue(self, response: bytes | DelayedResponse) -> None:
         self.server_state.total_requests += 1
         if isinstance(response, bytes):
             if self._queue:
@@ -327,13 +329,13 @@ class Protocol(HttpToolsProtocol):
                 self._ready.append(response)
             return
         self._queue.append(response)
-        hot = self.hot
+        hot = self.fast_append
         assert hot is not None
-        hot.parts.durable.wait(response.pending, self, response)
+        hot.parts.commit_waiters.wait(response.pending, self, response)
 
-    def settled(self, append: Waiting, error: BaseException | None) -> None:
+    def on_durable(self, append: DelayedResponse, error: BaseException | None) -> None:
         """Set the response of an append that waited for a sync."""
-        append.told = append.answer(error, self.server_state.default_headers)
+        append.response = append.response_of(error, self.server_state.default_headers)
 
     def flush(self) -> None:
         """Send the responses that are not after a waiting one."""
@@ -344,9 +346,9 @@ class Protocol(HttpToolsProtocol):
         while queue:
             response = queue[0]
             if not isinstance(response, bytes):
-                if not response.told:
+                if not response.response:
                     break
-                response = response.told
+                response = response.response
             self._ready.append(response)
             queue.popleft()
         self._write_ready()
@@ -414,7 +416,7 @@ class Protocol(HttpToolsProtocol):
             if self.cycle is not None:
                 self.cycle.keep_alive = False
         elif self._has_pending:
-            self._reject(http_validation.malformed("an upgrade after other requests").problem)
+            self._reject(http_validation.malformed("an upgrade after other requests").wire_error)
         else:
             self._upgraded = True
             self.handle_websocket_upgrade()
@@ -425,7 +427,7 @@ class Protocol(HttpToolsProtocol):
     def _has_pending(self) -> bool:
         return bool(self._queue or self._ready or self._running is not None or self.pipeline)
 
-    def _reject(self, problem: Problem) -> None:
+    def _reject(self, problem: WireError) -> None:
         """Send an error after the pending responses, and close."""
         if self._receiving and not self._in_head and self._append is None:
             self._drop_cycle()
@@ -475,7 +477,7 @@ class _CycleTransport:
 
     __slots__ = ("_protocol", "write")
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: HttpConnection) -> None:
         self._protocol = protocol
         self.write = protocol.transport.write
 
@@ -486,10 +488,10 @@ class _CycleTransport:
         self._protocol.hang_up()
 
 
-def _problem_of(error: httptools.HttpParserError) -> Problem:
+def _problem_of(error: httptools.HttpParserError) -> WireError:
     cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
     if cause is None or isinstance(cause, httptools.HttpParserError):
-        return http_validation.malformed(f"invalid HTTP: {error}").problem
+        return http_validation.malformed(f"invalid HTTP: {error}").wire_error
     if not isinstance(cause, Refused):
         _LOG.error("internal error in a connection", exc_info=cause)
-    return problem_of(cause)
+    return wire_error_of(cause)

@@ -14,14 +14,14 @@ from socket import socket
 
 from strandline.api.errors import Refused
 from strandline.server.connection.connections import Connections
-from strandline.server.connection.protocol import Protocol
+from strandline.server.connection.protocol import HttpConnection
 
 _BACKLOG = 2048
 _PAUSE_S = 0.1
 """Pause after a failed accept, for instance because no more files may be opened."""
 
 
-class Arriving:
+class _TlsHandshake:
     """A connection in its handshake. Owned by the loop's thread."""
 
     def __init__(self, connections: Connections, address: str, now: float) -> None:
@@ -34,7 +34,7 @@ class Arriving:
         """Count the connection; Refused when there are too many."""
         self._connections.add(self, self._address)
 
-    def leave(self) -> None:
+    def uncount(self) -> None:
         """Remove it from the count. Repeated calls do nothing."""
         self._connections.remove(self, self._address)
 
@@ -42,25 +42,25 @@ class Arriving:
         """Whether the handshake takes too long."""
         return now - self._since > self._connections.limits.receive_s_max
 
-    def give_up(self) -> None:
+    def expire(self) -> None:
         """Close it: the handshake is overdue."""
-        self.cut()
+        self.abort()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Close it now."""
-        self.leave()
+        self.uncount()
         if self.task is not None:
             self.task.cancel()
 
 
-class Handshakes:
+class TlsListener:
     """Accepts connections of a TLS port. Owned by the loop's thread."""
 
     def __init__(
         self,
         context: ssl.SSLContext,
         connections: Connections,
-        make_protocol: Callable[[], Protocol],
+        make_protocol: Callable[[], HttpConnection],
     ) -> None:
         self._context = context
         self._connections = connections
@@ -89,22 +89,22 @@ class Handshakes:
                 await asyncio.sleep(_PAUSE_S)
                 continue
             address = peer[0] if isinstance(peer, tuple) else ""
-            handshake = Arriving(self._connections, address, self._loop.time())
+            handshake = _TlsHandshake(self._connections, address, self._loop.time())
             try:
                 handshake.count()
             except Refused:
                 # A response would need a handshake, and there are too many of those.
-                handshake.leave()
+                handshake.uncount()
                 connection.close()
                 continue
             handshake.task = self._loop.create_task(self._shake_hands(connection, handshake))
             self._tasks.add(handshake.task)
             handshake.task.add_done_callback(self._tasks.discard)
 
-    async def _shake_hands(self, connection: socket, handshake: Arriving) -> None:
-        def create_protocol() -> Protocol:
+    async def _shake_hands(self, connection: socket, handshake: _TlsHandshake) -> None:
+        def create_protocol() -> HttpConnection:
             new_protocol = self._make_protocol()
-            new_protocol.arrived = handshake.leave
+            new_protocol.on_connected = handshake.uncount
             return new_protocol
 
         try:
@@ -117,4 +117,4 @@ class Handshakes:
         except (OSError, asyncio.CancelledError):  # SSLError is one; the loop has closed it
             pass
         finally:
-            handshake.leave()
+            handshake.uncount()

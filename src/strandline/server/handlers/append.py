@@ -17,32 +17,41 @@ from strandline.api.errors import Refused
 from strandline.api.records import MetaLimits, data_of, key_of, meta_of
 from strandline.api.topics import AppendQuery
 from strandline.errors import TooLarge, TopicFull, UnknownTopic
-from strandline.log.append.append import Pending
+from strandline.log.append.append import PendingAppend
 from strandline.log.topic.topic import Topic
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.security.principal import Principal
-from strandline.server.app_state import Parts
+from strandline.server.app_state import AppState
 from strandline.server.handlers import topic_options
 from strandline.server.handlers.append_request import (
     JSON,
     MEDIA_TYPES,
-    Asked,
-    asked_of,
-    asked_of_json,
-    decoded,
+    AppendRequest,
+    decode_body,
     plain_batch,
+    request_of,
+    request_of_json,
 )
-from strandline.server.handlers.topic_cache import fresh_topic_of, topic_of
+from strandline.server.handlers.topic_cache import reload_topic, topic_of
 
-__all__ = ["JSON", "LARGE", "MEDIA_TYPES", "NOTHING_SAID", "Placed", "append", "full", "place"]
+__all__ = [
+    "JSON",
+    "LARGE",
+    "MEDIA_TYPES",
+    "NO_QUERY_OPTIONS",
+    "AppendOutcome",
+    "append",
+    "place",
+    "topic_full_error",
+]
 
 LARGE = 256 * 1024
 """Bodies over this size are decoded on a thread: they would block the loop."""
 
-NOTHING_SAID = AppendQuery()
+NO_QUERY_OPTIONS = AppendQuery()
 
 
-class Placed:
+class AppendOutcome:
     """An append that is in the log. Owned by the loop's thread."""
 
     __slots__ = (
@@ -51,7 +60,12 @@ class Placed:
     )
 
     def __init__(
-        self, parts: Parts, topic: str, appended: Appended, pending: Pending | None, began: float
+        self,
+        parts: AppState,
+        topic: str,
+        appended: AppendResult,
+        pending: PendingAppend | None,
+        began: float,
     ) -> None:
         self.parts = parts
         self.topic = topic
@@ -64,7 +78,7 @@ class Placed:
         self.created = False
         self.return_seqs = False
 
-    def answer(self) -> tuple[int, bytes]:
+    def response(self) -> tuple[int, bytes]:
         """Status and body of the response."""
         first, last, head = (
             self.appended.first_seq,
@@ -98,13 +112,13 @@ class Placed:
         ``throttle_wait_ms`` is the most that load shedding added to the latter: its sync window.
         """
         now, began, placed = self.parts.clock.monotonic(), self.began, self.placed
-        throttled = min(now - placed, self.parts.hub.governor.window_s)
+        throttled = min(now - placed, self.parts.hub.load_shedder.window_s)
         timings_ms = (placed - began) * 1000, (now - placed) * 1000, throttled * 1000
         return b',"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.3f' % timings_ms
 
 
 def place(
-    parts: Parts,
+    parts: AppState,
     who: Principal,
     topic: str,
     body: bytes,
@@ -112,8 +126,8 @@ def place(
     *,
     idempotency_key: str | None = None,
     return_seqs: bool = False,
-    query: AppendQuery = NOTHING_SAID,
-) -> Placed:
+    query: AppendQuery = NO_QUERY_OPTIONS,
+) -> AppendOutcome:
     """Append without waiting. UnknownTopic when the topic has to be created first, or its queue
     has to be opened or checked for room."""
     parts.auth.authorise(who, "write", topic)
@@ -124,7 +138,7 @@ def place(
 
 
 async def append(
-    parts: Parts,
+    parts: AppState,
     who: Principal,
     topic: str,
     body: bytes,
@@ -132,8 +146,8 @@ async def append(
     *,
     idempotency_key: str | None = None,
     return_seqs: bool = False,
-    query: AppendQuery = NOTHING_SAID,
-) -> Placed:
+    query: AppendQuery = NO_QUERY_OPTIONS,
+) -> AppendOutcome:
     """Append; creates the topic if it does not exist and the client may create it."""
     parts.auth.authorise(who, "write", topic)
     began = parts.clock.monotonic()
@@ -157,7 +171,7 @@ async def append(
 
 
 def _place(
-    parts: Parts,
+    parts: AppState,
     who: Principal,
     name: str,
     body: bytes,
@@ -165,28 +179,28 @@ def _place(
     key: str | None,
     query: AppendQuery,
     began: float,
-) -> Placed:
-    topic = parts.handles.get(name)
+) -> AppendOutcome:
+    topic = parts.topic_handles.get(name)
     if topic is None or topic.is_gone:
-        topic = fresh_topic_of(parts, name)
+        topic = reload_topic(parts, name)
     if not topic.is_quick:
         raise UnknownTopic(f"topic {name!r} cannot be appended to on the loop")
     try:
-        if media_type == JSON and query is NOTHING_SAID:
+        if media_type == JSON and query is NO_QUERY_OPTIONS:
             data = plain_batch(body, parts.settings.limits.json_depth_max) if key is None else None
             if data:
                 return _place_plain(parts, topic, data, len(body), began)
-            request = asked_of_json(decoded(body), key, query, len(body))
+            request = request_of_json(decode_body(body), key, query, len(body))
         else:
-            request = asked_of(body, media_type, key, query)
+            request = request_of(body, media_type, key, query)
         _check_bypass(parts, who, name, request)
         return _place_request(parts, topic, request, began)
     except TopicFull as error:
-        raise full(topic, error) from error
+        raise topic_full_error(topic, error) from error
 
 
 async def _place_large(
-    parts: Parts,
+    parts: AppState,
     who: Principal,
     name: str,
     body: bytes,
@@ -194,23 +208,23 @@ async def _place_large(
     key: str | None,
     query: AppendQuery,
     began: float,
-) -> Placed:
+) -> AppendOutcome:
     """As ``_place``, on threads, except for rights: they are checked on the loop."""
     topic = topic_of(parts, name)
-    request = await parts.bridge.run(asked_of, body, media_type, key, query)
+    request = await parts.bridge.run(request_of, body, media_type, key, query)
     _check_bypass(parts, who, name, request)
     try:
         return await parts.bridge.run(_place_request, parts, topic, request, began)
     except TopicFull as error:
-        raise full(topic, error) from error
+        raise topic_full_error(topic, error) from error
 
 
-def _check_bypass(parts: Parts, who: Principal, name: str, request: Asked) -> None:
+def _check_bypass(parts: AppState, who: Principal, name: str, request: AppendRequest) -> None:
     if request.bypass:
         parts.auth.authorise(who, "bypass", name)
 
 
-def full(topic: Topic, error: TopicFull) -> Refused:
+def topic_full_error(topic: Topic, error: TopicFull) -> Refused:
     """The error for an append to a full topic."""
     numbers = topic.estimate()
     return Refused(
@@ -227,24 +241,30 @@ def full(topic: Topic, error: TopicFull) -> Refused:
     )
 
 
-def _place_plain(parts: Parts, topic: Topic, data: list[bytes], size: int, began: float) -> Placed:
+def _place_plain(
+    parts: AppState, topic: Topic, data: list[bytes], size: int, began: float
+) -> AppendOutcome:
     """Append records that have only data."""
     _admit(parts, topic, len(data), size)
     waits = topic.config.durability == "fsync"
     if len(data) > 1:
         pending = topic.place_many(data)
-        placed = Placed(parts, topic.name, pending.appended, pending if waits else None, began)
+        placed = AppendOutcome(
+            parts, topic.name, pending.appended, pending if waits else None, began
+        )
     elif waits:
-        pending = topic.append_soon(data[0])
-        placed = Placed(parts, topic.name, pending.appended, pending, began)
+        pending = topic.append_nowait(data[0])
+        placed = AppendOutcome(parts, topic.name, pending.appended, pending, began)
     else:
-        placed = Placed(parts, topic.name, topic.append(data[0]), None, began)
+        placed = AppendOutcome(parts, topic.name, topic.append(data[0]), None, began)
     parts.counters.appends += 1
     parts.counters.records += len(data)
     return placed
 
 
-def _place_request(parts: Parts, topic: Topic, request: Asked, began: float) -> Placed:
+def _place_request(
+    parts: AppState, topic: Topic, request: AppendRequest, began: float
+) -> AppendOutcome:
     count = len(request.records) if request.table is None else request.table.num_rows
     _admit(parts, topic, count, request.size, bypass=request.bypass)
     if request.table is not None:
@@ -257,14 +277,14 @@ def _place_request(parts: Parts, topic: Topic, request: Asked, began: float) -> 
     parts.counters.appends += 1
     parts.counters.records += count
     waits = pending if topic.config.durability == "fsync" else None
-    return Placed(parts, topic.name, pending.appended, waits, began)
+    return AppendOutcome(parts, topic.name, pending.appended, waits, began)
 
 
-def _admit(parts: Parts, topic: Topic, count: int, size: int, *, bypass: bool = False) -> None:
+def _admit(parts: AppState, topic: Topic, count: int, size: int, *, bypass: bool = False) -> None:
     """Raise when ``count`` records in a body of ``size`` bytes are not admitted."""
     topic_options.check_open(topic)
-    parts.hub.governor.admit(bypass=bypass)
-    parts.fullness.admit(size)
+    parts.hub.load_shedder.admit(bypass=bypass)
+    parts.storage_quota.admit(size)
     count_max = parts.settings.limits.batch_records_max
     if not 0 < count <= count_max:
         raise Refused(
@@ -275,7 +295,7 @@ def _admit(parts: Parts, topic: Topic, count: int, size: int, *, bypass: bool = 
         )
 
 
-def _place_records(parts: Parts, topic: Topic, request: Asked) -> Pending:
+def _place_records(parts: AppState, topic: Topic, request: AppendRequest) -> PendingAppend:
     limits = parts.settings.limits
     records, depth_max = request.records, limits.json_depth_max
     metas = None
@@ -318,15 +338,15 @@ def _with_node(table: pa.Table, node: str | None) -> pa.Table:
 
 
 async def _create_topic(
-    parts: Parts, who: Principal, name: str, body: bytes, media_type: str, query: AppendQuery
+    parts: AppState, who: Principal, name: str, body: bytes, media_type: str, query: AppendQuery
 ) -> None:
     config, create = None, query.create
     if media_type == JSON:
-        request = decoded(body)
+        request = decode_body(body)
         config = request.config
         create = create if request.create is None else request.create
     if create is None:
         create = config is None or config.auto_create is not False
     if not create:
         raise UnknownTopic(f"there is no topic {name!r}: create it, or check the name")
-    await topic_options.make(parts, who, name, config)
+    await topic_options.ensure_topic(parts, who, name, config)

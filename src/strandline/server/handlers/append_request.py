@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from strandline.api import arrow_records
 from strandline.api.errors import Refused
-from strandline.api.json_limits import are_plain, check_json
+from strandline.api.json_limits import certainly_accepts, check_json
 from strandline.api.records import WriteRecord, from_base64
-from strandline.api.topics import Append, AppendQuery
+from strandline.api.topics import AppendBody, AppendQuery
 from strandline.errors import Invalid
-from strandline.log.append.batch import Once
-from strandline.records import Numbered
+from strandline.log.append.batch import IdempotencyKey
+from strandline.records import BatchNumber
 from strandline.server.http import request_decoder
 
 JSON = "application/json"
@@ -28,30 +28,30 @@ MEDIA_TYPES = (JSON, NDJSON, arrow_records.MEDIA_TYPE)
 Key = str | bytes
 
 
-class PlainRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _PlainRecord(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A record that has only data."""
 
     data: msgspec.Raw
 
 
-class PlainAppend(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _PlainAppend(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """An append that has only records with data."""
 
-    records: list[PlainRecord]
+    records: list[_PlainRecord]
 
 
-_append = msgspec.json.Decoder(Append)
-_plain = msgspec.json.Decoder(PlainAppend)
+_append = msgspec.json.Decoder(AppendBody)
+_plain = msgspec.json.Decoder(_PlainAppend)
 _record = msgspec.json.Decoder(WriteRecord)
 
 
-class Asked(NamedTuple):
+class AppendRequest(NamedTuple):
     """A decoded append request."""
 
     records: list[WriteRecord]
     table: pa.Table | None
     node: str | None
-    once: Once | None
+    once: IdempotencyKey | None
     expected_head: int | None
     create: bool | None
     bypass: bool
@@ -59,12 +59,12 @@ class Asked(NamedTuple):
     """Of the body, in bytes."""
 
 
-def decoded(body: bytes) -> Append:
+def decode_body(body: bytes) -> AppendBody:
     """The append of a JSON body; errors name the field."""
     try:
         return _append.decode(body)
     except msgspec.DecodeError as error:
-        raise request_decoder.misfit(error) from error
+        raise request_decoder.body_error(error) from error
     except RecursionError as error:
         raise request_decoder.invalid("the body is nested too deep") from error
 
@@ -78,16 +78,16 @@ def plain_batch(body: bytes, depth_max: int) -> list[bytes] | None:
     if not records:
         return None
     data = [bytes(record.data) for record in records]
-    if not are_plain(body, max(map(len, data)), depth_max):
+    if not certainly_accepts(body, max(map(len, data)), depth_max):
         for each in data:
             check_json(each, depth_max)
     return data
 
 
-def asked_of(body: bytes, media_type: str, key: str | None, query: AppendQuery) -> Asked:
+def request_of(body: bytes, media_type: str, key: str | None, query: AppendQuery) -> AppendRequest:
     """The append request of a body, with the key of the header and the options of the query."""
     if media_type == JSON:
-        return asked_of_json(decoded(body), key, query, len(body))
+        return request_of_json(decode_body(body), key, query, len(body))
     once = _once(_key(query, key), query.producer, query.number)
     records: list[WriteRecord] = []
     table = None
@@ -95,14 +95,14 @@ def asked_of(body: bytes, media_type: str, key: str | None, query: AppendQuery) 
         try:
             records = _record.decode_lines(body)
         except msgspec.DecodeError as error:
-            raise request_decoder.misfit(error) from error
+            raise request_decoder.body_error(error) from error
         except RecursionError as error:
             raise request_decoder.invalid("a record is nested too deep") from error
     elif media_type == arrow_records.MEDIA_TYPE:
         table = arrow_records.table_of(body)
     else:
         raise Refused(415, "unsupported_media_type", f"send {' or '.join(MEDIA_TYPES)}")
-    return Asked(
+    return AppendRequest(
         records,
         table,
         query.node,
@@ -114,13 +114,15 @@ def asked_of(body: bytes, media_type: str, key: str | None, query: AppendQuery) 
     )
 
 
-def asked_of_json(request: Append, key: str | None, query: AppendQuery, size: int) -> Asked:
+def request_of_json(
+    request: AppendBody, key: str | None, query: AppendQuery, size: int
+) -> AppendRequest:
     """The append request of a decoded JSON body."""
     numbered = request.numbered
     producer, number = (
         (query.producer, query.number) if numbered is None else (numbered.producer, numbered.number)
     )
-    return Asked(
+    return AppendRequest(
         request.records,
         None,
         query.node if request.node is None else request.node,
@@ -132,7 +134,7 @@ def asked_of_json(request: Append, key: str | None, query: AppendQuery, size: in
     )
 
 
-def _key(fields: Append | AppendQuery, default: Key | None) -> Key | None:
+def _key(fields: AppendBody | AppendQuery, default: Key | None) -> Key | None:
     if fields.idempotency_key_base64 is None:
         return default if fields.idempotency_key is None else fields.idempotency_key
     if fields.idempotency_key is not None:
@@ -140,9 +142,9 @@ def _key(fields: Append | AppendQuery, default: Key | None) -> Key | None:
     return from_base64(fields.idempotency_key_base64, "idempotency_key_base64")
 
 
-def _once(key: Key | None, producer: str | None, number: int | None) -> Once | None:
+def _once(key: Key | None, producer: str | None, number: int | None) -> IdempotencyKey | None:
     if producer is None and number is None:
         return key
     if producer is None or number is None or key is not None:
         raise Invalid("send an idempotency key, or a producer with its number")
-    return Numbered(producer, number)
+    return BatchNumber(producer, number)

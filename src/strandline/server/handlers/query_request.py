@@ -10,27 +10,27 @@ from starlette.requests import Request
 
 from strandline.errors import Closed, StrandlineError
 from strandline.server.http.audit import address_of
-from strandline.server.http.request import Call
-from strandline.server.http.request_body import Gone
+from strandline.server.http.request import RequestContext
+from strandline.server.http.request_body import Disconnected
 from strandline.server.limits.query_registry import RunningQuery
 
 
-class ClientGone(StrandlineError):
+class _ClientDisconnected(StrandlineError):
     """Stops a query whose client has disconnected. It is never sent."""
 
 
 @contextlib.asynccontextmanager
-async def query_of(call: Call) -> AsyncIterator[RunningQuery]:
+async def query_of(call: RequestContext) -> AsyncIterator[RunningQuery]:
     """A query for this request, stopped on disconnect until its response, or the first chunk of it,
     is computed. A query that still has rows to send then is ended by the sender
     (``server/http/arrow_streams.py``)."""
-    query = call.parts.queries.begin(call.who, address_of(call.connection))
+    query = call.parts.queries.start(call.who, address_of(call.connection))
     watch = asyncio.ensure_future(_stop_on_disconnect(call, query))
     try:
         yield query
-    except ClientGone:
+    except _ClientDisconnected:
         query.end()
-        raise Gone from None
+        raise Disconnected from None
     except StrandlineError:
         query.end()
         raise
@@ -42,8 +42,8 @@ async def query_of(call: Call) -> AsyncIterator[RunningQuery]:
         watch.cancel()
 
 
-async def _stop_on_disconnect(call: Call, query: RunningQuery) -> None:
+async def _stop_on_disconnect(call: RequestContext, query: RunningQuery) -> None:
     assert isinstance(call.connection, Request), "queries come as requests"
     while (await call.connection.receive())["type"] != "http.disconnect":
         pass
-    query.stop(ClientGone("the client has disconnected"))
+    query.stop(_ClientDisconnected("the client has disconnected"))

@@ -14,14 +14,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.api.records import Shown, told_page
-from strandline.api.topics import Diff, TombstoneTold
+from strandline.api.records import RecordFields, encode_records
+from strandline.api.topics import DiffRequest, TombstoneResponse
 from strandline.log.read.page import Page
 from strandline.log.topic.topic import Topic
 from strandline.records import Record
-from strandline.server.app_state import Parts
+from strandline.server.app_state import AppState
 from strandline.server.handlers.topic_cache import topic_of, touch
-from strandline.server.thread_pool import Bridge
+from strandline.server.thread_pool import ThreadPools
 
 LIMIT = 256
 BATCH_BYTES = 1 << 20
@@ -32,13 +32,13 @@ _PAGES_MAX = 64
 _encode = msgspec.json.Encoder().encode
 
 
-class Found(NamedTuple):
+class DiffResult(NamedTuple):
     """The result of a diff."""
 
     page: Page
     records: list[Record] | None
     """The records of the page without excluded nodes; None: all of them."""
-    tombstone: TombstoneTold | None
+    tombstone: TombstoneResponse | None
     earliest_seq: int
 
     @property
@@ -48,7 +48,7 @@ class Found(NamedTuple):
         return not count and self.tombstone is None and self.page.caught_up
 
 
-async def read(parts: Parts, name: str, diff: Diff) -> Found:
+async def read(parts: AppState, name: str, diff: DiffRequest) -> DiffResult:
     """The records of a diff; waits for some if ``wait_ms`` is set."""
     topic = topic_of(parts, name)
     touch(parts, name)
@@ -62,9 +62,11 @@ async def read(parts: Parts, name: str, diff: Diff) -> Found:
     return result
 
 
-def json_of(name: str, result: Found, diff: Diff) -> bytes:
+def json_of(name: str, result: DiffResult, diff: DiffRequest) -> bytes:
     """The response to a diff as JSON."""
-    shown = Shown(diff.include_tags, diff.include_meta, diff.include_data, diff.include_micros)
+    shown = RecordFields(
+        diff.include_tags, diff.include_meta, diff.include_data, diff.include_micros
+    )
     page = result.page
     records = page.records if result.records is None else result.records
     return (
@@ -72,7 +74,7 @@ def json_of(name: str, result: Found, diff: Diff) -> bytes:
         b'"caught_up":%b,"tombstone":%b,"lag":%d,"epoch":%d}'
         % (
             name.encode(),
-            told_page(records, shown),
+            encode_records(records, shown),
             page.next,
             page.head_seq,
             result.earliest_seq,
@@ -84,7 +86,9 @@ def json_of(name: str, result: Found, diff: Diff) -> bytes:
     )
 
 
-def arrow_of(name: str, result: Found, diff: Diff) -> tuple[pa.Table, dict[str, object]]:
+def arrow_of(
+    name: str, result: DiffResult, diff: DiffRequest
+) -> tuple[pa.Table, dict[str, object]]:
     """The response to a diff as columns, and its other fields."""
     page = result.page
     table = page.arrow()
@@ -103,19 +107,19 @@ def arrow_of(name: str, result: Found, diff: Diff) -> tuple[pa.Table, dict[str, 
     }
 
 
-async def _read(parts: Parts, topic: Topic, diff: Diff, after: int) -> Found:
+async def _read(parts: AppState, topic: Topic, diff: DiffRequest, after: int) -> DiffResult:
     limit = min(diff.limit or LIMIT, parts.settings.limits.page_records_max)
     return await _pool(parts.bridge, topic, after)(_gather, topic, diff, after, limit)
 
 
-def _pool(bridge: Bridge, topic: Topic, after: int) -> Callable[..., Awaitable[Found]]:
+def _pool(bridge: ThreadPools, topic: Topic, after: int) -> Callable[..., Awaitable[DiffResult]]:
     """The pool for a read after a cursor, by where those records are."""
-    if topic.is_near(after):
+    if topic.is_in_tail(after):
         return bridge.run
     return bridge.slow if topic.is_local(after) else bridge.lake
 
 
-def _gather(topic: Topic, diff: Diff, after: int, limit: int) -> Found:
+def _gather(topic: Topic, diff: DiffRequest, after: int, limit: int) -> DiffResult:
     excluded = _nodes(diff)
     only_node = next(iter(excluded)) if len(excluded) == 1 else None
     size_max = min(diff.max_batch_bytes or BATCH_BYTES, BATCH_BYTES_MAX)
@@ -128,14 +132,14 @@ def _gather(topic: Topic, diff: Diff, after: int, limit: int) -> Found:
                 break
             page = topic.read(page.next, limit, size_max=size_max)
     earliest_seq = topic.estimate().earliest_seq
-    return Found(page, records, _tombstone(page, earliest_seq), earliest_seq)
+    return DiffResult(page, records, _tombstone(page, earliest_seq), earliest_seq)
 
 
-def _tombstone(page: Page, earliest_seq: int) -> TombstoneTold | None:
+def _tombstone(page: Page, earliest_seq: int) -> TombstoneResponse | None:
     gap = page.tombstone
     if gap is None:
         return None
-    return TombstoneTold(
+    return TombstoneResponse(
         reason=gap.reason,
         gap_from=gap.gap_from,
         gap_to=gap.gap_to,
@@ -145,7 +149,7 @@ def _tombstone(page: Page, earliest_seq: int) -> TombstoneTold | None:
     )
 
 
-def _nodes(diff: Diff) -> frozenset[str]:
+def _nodes(diff: DiffRequest) -> frozenset[str]:
     if diff.node is None:
         return frozenset()
     return frozenset([diff.node] if isinstance(diff.node, str) else diff.node)

@@ -19,7 +19,7 @@ from strandline.config.view_config import QueueConfig, ViewConfigs
 from strandline.errors import Invalid, TopicExists, UnknownTopic
 from strandline.log.topic.topic import Topic
 from strandline.security.principal import Principal
-from strandline.server.app_state import Parts
+from strandline.server.app_state import AppState
 from strandline.server.auth.auth import INTERNAL
 from strandline.store import Store
 
@@ -52,24 +52,26 @@ def check_open(topic: Topic) -> None:
         )
 
 
-async def make(
-    parts: Parts, who: Principal, name: str, options: TopicOptions | None
+async def ensure_topic(
+    parts: AppState, who: Principal, name: str, options: TopicOptions | None
 ) -> tuple[Topic, bool]:
     """The topic of an append, and whether it was created; an existing one is not changed."""
     parts.auth.authorise(who, "create", name)
-    authorise_letters(parts, who, name, options or _NO_OPTIONS)
-    return await parts.bridge.run(found_or_made, parts, name, options or _NO_OPTIONS)
+    authorise_dead_letters(parts, who, name, options or _NO_OPTIONS)
+    return await parts.bridge.run(get_or_create, parts, name, options or _NO_OPTIONS)
 
 
-def authorise_letters(parts: Parts, who: Principal, queue: str, options: TopicOptions) -> None:
+def authorise_dead_letters(
+    parts: AppState, who: Principal, queue: str, options: TopicOptions
+) -> None:
     """Forbidden, unless the client may append to the topic of a queue's dead letters."""
     config = options.views.queue if isinstance(options.views, ViewConfigs) else None
     for name in (options.dead_letter, None if config is None else config.dead_letter):
-        authorise_letter_topic(parts, who, queue, name)
+        authorise_dead_letter_topic(parts, who, queue, name)
 
 
-def authorise_letter_topic(parts: Parts, who: Principal, queue: str, name: object) -> None:
-    """As ``authorise_letters``, for one name; other values are ignored."""
+def authorise_dead_letter_topic(parts: AppState, who: Principal, queue: str, name: object) -> None:
+    """As ``authorise_dead_letters``, for one name; other values are ignored."""
     if not isinstance(name, str) or name == f"{queue}:dead":
         return
     if name.startswith(INTERNAL):
@@ -78,7 +80,7 @@ def authorise_letter_topic(parts: Parts, who: Principal, queue: str, name: objec
     parts.auth.authorise(who, "write", name)
 
 
-def found_or_made(parts: Parts, name: str, options: TopicOptions) -> tuple[Topic, bool]:
+def get_or_create(parts: AppState, name: str, options: TopicOptions) -> tuple[Topic, bool]:
     """The topic of this name, and whether this call created it."""
     try:
         return parts.store.existing_topic(name), False
@@ -105,7 +107,7 @@ def check_count(things: str, count: int, count_max: int) -> None:
         )
 
 
-def change(parts: Parts, topic: Topic, options: TopicOptions) -> None:
+def change(parts: AppState, topic: Topic, options: TopicOptions) -> None:
     """Apply these options to an existing topic."""
     check_open(topic)
     _check_type(topic, options)
@@ -173,7 +175,7 @@ def _create(store: Store, name: str, options: TopicOptions) -> Topic:
         views = msgspec.structs.replace(views, queue=_queue(name, options, _WIRE_QUEUE))
     else:
         _reject_queue_options(name, options)
-    store.views.check_letters(name, views.queue)
+    store.views.check_dead_letter_topic(name, views.queue)
     topic = store.create_topic(name, views=views, **plain)
     if options.type == "queue":
         store.queue(name)  # creates the queue's own topics, too

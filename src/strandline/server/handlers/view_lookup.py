@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline.api.errors import Refused
 from strandline.errors import NotFound
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 from strandline.store import Store
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ View = TypeVar("View")
 Result = TypeVar("Result")
 
 
-async def ask(
-    call: Call, find: Callable[[Store, str], View], work: Callable[[View], Result]
+async def run_on_view(
+    call: RequestContext, find: Callable[[Store, str], View], work: Callable[[View], Result]
 ) -> Result:
     """Run ``work`` on the view of the path's topic; for short operations."""
     parts = call.parts
@@ -34,8 +34,8 @@ async def ask(
     return await parts.bridge.run_view(name, _run, parts.store, name, find, work)
 
 
-async def ask_slowly(
-    call: Call, find: Callable[[Store, str], View], work: Callable[[View], Result]
+async def run_slow_on_view(
+    call: RequestContext, find: Callable[[Store, str], View], work: Callable[[View], Result]
 ) -> Result:
     """As ``ask``, for work that may take long."""
     parts = call.parts
@@ -43,30 +43,30 @@ async def ask_slowly(
     return await parts.bridge.slow_view(name, _run, parts.store, name, find, work)
 
 
-async def ask_metrics(call: Call, work: Callable[[Metrics], Result]) -> Result:
+async def run_on_metrics(call: RequestContext, work: Callable[[Metrics], Result]) -> Result:
     """As ``ask``, for aggregates of metrics."""
     parts = call.parts
     name = call.path["topic"]
     return await parts.bridge.metrics_view(name, _run, parts.store, name, find_metrics, work)
 
 
-async def write(
-    call: Call, find: Callable[[Store, str], View], work: Callable[[View], Result]
+async def write_to_view(
+    call: RequestContext, find: Callable[[Store, str], View], work: Callable[[View], Result]
 ) -> Result:
     """As ``ask``, for work that adds records: 429 when the store is full or overloaded."""
-    check_room(call)
-    return await ask(call, find, work)
+    check_capacity(call)
+    return await run_on_view(call, find, work)
 
 
-def check_room(call: Call) -> None:
+def check_capacity(call: RequestContext) -> None:
     """Raise 429 when no more records are admitted."""
-    call.parts.hub.governor.admit()
-    call.parts.fullness.admit(len(call.raw))
+    call.parts.hub.load_shedder.admit()
+    call.parts.storage_quota.admit(len(call.raw))
 
 
-async def find_view(call: Call, find: Callable[[Store, str], View]) -> View:
+async def find_view(call: RequestContext, find: Callable[[Store, str], View]) -> View:
     """The view of the path's topic."""
-    return await ask(call, find, lambda view: view)
+    return await run_on_view(call, find, lambda view: view)
 
 
 def find_kv(store: Store, name: str) -> Kv:

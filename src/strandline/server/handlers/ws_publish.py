@@ -16,9 +16,9 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.api import live
-from strandline.api.errors import problem_of
-from strandline.server.commit_waiters import Durable
-from strandline.server.handlers.append import Placed
+from strandline.api.errors import wire_error_of
+from strandline.server.commit_waiters import CommitWaiters
+from strandline.server.handlers.append import AppendOutcome
 
 _DRAIN_S = 1.0
 
@@ -30,17 +30,17 @@ class _PendingAck:
 
     __slots__ = ("message", "placed", "request_id")
 
-    def __init__(self, request_id: RequestId, placed: Placed) -> None:
+    def __init__(self, request_id: RequestId, placed: AppendOutcome) -> None:
         self.request_id = request_id
         self.placed = placed
         self.message = b""
         """The ack or error message, once it is known."""
 
 
-class Acks:
+class PublishAcks:
     """The acks of one connection. Owned by the loop's thread."""
 
-    def __init__(self, durable: Durable, write: Callable[..., None]) -> None:
+    def __init__(self, durable: CommitWaiters, write: Callable[..., None]) -> None:
         self._durable = durable
         self._write = write
         self._pending: deque[_PendingAck] = deque()  # the first one waits for a sync
@@ -53,7 +53,7 @@ class Acks:
         """How many acks are not sent yet."""
         return len(self._pending)
 
-    def owe(self, request_id: RequestId, placed: Placed) -> None:
+    def add(self, request_id: RequestId, placed: AppendOutcome) -> None:
         """Acknowledge an append once it and those before it are durable. Call ``flush`` after."""
         if placed.pending is None and not self._pending:
             self._ready.append(_ack(request_id, placed))
@@ -65,12 +65,12 @@ class Acks:
         else:
             self._durable.wait(placed.pending, self, pending_ack)
 
-    def settled(self, append: _PendingAck, error: BaseException | None) -> None:
+    def on_durable(self, append: _PendingAck, error: BaseException | None) -> None:
         """Called when an append is durable, or never will be."""
         if error is None:
             append.message = _ack(append.request_id, append.placed)
         else:
-            append.message = refusal(error, append.request_id)
+            append.message = error_message(error, append.request_id)
 
     def flush(self) -> None:
         """Send the acks that are not after a waiting one."""
@@ -98,7 +98,7 @@ class Acks:
                 while self._pending:
                     await self.wait_for_fewer()
 
-    def end(self) -> None:
+    def discard(self) -> None:
         """Discard the remaining acks: the connection is closed."""
         self._is_ended = True
 
@@ -125,14 +125,14 @@ def body_of(message: live.Publish) -> bytes:
     return msgspec.json.encode(sent)
 
 
-def _ack(request_id: RequestId, placed: Placed) -> bytes:
-    _, response = placed.answer()
+def _ack(request_id: RequestId, placed: AppendOutcome) -> bytes:
+    _, response = placed.response()
     return b'{"op":"ack","request_id":%b,%b' % (msgspec.json.encode(request_id), response[1:])
 
 
-def refusal(error: BaseException, request_id: RequestId) -> bytes:
+def error_message(error: BaseException, request_id: RequestId) -> bytes:
     """The error message for a request that failed."""
-    problem = problem_of(error)
+    problem = wire_error_of(error)
     fields: dict[str, Any] = {"op": "error", "request_id": request_id, "status": problem.status}
     fields |= {"code": problem.code, "message": problem.message}
     if problem.detail:

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from strandline.errors import Closed, Invalid
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 from strandline.server.limits.query_registry import RunningQuery
 
 Slow = Callable[..., Awaitable[Any]]
@@ -22,7 +22,7 @@ Slow = Callable[..., Awaitable[Any]]
 _log = structlog.get_logger("strandline.server")
 
 
-def wants(call: Call, media_type: str) -> bool:
+def accepts(call: RequestContext, media_type: str) -> bool:
     """Whether the client accepts this media type by name."""
     offers = (offer.partition(";")[0].strip().lower() for offer in call.accept.split(","))
     return media_type in offers
@@ -68,8 +68,11 @@ def ipc_chunks(
     yield sink.drain()
 
 
-async def streamed(
-    call: Call, chunks: Generator[bytes], media_type: str, query: RunningQuery | None = None
+async def chunked_response(
+    call: RequestContext,
+    chunks: Generator[bytes],
+    media_type: str,
+    query: RunningQuery | None = None,
 ) -> Response:
     """A response that is computed while it is sent. A failure before the first chunk is an error
     response. The query ends with the response."""
@@ -83,10 +86,10 @@ async def streamed(
     except BaseException:
         await slow(chunks.close)
         raise
-    return Streamed(slow, chunks, first, media_type, query)
+    return ChunkedResponse(slow, chunks, first, media_type, query)
 
 
-class Streamed(StreamingResponse):
+class ChunkedResponse(StreamingResponse):
     """Chunks, each computed on a thread when the one before is sent. Owned by the loop's thread.
 
     When the client disconnects, the chunk in progress is waited for, then the source is closed. A
@@ -115,9 +118,9 @@ class Streamed(StreamingResponse):
         except Exception as error:  # noqa: BLE001 - the response has started
             _log.error("a streamed response was cut", path=scope["path"], exc_info=error)
         finally:
-            await self.abandon()
+            await self.cancel()
 
-    async def abandon(self) -> None:
+    async def cancel(self) -> None:
         """Stop the computation and close its source."""
         if self._query is not None and not self._is_complete:
             self._query.stop(Closed("the response has ended"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from starlette.requests import HTTPConnection
 
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 from strandline.server.http.route import Route
 
 _ACTIONS = frozenset({"create", "config", "delete", "admin"})
@@ -19,21 +19,21 @@ _NOT_AUDITED = ("/v0/kv/", "/v0/tokens", "/v0/watch/")
 entries; a watch session changes only what its owner receives."""
 
 
-def is_noted(route: Route) -> bool:
+def is_audited(route: Route) -> bool:
     """Whether requests of this route are audited."""
     if route.method in _READS or route.path.startswith(_NOT_AUDITED):
         return False
     return route.method in _CHANGES or any(need.action in _ACTIONS for need in route.needs)
 
 
-async def note(call: Call, route: Route, status: int) -> None:
+async def audit_request(call: RequestContext, route: Route, status: int) -> None:
     """Audit a successful request, durably; does nothing for routes that are not audited."""
-    if status < 400 and is_noted(route):
+    if status < 400 and is_audited(route):
         path = call.connection.scope["path"]
-        await tell(call, "request", method=route.method, path=path, status=status)
+        await write_entry(call, "request", method=route.method, path=path, status=status)
 
 
-async def tell(call: Call, kind: str, **what: object) -> None:
+async def write_entry(call: RequestContext, kind: str, **what: object) -> None:
     """Write an audit entry of this kind for a request; durable when it returns."""
     audit = call.parts.auth.audit
     pending = audit.note(kind, what, who=call.who.id, address=address_of(call.connection))

@@ -22,9 +22,9 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from strandline.api.errors import problem_of
+from strandline.api.errors import wire_error_of
 from strandline.errors import StrandlineError
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 
 HEARTBEAT_S = 15.0
 RECHECK_S = 0.5
@@ -49,7 +49,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        call: Call,
+        call: RequestContext,
         frames: AsyncIterator[bytes | None],
         *,
         closing: Callable[[], Awaitable[None]] | None = None,
@@ -97,7 +97,7 @@ class EventStream(Response):
                 if self._call.parts.draining:
                     break
         except StrandlineError as error:
-            problem = problem_of(error)
+            problem = wire_error_of(error)
             fields = {"code": problem.code, "message": problem.message}
             if problem.detail:
                 fields["detail"] = problem.detail  # type: ignore[assignment]  # JSON

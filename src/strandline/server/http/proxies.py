@@ -15,7 +15,7 @@ Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class Proxies:
+class TrustedProxies:
     """The trusted addresses. Owned by the loop's thread."""
 
     def __init__(self, trusted: Iterable[str]) -> None:

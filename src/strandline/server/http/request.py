@@ -8,10 +8,10 @@ from starlette.requests import HTTPConnection
 
 from strandline.security.principal import Principal
 from strandline.security.scopes import Action
-from strandline.server.app_state import Parts
+from strandline.server.app_state import AppState
 
 
-class Call:
+class RequestContext:
     """A request that was authenticated and decoded. Owned by the loop's thread."""
 
     __slots__ = ("body", "connection", "parts", "path", "performance", "query", "raw", "who")
@@ -19,7 +19,7 @@ class Call:
     def __init__(
         self,
         connection: HTTPConnection,
-        parts: Parts,
+        parts: AppState,
         who: Principal,
         *,
         query: Any = None,

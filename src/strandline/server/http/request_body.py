@@ -8,14 +8,14 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
 from strandline.api.errors import Refused
-from strandline.server.limits.byte_budget import Hold
+from strandline.server.limits.byte_budget import BudgetHold
 
 _GZIP = 16 + zlib.MAX_WBITS
 _SMALL = 64 * 1024
 """A rejected body of at most this size is discarded, so that the connection stays open."""
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """The client disconnected before its request was complete."""
 
 
@@ -27,7 +27,9 @@ def is_large(headers: Headers) -> bool:
     return not size.isdigit() or len(size) > 9 or int(size) > _SMALL
 
 
-async def received(receive: Receive, length_header: str | None, size_max: int, hold: Hold) -> bytes:
+async def receive_body(
+    receive: Receive, length_header: str | None, size_max: int, hold: BudgetHold
+) -> bytes:
     """The body as received, counted in ``hold`` while it arrives."""
     if length_header is not None and length_header.isascii() and length_header.isdigit():
         if int(length_header[:20]) > size_max:
@@ -49,7 +51,7 @@ async def received(receive: Receive, length_header: str | None, size_max: int, h
     return bytes(whole)
 
 
-def unpacked_size(body: bytes, encoding: str, size_max: int) -> int:
+def decompressed_size_max(body: bytes, encoding: str, size_max: int) -> int:
     """The maximum size of a complete body without its ``Content-Encoding``.
 
     The last four bytes of gzip are the size, and ``unpacked`` rejects a body that has more.
@@ -63,13 +65,13 @@ def unpacked_size(body: bytes, encoding: str, size_max: int) -> int:
     return min(int.from_bytes(body[-4:], "little"), size_max)
 
 
-def unpacked(body: bytes, encoding: str, size_max: int) -> bytes:
+def decompress(body: bytes, encoding: str, size_max: int) -> bytes:
     """The body without its ``Content-Encoding``."""
     if encoding in ("", "identity"):
         return body
     decompressor = zlib.decompressobj(_GZIP)
     try:
-        plain = decompressor.decompress(body, unpacked_size(body, encoding, size_max) + 1)
+        plain = decompressor.decompress(body, decompressed_size_max(body, encoding, size_max) + 1)
     except zlib.error as error:
         raise Refused(400, "invalid_request", f"the body is not gzip: {error}") from error
     if len(plain) > size_max:
@@ -106,5 +108,5 @@ def check_objects(body: bytes, objects_max: int) -> None:
 async def _next(receive: Receive) -> Message:
     message = await receive()
     if message["type"] == "http.disconnect":
-        raise Gone
+        raise Disconnected
     return message

@@ -39,21 +39,21 @@ def query_of(route: Route, query_string: bytes) -> Any:
 
 def body_of(route: Route, raw: bytes, depth_max: int) -> Any:
     """The JSON body, decoded. An empty body counts as an empty object."""
-    return decoded(raw or b"{}", _decoder(route.body), depth_max)
+    return decode(raw or b"{}", _decoder(route.body), depth_max)
 
 
-def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any], depth_max: int) -> Any:
+def decode(raw: bytes, decoder: msgspec.json.Decoder[Any], depth_max: int) -> Any:
     """JSON text, decoded to the decoder's type."""
     check_json(raw, depth_max)
     try:
         return decoder.decode(raw)
     except msgspec.DecodeError as error:
-        raise misfit(error) from error
+        raise body_error(error) from error
     except RecursionError as error:
         raise invalid("the body is nested too deep") from error
 
 
-def misfit(error: msgspec.DecodeError) -> Refused:
+def body_error(error: msgspec.DecodeError) -> Refused:
     """The error for a body that does not decode."""
     return _decode_error(error, "body")
 

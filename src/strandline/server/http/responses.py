@@ -14,10 +14,10 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Send
 
-from strandline.api.errors import Problem
-from strandline.server.http.route import Answer
+from strandline.api.errors import WireError
+from strandline.server.http.route import JsonResponse
 
-PACK_SIZE_MIN = 1400
+COMPRESS_SIZE_MIN = 1400
 """Shorter bodies fit into one packet and are not compressed."""
 
 HeaderList = list[tuple[bytes, bytes]]
@@ -30,17 +30,17 @@ _COMMON = (
 _encode = msgspec.json.Encoder().encode
 
 
-class Told(bytes):
+class TimedBody(bytes):
     """A body that has its ``performance`` block already."""
 
 
-class Packed(bytes):
+class CompressedBody(bytes):
     """A body that is compressed already."""
 
 
 def body_with_performance(body: object, performance: Mapping[str, float]) -> bytes:
     """A value as JSON; an object gets a ``performance`` block."""
-    if isinstance(body, Told):
+    if isinstance(body, TimedBody):
         return body
     encoded = body if isinstance(body, bytes) else _encode(body)
     if encoded[:1] != b"{" or not performance:
@@ -50,21 +50,21 @@ def body_with_performance(body: object, performance: Mapping[str, float]) -> byt
     return b'%b%b"performance":{%b}}' % (encoded[:-1], comma, members)
 
 
-async def send_answer(
-    send: Send, answer: Answer, body: bytes, more: HeaderList, *, packs: bool
+async def send_json(
+    send: Send, answer: JsonResponse, body: bytes, more: HeaderList, *, packs: bool
 ) -> None:
     """Send a JSON response, with additional headers."""
     headers = [_JSON, *_COMMON, *more]
     headers += [(name.lower().encode(), text.encode()) for name, text in answer.headers.items()]
-    if len(body) >= PACK_SIZE_MIN or isinstance(body, Packed):
+    if len(body) >= COMPRESS_SIZE_MIN or isinstance(body, CompressedBody):
         headers.append((b"vary", b"accept-encoding"))
         if packs:
-            body = body if isinstance(body, Packed) else packed(body)
+            body = body if isinstance(body, CompressedBody) else compress(body)
             headers.append((b"content-encoding", b"gzip"))
     await send_plain(send, answer.status, headers, body)
 
 
-async def send_problem(send: Send, problem: Problem, more: HeaderList) -> None:
+async def send_problem(send: Send, problem: WireError, more: HeaderList) -> None:
     """Send an error."""
     headers = [_JSON, *_COMMON, *more]
     if problem.retry_after_s is not None:
@@ -86,21 +86,21 @@ async def send_plain(send: Send, status: int, headers: HeaderList, body: bytes) 
     await send({"type": "http.response.body", "body": body})
 
 
-def finish(response: Response, more: HeaderList, *, packs: bool) -> None:
+def complete_response(response: Response, more: HeaderList, *, packs: bool) -> None:
     """Complete a ``Response`` of a handler; streams are not changed."""
     response.raw_headers += more
     for name, text in _COMMON:
         response.headers.setdefault(name.decode(), text.decode())
     if type(response) is not Response or "content-encoding" in response.headers:
         return
-    if packs and len(response.body) >= PACK_SIZE_MIN:
-        response.body = packed(bytes(response.body))
+    if packs and len(response.body) >= COMPRESS_SIZE_MIN:
+        response.body = compress(bytes(response.body))
         response.headers["content-length"] = str(len(response.body))
         response.headers["content-encoding"] = "gzip"
         response.headers.add_vary_header("accept-encoding")
 
 
-def wants_packed(headers: Headers) -> bool:
+def accepts_gzip(headers: Headers) -> bool:
     """Whether the client accepts gzip."""
     for offer in headers.get("accept-encoding", "").split(","):
         name, _, weight = offer.partition(";")
@@ -109,7 +109,7 @@ def wants_packed(headers: Headers) -> bool:
     return False
 
 
-def packed(body: bytes) -> bytes:
+def compress(body: bytes) -> bytes:
     compressor = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     return compressor.compress(body) + compressor.flush()
 

@@ -14,21 +14,21 @@ import msgspec
 from starlette.responses import Response
 
 from strandline.security.scopes import Action
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 
 
-class Need(NamedTuple):
+class RoutePermission(NamedTuple):
     """An action on the topic in a parameter of the path; without a parameter, on the server."""
 
     action: Action
     parameter: str = ""
 
 
-OPEN: tuple[Need, ...] = ()
+OPEN: tuple[RoutePermission, ...] = ()
 """No needs in the table: the handler checks rights on the topics that the request names."""
 
 
-class Answer(NamedTuple):
+class JsonResponse(NamedTuple):
     """A response body that is a struct or any JSON value, sent as JSON."""
 
     body: object
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
     headers: dict[str, str] = {}  # noqa: RUF012 - never changed
 
 
-Handler: TypeAlias = Callable[[Call], Awaitable[Answer | Response]]
+Handler: TypeAlias = Callable[[RequestContext], Awaitable[JsonResponse | Response]]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """With names in braces: ``/v0/topics/{topic}/diff``."""
     handler: Handler
-    needs: tuple[Need, ...]
+    needs: tuple[RoutePermission, ...]
     """All are checked before the handler is called. The handler checks names in the body, with
     ``call.allow``."""
     summary: str

@@ -14,7 +14,7 @@ from strandline.api.errors import Refused
 from strandline.server.http.route import Route
 
 
-class Found(NamedTuple):
+class RouteMatch(NamedTuple):
     """The routes of a path by method, and the values of its names."""
 
     routes: dict[str, Route]
@@ -31,7 +31,7 @@ class _Branch:
         self.names: tuple[str, ...] = ()
 
 
-class Paths:
+class UrlRouter:
     """All routes, as a tree of their segments. Safe from many threads: it is never changed."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
@@ -39,14 +39,14 @@ class Paths:
         for route in routes:
             self._add(route)
 
-    def find(self, raw_path: bytes) -> Found | None:
+    def find(self, raw_path: bytes) -> RouteMatch | None:
         """The routes at a path; None when there are none."""
         segments = [_decode(segment) for segment in raw_path.split(b"/")[1:]]
         values: list[str] = []
         branch = _walk(self._root, segments, 0, values)
         if branch is None:
             return None
-        return Found(branch.routes, dict(zip(branch.names, values, strict=True)))
+        return RouteMatch(branch.routes, dict(zip(branch.names, values, strict=True)))
 
     def _add(self, route: Route) -> None:
         branch, names = self._root, []

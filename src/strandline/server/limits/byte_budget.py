@@ -46,9 +46,9 @@ class ByteBudget:
         self.used = 0
         """Bytes held now."""
 
-    def hold(self, client: str) -> Hold:
+    def hold(self, client: str) -> BudgetHold:
         """A hold for one request or connection of a client, of 0 bytes."""
-        return Hold(self, client)
+        return BudgetHold(self, client)
 
     def _change(self, client: str, more: int) -> None:
         held = self._by_client.get(client, 0) + more
@@ -64,7 +64,7 @@ class ByteBudget:
             self._by_client.pop(client, None)
 
 
-class Hold:
+class BudgetHold:
     """Bytes that one request or connection holds. Owned by the loop's thread."""
 
     __slots__ = ("_budget", "_client", "size")

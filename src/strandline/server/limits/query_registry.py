@@ -15,7 +15,7 @@ from strandline.api.errors import Refused
 from strandline.errors import StrandlineError
 from strandline.query.execute.interrupt import Interrupt
 from strandline.security.principal import Principal
-from strandline.server.limits.rate_limits import client_of, too_many
+from strandline.server.limits.rate_limits import client_of, rate_error
 from strandline.server.settings import RequestLimits
 
 _REPEAT_S = 0.1
@@ -42,7 +42,7 @@ class RunningQuery:
         self.interrupt.stop(error)
         self._timer = asyncio.get_running_loop().call_later(_REPEAT_S, self.stop, error)
 
-    async def take(self, slots: asyncio.Semaphore) -> None:
+    async def acquire(self, slots: asyncio.Semaphore) -> None:
         """Wait for a slot, which is released at the end; raises when the query is stopped."""
         waits = [asyncio.ensure_future(each) for each in (slots.acquire(), self._stopped.wait())]
         try:
@@ -90,11 +90,11 @@ class QueryRegistry:
     def __len__(self) -> int:
         return sum(map(len, self._running.values()))
 
-    def begin(self, who: Principal, address: str) -> RunningQuery:
+    def start(self, who: Principal, address: str) -> RunningQuery:
         """Start a query; 429 above the limit. The caller must call ``end`` of the result."""
         key = client_of(who, address)
         if len(self._running.get(key, ())) >= self._per_token_max:
-            raise too_many("queries_per_token_max", self._per_token_max)
+            raise rate_error("queries_per_token_max", self._per_token_max)
         query = RunningQuery(self, who, key)
         self._running.setdefault(key, set()).add(query)
         return query

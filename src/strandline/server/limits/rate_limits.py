@@ -23,7 +23,7 @@ _MINUTE_S = 60.0
 _KNOWN_MAX = 4096
 
 
-class Bucket:
+class RateBucket:
     """A leaky bucket: ``burst`` at once, ``rate`` per second. Safe from many threads."""
 
     def __init__(self, rate: float, burst: float, monotonic: Callable[[], float]) -> None:
@@ -42,7 +42,7 @@ class Bucket:
         """Seconds until the level is within the burst; 0 when it is."""
         return max(0.0, (self._level(key) - self._burst) / self._rate)
 
-    def pour(self, key: str, amount: float = 1) -> None:
+    def add(self, key: str, amount: float = 1) -> None:
         """Add an amount to the level."""
         with self._lock:
             self._levels[key] = (self._level(key) + amount, self._monotonic())
@@ -55,7 +55,7 @@ class Bucket:
         return max(0.0, level - (self._monotonic() - at) * self._rate)
 
 
-class Quotas:
+class RateLimits:
     """Present use of each client. Owned by the loop's thread."""
 
     def __init__(self, limits: RequestLimits, clock: Clock) -> None:
@@ -64,14 +64,14 @@ class Quotas:
         self._streams: dict[str, int] = {}
         self._streams_open = 0
         rate = limits.requests_per_s
-        self._requests = Bucket(rate, max(rate, 1.0), clock.monotonic) if rate else None
+        self._requests = RateBucket(rate, max(rate, 1.0), clock.monotonic) if rate else None
         rate = limits.bytes_per_s
-        self._bytes = Bucket(rate, rate, clock.monotonic) if rate else None
+        self._bytes = RateBucket(rate, rate, clock.monotonic) if rate else None
         failures = limits.failures_per_minute
-        self.failures = Bucket(failures / _MINUTE_S, failures, clock.monotonic)
+        self.failures = RateBucket(failures / _MINUTE_S, failures, clock.monotonic)
         """Wrong tokens, by address."""
 
-    def begin(self, who: Principal, address: str, size: int = 0) -> None:
+    def start_request(self, who: Principal, address: str, size: int = 0) -> None:
         """Count a request; 429 above a limit. The caller must call ``end``."""
         key = client_of(who, address)
         if self._bytes is not None:
@@ -79,31 +79,31 @@ class Quotas:
         if self._requests is not None:
             wait_s = self._requests.wait_s(key)
             if wait_s > 0:
-                raise too_many("requests_per_s", self._limits.requests_per_s, wait_s)
-            self._requests.pour(key)
+                raise rate_error("requests_per_s", self._limits.requests_per_s, wait_s)
+            self._requests.add(key)
         count = self._in_flight.get(key, 0)
         if count >= self._limits.in_flight_per_token_max:
-            raise too_many("in_flight_per_token_max", self._limits.in_flight_per_token_max)
+            raise rate_error("in_flight_per_token_max", self._limits.in_flight_per_token_max)
         self._in_flight[key] = count + 1
         if size and self._bytes is not None:
-            self._bytes.pour(key, size)
+            self._bytes.add(key, size)
 
-    def message(self, who: Principal, address: str, size: int) -> None:
+    def count_message(self, who: Principal, address: str, size: int) -> None:
         """Count a message on an open stream; 429 above the byte limit."""
         if self._bytes is not None:
             key = client_of(who, address)
             self._admit_bytes(self._bytes, key)
-            self._bytes.pour(key, size)
+            self._bytes.add(key, size)
 
-    def count(self, who: Principal, address: str, size: int) -> None:
+    def count_bytes(self, who: Principal, address: str, size: int) -> None:
         """Count received or sent bytes."""
         if self._bytes is not None:
-            self._bytes.pour(client_of(who, address), size)
+            self._bytes.add(client_of(who, address), size)
 
-    def _admit_bytes(self, bucket: Bucket, key: str) -> None:
+    def _admit_bytes(self, bucket: RateBucket, key: str) -> None:
         wait_s = bucket.debt_s(key)
         if wait_s > 0:
-            raise too_many("bytes_per_s", self._limits.bytes_per_s, wait_s)
+            raise rate_error("bytes_per_s", self._limits.bytes_per_s, wait_s)
 
     @property
     def counts_bytes(self) -> bool:
@@ -117,7 +117,7 @@ class Quotas:
         key = network_of(address) if who.kind == "local" else who.id
         return self._in_flight.get(key, 0) < self._limits.in_flight_per_token_max
 
-    def end(self, who: Principal, address: str) -> None:
+    def end_request(self, who: Principal, address: str) -> None:
         """End a request that ``begin`` counted."""
         _decrement(self._in_flight, client_of(who, address))
 
@@ -125,10 +125,10 @@ class Quotas:
         """Count a stream; 429 above a limit. The caller must call ``close_stream``."""
         limits = self._limits
         if self._streams_open >= limits.streams_max:
-            raise too_many("streams_max", limits.streams_max)
+            raise rate_error("streams_max", limits.streams_max)
         count = self._streams.get(who.id, 0)
         if count >= limits.streams_per_token_max:
-            raise too_many("streams_per_token_max", limits.streams_per_token_max)
+            raise rate_error("streams_per_token_max", limits.streams_per_token_max)
         self._streams[who.id] = count + 1
         self._streams_open += 1
 
@@ -182,7 +182,7 @@ def _decrement(counts: dict[str, int], key: str) -> None:
         del counts[key]
 
 
-def too_many(limit: str, limit_max: float, wait_s: float = 1.0) -> Refused:
+def rate_error(limit: str, limit_max: float, wait_s: float = 1.0) -> Refused:
     """The 429 error with the limit."""
     return Refused(
         429,

@@ -22,27 +22,33 @@ _PIECE_BYTES = 1 * MIB
 def check_text(text: str, limits: RequestLimits) -> None:
     """413 for an SQL text that is too long."""
     if len(text.encode()) > limits.sql_bytes_max:
-        raise over("sql_bytes_max", limits.sql_bytes_max, "pass values as parameters")
+        raise limit_error("sql_bytes_max", limits.sql_bytes_max, "pass values as parameters")
 
 
 def check_columns(schema: pa.Schema, limits: RequestLimits) -> None:
     """413 for a result with too many columns."""
     if len(schema) > limits.query_columns_max:
-        raise over("query_columns_max", limits.query_columns_max, "name the columns that you need")
+        raise limit_error(
+            "query_columns_max", limits.query_columns_max, "name the columns that you need"
+        )
 
 
-def bounded(batches: Iterable[pa.RecordBatch], limits: RequestLimits) -> Iterator[pa.RecordBatch]:
+def limited_batches(
+    batches: Iterable[pa.RecordBatch], limits: RequestLimits
+) -> Iterator[pa.RecordBatch]:
     """The rows in pieces; 413 for a row, or a result, that is too large."""
     total, interrupt = 0, current()
     for batch in batches:
         interrupt.check()
         total += batch.nbytes
         if total > limits.query_bytes_max:
-            raise over("query_bytes_max", limits.query_bytes_max, "request fewer rows or columns")
+            raise limit_error(
+                "query_bytes_max", limits.query_bytes_max, "request fewer rows or columns"
+            )
         yield from _pieces(batch, limits.query_row_bytes_max)
 
 
-def over(limit: str, limit_max: int, advice: str) -> StrandlineError:
+def limit_error(limit: str, limit_max: int, advice: str) -> StrandlineError:
     """The 413 error with the limit."""
     return Refused(
         413,
@@ -60,6 +66,6 @@ def _pieces(batch: pa.RecordBatch, row_bytes_max: int) -> Iterator[pa.RecordBatc
         yield from _pieces(batch.slice(0, half), row_bytes_max)
         yield from _pieces(batch.slice(half), row_bytes_max)
     elif batch.nbytes > row_bytes_max:
-        raise over("query_row_bytes_max", row_bytes_max, "select a part of the value")
+        raise limit_error("query_row_bytes_max", row_bytes_max, "select a part of the value")
     else:
         yield batch

@@ -11,17 +11,17 @@ import asyncio
 from strandline.api.errors import Refused
 from strandline.platform.clock import Clock
 from strandline.server.settings import ServerSettings
-from strandline.server.thread_pool import Bridge
+from strandline.server.thread_pool import ThreadPools
 from strandline.store import Store
 
 _MEASURE_S = 1.0
 
 
-class Fullness:
+class StorageQuota:
     """Counts the bytes of the store. Owned by the loop's thread; ``admit`` is safe from others."""
 
     def __init__(
-        self, store: Store, settings: ServerSettings, clock: Clock, bridge: Bridge
+        self, store: Store, settings: ServerSettings, clock: Clock, bridge: ThreadPools
     ) -> None:
         self._bytes_max = settings.limits.total_bytes_max
         self.is_bounded = bool(self._bytes_max)

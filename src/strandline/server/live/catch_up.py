@@ -14,13 +14,13 @@ from strandline.log.read.page import Page
 from strandline.records import Tombstone
 from strandline.server.live import frames
 from strandline.server.live.frames import Frame
-from strandline.server.live.subscriber import Channel, Feed
-from strandline.server.thread_pool import Bridge
+from strandline.server.live.subscriber import Channel, Subscriber
+from strandline.server.thread_pool import ThreadPools
 
 _TOO_OLD = ("cap", "ttl", "mixed")
 
 
-class Told(NamedTuple):
+class CatchUpPage(NamedTuple):
     """A page as frames."""
 
     frames: list[Frame]
@@ -30,33 +30,35 @@ class Told(NamedTuple):
     """Whether there were no more records when it was read."""
 
 
-async def read(feed: Feed, bridge: Bridge) -> Told:
+async def read(feed: Subscriber, bridge: ThreadPools) -> CatchUpPage:
     """The next page of a feed; UnknownTopic when the topic was deleted."""
     channel = feed.channel
-    if channel.wish.is_strong:
-        await secure(channel, bridge)
+    if channel.subscription.is_strong:
+        await sync_records(channel, bridge)
     topic, after = channel.topic, feed.cursor
     run = bridge.run if topic.is_local(after) else bridge.lake
     return await run(_read, channel, after, feed.epoch, channel.reach, is_new=feed.is_new)
 
 
-async def secure(channel: Channel, bridge: Bridge) -> None:
+async def sync_records(channel: Channel, bridge: ThreadPools) -> None:
     """Make present records durable, for subscriptions with strong consistency."""
     head_seq = channel.topic.head_seq
     if head_seq > channel.reach:
-        await bridge.run(channel.topic.secure)
+        await bridge.run(channel.topic.sync)
         channel.secured = max(channel.secured, head_seq)
 
 
-def _read(channel: Channel, after: int, epoch: int | None, reach: int, *, is_new: bool) -> Told:
-    spec = channel.wish
+def _read(
+    channel: Channel, after: int, epoch: int | None, reach: int, *, is_new: bool
+) -> CatchUpPage:
+    spec = channel.subscription
     page = channel.topic.read(
         after, spec.limit, node=spec.node, size_max=spec.size_max, epoch=epoch
     )
     if is_new and page.tombstone is not None and page.tombstone.reason in _TOO_OLD:
         page = _with_start_reason(page)
-    page_frames, following = channel.told(page, after, reach)
-    return Told(page_frames, following, page.head_seq, following >= reach)
+    page_frames, following = channel.frames_of(page, after, reach)
+    return CatchUpPage(page_frames, following, page.head_seq, following >= reach)
 
 
 def _with_start_reason(page: Page) -> Page:
@@ -67,7 +69,7 @@ def _with_start_reason(page: Page) -> Page:
     return page
 
 
-async def catch_up(feed: Feed, bridge: Bridge) -> bool:
+async def catch_up(feed: Subscriber, bridge: ThreadPools) -> bool:
     """Send missed records; False when the stream has no room, or the topic was deleted."""
     stream, channel = feed.stream, feed.channel
     while stream.has_room_for_history:
@@ -75,12 +77,12 @@ async def catch_up(feed: Feed, bridge: Bridge) -> bool:
             page = await read(feed, bridge)
         except UnknownTopic:
             return False
-        stream.tell(page.frames)
+        stream.send_frames(page.frames)
         feed.move(page.following)
         feed.is_new = False
         feed.epoch = channel.topic.identity[1]
         if page.is_all:
             name = channel.topic.name
-            stream.tell([frames.caught_up(name, page.following, page.head_seq)])
+            stream.send_frames([frames.caught_up(name, page.following, page.head_seq)])
             return True
     return False

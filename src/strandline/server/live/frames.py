@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from strandline.api.records import Shown, told_page
+from strandline.api.records import RecordFields, encode_records
 from strandline.errors import Invalid
 from strandline.records import Record, Tombstone
 
@@ -50,17 +50,23 @@ class Frame(NamedTuple):
             return message if wrapping == "text" else text_frame(message)
         if marks is None and self.cursor >= 0:
             marks = {self.topic: self.cursor}
-        event = sse_event(self.event, self.body, None if marks is None else told_marks(marks))
+        event = sse_event(self.event, self.body, None if marks is None else encode_marks(marks))
         return chunk(event) if wrapping == "chunk" else event
 
 
 def records(
-    topic: str, rows: Sequence[Record], shown: Shown, *, after: int, following: int, head_seq: int
+    topic: str,
+    rows: Sequence[Record],
+    shown: RecordFields,
+    *,
+    after: int,
+    following: int,
+    head_seq: int,
 ) -> Frame:
     """Records, and the cursors before and after them."""
     body = b'{"topic":%b,"records":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
         _text(topic),
-        told_page(rows, shown),
+        encode_records(rows, shown),
         after,
         following,
         head_seq,
@@ -116,21 +122,21 @@ def sse_event(event: str, body: bytes, marks: bytes | None) -> bytes:
     return lines + (b"\n" if marks is None else b"id: %b\n\n" % marks)
 
 
-def beginning(marks: dict[str, int]) -> bytes:
+def stream_start(marks: dict[str, int]) -> bytes:
     """The first lines of an SSE stream: an id without data only sets the reader's last id."""
-    return b"retry: %d\nid: %b\n\n" % (RETRY_MS, told_marks(marks))
+    return b"retry: %d\nid: %b\n\n" % (RETRY_MS, encode_marks(marks))
 
 
 def heartbeat(now_ms: int) -> bytes:
     return b": hb %d\n\n" % now_ms
 
 
-def told_marks(marks: dict[str, int]) -> bytes:
+def encode_marks(marks: dict[str, int]) -> bytes:
     """Cursors as the id of an event."""
     return urlsafe_b64encode(_text(marks)).rstrip(b"=")
 
 
-def given_marks(text: str) -> dict[str, int]:
+def decode_marks(text: str) -> dict[str, int]:
     """The cursors in an id that a client sent."""
     if len(text) > _ID_SIZE_MAX:
         raise Invalid("Last-Event-ID is too long: send the last id of the stream")

@@ -14,24 +14,24 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from strandline.api.errors import Refused, problem_of
+from strandline.api.errors import Refused, wire_error_of
 from strandline.errors import StrandlineError
 from strandline.log.topic.topic import Topic
 from strandline.platform.clock import Clock
 from strandline.platform.disk import OsDisk
 from strandline.server.live import catch_up, frames, slow_consumers
 from strandline.server.live.load_sampler import LoadSampler
-from strandline.server.live.load_shedding import RETRY_AFTER_S, Governor
-from strandline.server.live.new_topics import Newcomers
-from strandline.server.live.publish_notifier import Bells, Tap
-from strandline.server.live.sessions import Mark, Sessions
+from strandline.server.live.load_shedding import RETRY_AFTER_S, LoadShedder
+from strandline.server.live.new_topics import NewTopics
+from strandline.server.live.publish_notifier import PublishNotifier, TopicNotifier
+from strandline.server.live.sessions import SavedPosition, WatchSessions
 from strandline.server.live.streams import Stream
-from strandline.server.live.subscriber import Channel, Feed
-from strandline.server.live.subscriptions import Wish
-from strandline.server.live.topic_scheduler import Scheduler
+from strandline.server.live.subscriber import Channel, Subscriber
+from strandline.server.live.subscriptions import Subscription
+from strandline.server.live.topic_scheduler import TopicScheduler
 from strandline.server.priority import priority_of
 from strandline.server.settings import ServerSettings
-from strandline.server.thread_pool import Bridge
+from strandline.server.thread_pool import ThreadPools
 from strandline.store import Store
 
 _SERVE_S_MAX = 0.005
@@ -55,11 +55,11 @@ class _Watchers:
 
     __slots__ = ("channels", "polls", "tap", "topic")
 
-    def __init__(self, topic: Topic, tap: Tap) -> None:
+    def __init__(self, topic: Topic, tap: TopicNotifier) -> None:
         self.topic = topic
         self.tap = tap
         self.polls: list[_Poll] = []
-        self.channels: dict[Wish, Channel] = {}
+        self.channels: dict[Subscription, Channel] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -83,23 +83,23 @@ class Hub:
         store: Store,
         settings: ServerSettings,
         clock: Clock,
-        bridge: Bridge | None = None,
+        bridge: ThreadPools | None = None,
         random_id: Callable[[], bytes] | None = None,
     ) -> None:
-        self.governor = Governor(settings.limits.waiting_appends_max)
+        self.load_shedder = LoadShedder(settings.limits.waiting_appends_max)
         """Load shedding: ``admit`` is called before every append."""
         self.streams: dict[Stream, None] = {}
         """The open streams."""
-        self.sessions = Sessions(settings, clock, random_id or OsDisk().random_id)
+        self.sessions = WatchSessions(settings, clock, random_id or OsDisk().random_id)
         """Watch sessions, kept while their streams are open and for ``session_s`` after."""
         self.read_at_ms: dict[str, int] = {}
-        """When topics were last read, for their priority: the map of the server's ``Parts``."""
+        """When topics were last read, for their priority: the map of the server's ``AppState``."""
         self._store = store
         self._settings = settings
         self._live = settings.live
         self._clock = clock
-        self._bridge = bridge or Bridge()
-        self._scheduler: Scheduler[Identity] = Scheduler()
+        self._bridge = bridge or ThreadPools()
+        self._scheduler: TopicScheduler[Identity] = TopicScheduler()
         self._watchers: dict[Identity, _Watchers] = {}
         self._is_serving = False
         self._hinted: set[Identity] = set()
@@ -110,15 +110,15 @@ class Hub:
         self._recheck_timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._load = LoadSampler(
-            self.governor, store, self._bridge, clock, lambda: len(self._scheduler)
+            self.load_shedder, store, self._bridge, clock, lambda: len(self._scheduler)
         )
 
     def start(self) -> None:
         """Start on the running loop. Repeated calls do nothing."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            self._notifier = Bells(self._loop, self._on_publish)
-            self._new_topics = Newcomers(self._store, self._bridge, self._notifier)
+            self._notifier = PublishNotifier(self._loop, self._on_publish)
+            self._new_topics = NewTopics(self._store, self._bridge, self._notifier)
             self._load.start(self._loop)
 
     # Long polls.
@@ -131,7 +131,7 @@ class Hub:
         poll = _Poll(after, future)
         watchers = self._watchers_of(topic)
         watchers.polls.append(poll)
-        watchers.tap.put_on()
+        watchers.tap.arm()
         watchers.answer_polls()
         timer = loop.call_later(timeout_s, _resolve_timeout, future)
         try:
@@ -163,33 +163,38 @@ class Hub:
         self.streams.pop(stream, None)
         self._slow.pop(stream, None)
         stream.end("closed")
-        for name in list(stream.places):
+        for name in list(stream.positions):
             self.detach(stream, name)
 
     def attach(
-        self, stream: Stream, topic: Topic, spec: Wish, cursor: int, epoch: int | None = None
-    ) -> Feed:
+        self,
+        stream: Stream,
+        topic: Topic,
+        spec: Subscription,
+        cursor: int,
+        epoch: int | None = None,
+    ) -> Subscriber:
         """Subscribe a stream to a topic, after a cursor."""
         watchers = self._watchers_of(topic)
         channel = watchers.channels.get(spec)
         if channel is None:
             channel = Channel(topic, spec)  # raises before anything is changed
             watchers.channels[spec] = channel
-        feed = Feed(stream, channel, cursor, epoch)
+        feed = Subscriber(stream, channel, cursor, epoch)
         channel.feeds[feed] = None
-        stream.wishes[topic.name] = spec
-        stream.put(topic.name, feed)
-        watchers.tap.put_on()
+        stream.subscriptions[topic.name] = spec
+        stream.set_position(topic.name, feed)
+        watchers.tap.arm()
         self._catch_up(feed)
         return feed
 
     def detach(self, stream: Stream, name: str) -> None:
         """Unsubscribe a stream from a topic."""
         feed = stream.remove(name)
-        if isinstance(feed, Feed):
+        if isinstance(feed, Subscriber):
             self._remove_feed(feed)
 
-    def _remove_feed(self, feed: Feed) -> None:
+    def _remove_feed(self, feed: Subscriber) -> None:
         channel = feed.channel
         feed.leave()
         if feed.task is not None:
@@ -197,12 +202,12 @@ class Hub:
         channel.feeds.pop(feed, None)
         if not channel.feeds:
             watchers = self._watchers.get(channel.topic.identity)
-            if watchers is not None and watchers.channels.get(channel.wish) is channel:
-                del watchers.channels[channel.wish]
+            if watchers is not None and watchers.channels.get(channel.subscription) is channel:
+                del watchers.channels[channel.subscription]
                 self._remove_if_empty(watchers)
 
-    def watch_newcomers(self) -> None:
-        """Call ``Stream.newcomer`` for topics that are created from now on."""
+    def watch_new_topics(self) -> None:
+        """Call ``Stream.on_new_topic`` for topics that are created from now on."""
         self.start()
         self._new_topics.watch()
 
@@ -221,7 +226,7 @@ class Hub:
         ending = list(self.streams)
         for stream in ending:
             text = "the server is shutting down: resume when it is back"
-            stream.tell([frames.error(503, "shutting_down", text, retry_after_ms=1000)])
+            stream.send_frames([frames.error(503, "shutting_down", text, retry_after_ms=1000)])
             stream.end("shutting_down")
         while any(stream in self.streams for stream in ending):  # noqa: ASYNC110 - see below
             await asyncio.sleep(0.01)  # polled once per shutdown; the caller sets the time limit
@@ -230,20 +235,22 @@ class Hub:
 
     def _on_publish(self) -> None:
         """Called on the loop after publishes: schedule their topics."""
-        notified = self._notifier.taken()
-        is_only = len(notified) == 1 and not len(self._scheduler) and not self.governor.coalesce_s
+        notified = self._notifier.drain()
+        is_only = (
+            len(notified) == 1 and not len(self._scheduler) and not self.load_shedder.coalesce_s
+        )
         for tap in notified:
-            if not isinstance(tap, Tap):
-                tap.heard(list(self.streams))
+            if not isinstance(tap, TopicNotifier):
+                tap.on_notified(list(self.streams))
                 continue
             watchers = self._watchers.get(tap.topic.identity)
             if watchers is None:
                 continue
             if watchers.polls:
-                tap.put_on()
+                tap.arm()
                 watchers.answer_polls()
             if watchers.channels and is_only:
-                self._load.note_turn(0.0)
+                self._load.note_push(0.0)
                 self._load.sample_later()
                 self._push(watchers)  # at once: no other topic waits, and there is no load
             elif watchers.channels:
@@ -254,8 +261,8 @@ class Hub:
         now = self._clock.monotonic()
         read_at_ms = self.read_at_ms.get(topic.name)
         priority = priority_of(topic.config, read_at_ms, self._clock.now_us() // 1000)
-        self._scheduler.mark(topic.identity, priority, now)
-        self._serve_later(self.governor.coalesce_s)
+        self._scheduler.add(topic.identity, priority, now)
+        self._serve_later(self.load_shedder.coalesce_s)
         self._load.sample_later()
 
     def _serve_later(self, seconds: float) -> None:
@@ -274,18 +281,18 @@ class Hub:
         self._is_serving = False
         started_s = now = self._clock.monotonic()
         while now - started_s < _SERVE_S_MAX:
-            scheduled = self._scheduler.take(now, deferring=self.governor.is_deferring)
+            scheduled = self._scheduler.pop(now, deferring=self.load_shedder.is_deferring)
             if scheduled is None:
                 break
-            self._load.note_turn(max(0.0, now - scheduled.since - self._coalesced_s))
+            self._load.note_push(max(0.0, now - scheduled.since - self._coalesced_s))
             watchers = self._watchers.get(scheduled.key)
             if watchers is not None:
                 self._push(watchers)
             now = self._clock.monotonic()
-        if not self.governor.is_deferring:
+        if not self.load_shedder.is_deferring:
             self._hinted.clear()
         if len(self._scheduler):
-            if self.governor.is_deferring:
+            if self.load_shedder.is_deferring:
                 self._hint_deferred()
             self._serve_later(_DEFERRED_S if now - started_s < _SERVE_S_MAX else 0.0)
 
@@ -306,25 +313,25 @@ class Hub:
             for channel in watchers.channels.values():
                 for feed in channel.feeds:
                     if feed.cohort is not None:
-                        feed.stream.tell([hint])
+                        feed.stream.send_frames([hint])
 
     def _push(self, watchers: _Watchers) -> None:
         """Send the new records of a topic to all its channels."""
-        watchers.tap.put_on()  # before the head is read, so that no publish is missed
+        watchers.tap.arm()  # before the head is read, so that no publish is missed
         if watchers.topic.is_gone:
             self._on_deleted(watchers)
             return
         for channel in list(watchers.channels.values()):
             try:
-                result = channel.turn()
+                result = channel.push()
             except Exception as error:  # noqa: BLE001 - a bug must not leave subscribers waiting
                 self._fail(channel, error)
                 continue
-            for feed in result.behind:
+            for feed in result.lagging:
                 self._catch_up(feed)
             if result.has_more:
                 self._schedule(watchers.topic)
-            if channel.wish.is_strong:
+            if channel.subscription.is_strong:
                 self._secure_soon(channel)
 
     def _on_deleted(self, watchers: _Watchers) -> None:
@@ -334,9 +341,9 @@ class Hub:
         for channel in watchers.channels.values():
             for feed in list(channel.feeds):
                 self._remove_feed(feed)
-                feed.stream.tell([frames.topic_deleted(name, head_seq, "deleted")])
-                feed.stream.put(name, Mark(0, feed.epoch))
-        self.watch_newcomers()
+                feed.stream.send_frames([frames.topic_deleted(name, head_seq, "deleted")])
+                feed.stream.set_position(name, SavedPosition(0, feed.epoch))
+        self.watch_new_topics()
 
     def _fail(self, channel: Channel, error: Exception) -> None:
         """A topic cannot be read: send the error to its streams, and end them."""
@@ -344,17 +351,17 @@ class Hub:
             self._fail_stream(feed.stream, error)
 
     def _fail_stream(self, stream: Stream, error: BaseException) -> None:
-        problem = problem_of(error)
-        stream.tell([frames.error(problem.status, problem.code, problem.message)])
+        problem = wire_error_of(error)
+        stream.send_frames([frames.error(problem.status, problem.code, problem.message)])
         stream.end(problem.code)
 
     def _reject(self, stream: Stream, code: str, message: str) -> None:
-        stream.tell([frames.error(401, code, message)])
+        stream.send_frames([frames.error(401, code, message)])
         stream.end(code)
 
     # Feeds that catch up.
 
-    def _catch_up(self, feed: Feed) -> None:
+    def _catch_up(self, feed: Subscriber) -> None:
         """Start the catch-up of a feed, or pause it while its stream has no room."""
         if not feed.stream.has_room_for_history:
             self._pause(feed)
@@ -362,7 +369,7 @@ class Hub:
             assert self._loop is not None
             feed.task = self._loop.create_task(self._run_catch_up(feed))
 
-    async def _run_catch_up(self, feed: Feed) -> None:
+    async def _run_catch_up(self, feed: Subscriber) -> None:
         try:
             is_live = await catch_up.catch_up(feed, self._bridge)
         except Exception as error:  # noqa: BLE001 - as in a push
@@ -385,7 +392,7 @@ class Hub:
 
     async def _secure(self, channel: Channel) -> None:
         try:
-            await catch_up.secure(channel, self._bridge)
+            await catch_up.sync_records(channel, self._bridge)
         except StrandlineError as error:
             self._fail(channel, error)
             return
@@ -395,10 +402,10 @@ class Hub:
 
     # Slow streams.
 
-    def _pause(self, feed: Feed) -> None:
+    def _pause(self, feed: Subscriber) -> None:
         """Send a feed nothing until its stream has room again."""
         stream = feed.stream
-        feed.is_held = True
+        feed.is_paused = True
         if stream.full_since is None:
             stream.full_since = self._clock.monotonic()
         self._slow[stream] = None
@@ -426,7 +433,7 @@ class Hub:
                 self._resume(stream, full_s)
             elif verdict == "end":
                 del self._slow[stream]
-                stream.tell([slow_consumers.farewell(full_s, list(stream.places))])
+                stream.send_frames([slow_consumers.farewell(full_s, list(stream.positions))])
                 stream.end("slow_consumer")
         if self._slow:
             self._check_later(_SLOW_S_FIRST if has_resumed else min(2 * self._slow_s, _SLOW_S_MAX))
@@ -435,16 +442,16 @@ class Hub:
         del self._slow[stream]
         stream.full_since = None
         stream.frames = 0
-        for feed in [place for place in stream.places.values() if isinstance(place, Feed)]:
-            if not feed.is_held:
+        for feed in [place for place in stream.positions.values() if isinstance(place, Subscriber)]:
+            if not feed.is_paused:
                 continue
-            feed.is_held = False
+            feed.is_paused = False
             topic = feed.channel.topic
             is_late = full_s > self._live.grace_s and topic.head_seq > feed.cursor
             if is_late and slow_consumers.is_lossy(topic.config):
                 head_seq = topic.head_seq
                 gap = slow_consumers.skipped(topic.name, feed.cursor, topic.earliest_seq, head_seq)
-                stream.tell([gap])
+                stream.send_frames([gap])
                 feed.move(head_seq)
             self._catch_up(feed)
 
@@ -470,13 +477,15 @@ class Hub:
     def _watchers_of(self, topic: Topic) -> _Watchers:
         watchers = self._watchers.get(topic.identity)
         if watchers is None:
-            watchers = self._watchers[topic.identity] = _Watchers(topic, Tap(self._notifier, topic))
+            watchers = self._watchers[topic.identity] = _Watchers(
+                topic, TopicNotifier(self._notifier, topic)
+            )
         return watchers
 
     def _remove_if_empty(self, watchers: _Watchers) -> None:
         if watchers.is_empty and self._watchers.get(watchers.topic.identity) is watchers:
             del self._watchers[watchers.topic.identity]
-            self._scheduler.forget(watchers.topic.identity)
+            self._scheduler.remove(watchers.topic.identity)
 
 
 def _resolve(future: asyncio.Future[bool], *, found: bool) -> None:

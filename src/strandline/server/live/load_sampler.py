@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Callable
 
 from strandline.platform.clock import Clock
-from strandline.server.live.load_shedding import LAG_S_RANGE, SAMPLE_S, Governor, Load
-from strandline.server.thread_pool import Bridge
+from strandline.server.live.load_shedding import LAG_S_RANGE, SAMPLE_S, LoadSample, LoadShedder
+from strandline.server.thread_pool import ThreadPools
 from strandline.store import Store
 
 WATCH_S = 0.25
@@ -26,9 +26,9 @@ class LoadSampler:
 
     def __init__(
         self,
-        governor: Governor,
+        governor: LoadShedder,
         store: Store,
-        bridge: Bridge,
+        bridge: ThreadPools,
         clock: Clock,
         ready_count: Callable[[], int],
     ) -> None:
@@ -53,7 +53,7 @@ class LoadSampler:
         """Stop sampling."""
         self._is_stopped = True
 
-    def note_turn(self, waited_s: float) -> None:
+    def note_push(self, waited_s: float) -> None:
         """Count a push of a topic that waited ``waited_s``."""
         self._waited_s += waited_s
         self._push_count += 1
@@ -72,7 +72,7 @@ class LoadSampler:
             return
         self._note_lag(due_s)
         committers = self._store.committers
-        load = Load(
+        load = LoadSample(
             ready=self._ready_count(),
             latency_s=self._waited_s / self._push_count if self._push_count else 0.0,
             busy=self._bridge.busy,

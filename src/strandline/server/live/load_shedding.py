@@ -33,7 +33,7 @@ _SMOOTHING = 0.3
 """The weight of a new sample: the last three are most of the value."""
 
 
-class Load(NamedTuple):
+class LoadSample(NamedTuple):
     """Measures since the last sample."""
 
     ready: int = 0
@@ -48,7 +48,7 @@ class Load(NamedTuple):
     """How late the event loop runs its timers, at worst."""
 
 
-class Governor:
+class LoadShedder:
     """Computes the pressure and its effects. Owned by the loop's thread."""
 
     def __init__(self, ingest_full: int = INGEST_FULL) -> None:
@@ -56,10 +56,10 @@ class Governor:
         self.pressure = 0.0
         self.is_deferring = False
         """Whether the lowest band waits, and routers forward fewer batches."""
-        self.is_refusing = False
+        self.is_rejecting = False
         """Whether appends are rejected."""
 
-    def sample(self, load: Load) -> None:
+    def sample(self, load: LoadSample) -> None:
         """Add a sample; called every ``SAMPLE_S``."""
         # Busy threads alone never reject appends: one large query can occupy them.
         sampled = max(
@@ -74,8 +74,8 @@ class Governor:
             self.pressure = 0.0
         self.is_deferring = self.pressure > (0.6 if self.is_deferring else 0.8)
         full_count = self._ingest_full
-        is_full = load.ingest >= (full_count // 2 if self.is_refusing else full_count)
-        self.is_refusing = is_full and self.pressure > (0.9 if self.is_refusing else 0.95)
+        is_full = load.ingest >= (full_count // 2 if self.is_rejecting else full_count)
+        self.is_rejecting = is_full and self.pressure > (0.9 if self.is_rejecting else 0.95)
 
     @property
     def coalesce_s(self) -> float:
@@ -92,7 +92,7 @@ class Governor:
 
     def admit(self, *, bypass: bool = False) -> None:
         """Raise 429 when appends are rejected. ``bypass`` is for clients with that right."""
-        if self.is_refusing and not bypass:
+        if self.is_rejecting and not bypass:
             raise Refused(
                 429,
                 "throttled",

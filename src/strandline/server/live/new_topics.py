@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from strandline.server.live.publish_notifier import Bells
+from strandline.server.live.publish_notifier import PublishNotifier
 from strandline.server.live.streams import Stream
-from strandline.server.thread_pool import Bridge
+from strandline.server.thread_pool import ThreadPools
 from strandline.store import Store
 
 
-class Newcomers:
+class NewTopics:
     """Watches the catalog of topics after ``watch``. ``release`` is safe from any thread."""
 
-    def __init__(self, store: Store, bridge: Bridge, notifier: Bells) -> None:
+    def __init__(self, store: Store, bridge: ThreadPools, notifier: PublishNotifier) -> None:
         self._store = store
         self._bridge = bridge
         self._notifier = notifier
@@ -31,12 +31,12 @@ class Newcomers:
     def release(self) -> None:
         """Called by the catalog, once, when a topic was created."""
         self._is_armed = False
-        self._notifier.ring(self)
+        self._notifier.notify(self)
 
-    def heard(self, streams: list[Stream]) -> None:
+    def on_notified(self, streams: list[Stream]) -> None:
         """Pass the new topics to the streams that wait for some."""
         self._arm()
-        waiting = [stream for stream in streams if stream.newcomer is not None]
+        waiting = [stream for stream in streams if stream.on_new_topic is not None]
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._notify(waiting))
 
@@ -46,10 +46,10 @@ class Newcomers:
             self._last_id = topics[0].identity[0]
             for topic in reversed(topics):
                 for stream in streams:
-                    if stream.newcomer is not None and not stream.ended.done():
-                        stream.newcomer(topic)
+                    if stream.on_new_topic is not None and not stream.ended.done():
+                        stream.on_new_topic(topic)
 
     def _arm(self) -> None:
         if not self._is_armed:
             self._is_armed = True
-            self._store.tap_topics(self)
+            self._store.notify_next_topic(self)

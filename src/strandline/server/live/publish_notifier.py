@@ -20,23 +20,23 @@ from strandline.log.topic.topic import Topic
 from strandline.server.live.streams import Stream
 
 
-class Ringer(Protocol):
+class _NotificationSource(Protocol):
     """A source of notifications that is not a topic. ``heard`` is called on the loop."""
 
-    def heard(self, streams: list[Stream]) -> None: ...
+    def on_notified(self, streams: list[Stream]) -> None: ...
 
 
-class Bells:
+class PublishNotifier:
     """Wakes the loop. ``ring`` is safe from any thread, the rest is owned by the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, handler: Callable[[], None]) -> None:
         self._loop = loop
         self._handler = handler
         self._thread = threading.get_ident()
-        self._released: deque[Tap | Ringer] = deque()
+        self._released: deque[TopicNotifier | _NotificationSource] = deque()
         self._is_woken = False
 
-    def ring(self, tap: Tap | Ringer) -> None:
+    def notify(self, tap: TopicNotifier | _NotificationSource) -> None:
         """Queue a notification, and wake the loop if it was not woken yet."""
         self._released.append(tap)
         if self._is_woken:
@@ -48,7 +48,7 @@ class Bells:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             wake(self._handler)
 
-    def taken(self) -> list[Tap | Ringer]:
+    def drain(self) -> list[TopicNotifier | _NotificationSource]:
         """The taps that were released since the last call."""
         # First, so that a notification from here on wakes the loop again.
         self._is_woken = False
@@ -56,24 +56,24 @@ class Bells:
         return [released.popleft() for _ in range(len(released))]
 
 
-class Tap:
+class TopicNotifier:
     """Notifies of publishes to one topic. ``release`` is safe from any thread."""
 
-    __slots__ = ("_notifier", "is_on", "topic")
+    __slots__ = ("_notifier", "is_armed", "topic")
 
-    def __init__(self, notifier: Bells, topic: Topic) -> None:
+    def __init__(self, notifier: PublishNotifier, topic: Topic) -> None:
         self._notifier = notifier
         self.topic = topic
-        self.is_on = False
+        self.is_armed = False
         """Whether the topic will call ``release`` at its next publish."""
 
-    def put_on(self) -> None:
+    def arm(self) -> None:
         """Register for the next publish. Read the head after this call, not before."""
-        if not self.is_on:
-            self.is_on = True
-            self.topic.tap(self)
+        if not self.is_armed:
+            self.is_armed = True
+            self.topic.notify_next(self)
 
     def release(self) -> None:
         """Called by the topic, once, under its writer's lock."""
-        self.is_on = False
-        self._notifier.ring(self)
+        self.is_armed = False
+        self._notifier.notify(self)

@@ -17,16 +17,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from strandline.api.errors import Refused
-from strandline.api.live import From, WatchRequest
+from strandline.api.live import StartPosition, WatchRequest
 from strandline.platform.clock import Clock
 from strandline.server.live.streams import Stream
 from strandline.server.settings import ServerSettings
 
-LIFE = "#"
+EPOCH_SUFFIX = "#"
 """Suffix of a topic's name in ids of events: the epoch of its cursor."""
 
 
-class Mark(NamedTuple):
+class SavedPosition(NamedTuple):
     """A cursor and its epoch of the topic; None when no stream has had the topic yet."""
 
     cursor: int
@@ -38,7 +38,7 @@ class Mark(NamedTuple):
         return False
 
 
-class Session:
+class WatchSession:
     """The watch session of one client. Owned by the loop's thread."""
 
     def __init__(self, wid: str, owner: str, request: WatchRequest, used_at: float) -> None:
@@ -46,41 +46,44 @@ class Session:
         self.owner = owner
         self.request = request
         self.used_at = used_at
-        self.marks: dict[str, Mark] = {}
+        self.positions: dict[str, SavedPosition] = {}
         """Its cursors, by topic."""
         self.first_epochs: dict[str, int] = {}
         """The epochs of its topics when they were first attached."""
-        self.patterns: dict[str, From] = {}
+        self.patterns: dict[str, StartPosition] = {}
         self.stream: Stream | None = None
 
-    def resume(self, client_marks: dict[str, int]) -> dict[str, Mark]:
+    def resume(self, client_marks: dict[str, int]) -> dict[str, SavedPosition]:
         """Where a stream resumes, with the cursors of the client's ``Last-Event-ID``."""
         return {
-            name: self._resume_mark(name, mark, client_marks) for name, mark in self.marks.items()
+            name: self._resume_mark(name, mark, client_marks)
+            for name, mark in self.positions.items()
         }
 
     def save(self) -> None:
         """Save the present cursors of its stream."""
         if self.stream is not None:
-            for name, place in self.stream.places.items():
-                self.marks[name] = Mark(place.cursor, place.epoch)
+            for name, place in self.stream.positions.items():
+                self.positions[name] = SavedPosition(place.cursor, place.epoch)
 
-    def _resume_mark(self, name: str, mark: Mark, client_marks: dict[str, int]) -> Mark:
+    def _resume_mark(
+        self, name: str, mark: SavedPosition, client_marks: dict[str, int]
+    ) -> SavedPosition:
         cursor = client_marks.get(name)
         if cursor is None or mark.epoch is None:
             return mark
         first = self.first_epochs.get(name, mark.epoch)
-        if client_marks.get(name + LIFE, first) != mark.epoch:
-            return Mark(cursor, first)  # of an earlier epoch: reading the topic reports it
-        return Mark(max(0, min(cursor, mark.cursor)), mark.epoch)
+        if client_marks.get(name + EPOCH_SUFFIX, first) != mark.epoch:
+            return SavedPosition(cursor, first)  # of an earlier epoch: reading the topic reports it
+        return SavedPosition(max(0, min(cursor, mark.cursor)), mark.epoch)
 
-    def lives(self, name: str, epoch: int) -> dict[str, int]:
+    def id_epochs(self, name: str, epoch: int) -> dict[str, int]:
         """The entry for a topic's epoch in ids; empty while it is the first one."""
         first = self.first_epochs.setdefault(name, epoch)
-        return {} if first == epoch else {name + LIFE: epoch}
+        return {} if first == epoch else {name + EPOCH_SUFFIX: epoch}
 
 
-class Sessions:
+class WatchSessions:
     """All watch sessions. Owned by the loop's thread."""
 
     def __init__(
@@ -89,12 +92,12 @@ class Sessions:
         self._settings = settings
         self._clock = clock
         self._random_id = random_id
-        self._by_wid: dict[str, Session] = {}
+        self._by_wid: dict[str, WatchSession] = {}
 
     def __len__(self) -> int:
         return len(self._by_wid)
 
-    def make(self, owner: str, request: WatchRequest) -> Session:
+    def make(self, owner: str, request: WatchRequest) -> WatchSession:
         """A new session; 429 when there are too many."""
         self._sweep()
         sessions_max = self._settings.limits.sessions_max
@@ -106,11 +109,11 @@ class Sessions:
                 detail={"limit": "sessions_max", "max": sessions_max},
                 retry_after_s=1.0,
             )
-        session = Session(self._random_id().hex(), owner, request, self._clock.monotonic())
+        session = WatchSession(self._random_id().hex(), owner, request, self._clock.monotonic())
         self._by_wid[session.wid] = session
         return session
 
-    def find(self, wid: str, owner: str) -> Session:
+    def find(self, wid: str, owner: str) -> WatchSession:
         """The session of this id; 404 unless it belongs to ``owner``."""
         self._sweep()
         session = self._by_wid.get(wid)
@@ -119,13 +122,13 @@ class Sessions:
         session.used_at = self._clock.monotonic()
         return session
 
-    def drop(self, wid: str, owner: str) -> Session:
+    def drop(self, wid: str, owner: str) -> WatchSession:
         """Delete the session of this id; 404 unless it belongs to ``owner``."""
         session = self.find(wid, owner)
         del self._by_wid[wid]
         return session
 
-    def leave(self, session: Session, stream: Stream) -> None:
+    def detach(self, session: WatchSession, stream: Stream) -> None:
         """Save the cursors of an ended stream. The session stays for ``session_s``."""
         if session.stream is stream:
             session.save()

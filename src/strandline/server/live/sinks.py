@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 
-class Outlet(Protocol):
+class ByteSink(Protocol):
     """Accepts bytes. Owned by the loop's thread."""
 
     write: Callable[[bytes], None]
@@ -25,7 +25,7 @@ class Outlet(Protocol):
         ...
 
 
-class TransportOutlet:
+class TransportSink:
     """Writes to the transport of a connection whose response has started."""
 
     __slots__ = ("abort", "waiting", "write")
@@ -36,7 +36,7 @@ class TransportOutlet:
         self.abort: Callable[[], None] = transport.abort
 
 
-class QueueOutlet:
+class QueueSink:
     """Sends from a queue, for servers that do not expose their transport."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:

@@ -14,12 +14,12 @@ from typing import Protocol
 from strandline.log.topic.topic import Topic
 from strandline.security.principal import Principal
 from strandline.server.live.frames import Frame, Wrapping
-from strandline.server.live.sinks import Outlet
-from strandline.server.live.subscriptions import Wish
+from strandline.server.live.sinks import ByteSink
+from strandline.server.live.subscriptions import Subscription
 from strandline.server.settings import LiveSettings
 
 
-class Place(Protocol):
+class StreamPosition(Protocol):
     """The position of a stream in a topic."""
 
     @property
@@ -38,28 +38,28 @@ class Stream:
     """A connection. Owned by the loop's thread."""
 
     def __init__(
-        self, outlet: Outlet, *, who: Principal, wrapping: Wrapping, settings: LiveSettings
+        self, sink: ByteSink, *, who: Principal, wrapping: Wrapping, settings: LiveSettings
     ) -> None:
         self.who = who
         self.wrapping = wrapping
-        self.outlet = outlet
-        self.write = outlet.write
-        self.waiting = outlet.waiting
+        self.outlet = sink
+        self.write = sink.write
+        self.waiting = sink.waiting
         self.frames = 0
         """Writes since the buffer was last empty."""
-        self.has_told = False
+        self.has_sent = False
         """Whether an event was sent since the last heartbeat."""
-        self.is_apart = wrapping == "text"
+        self.is_unshared = wrapping == "text"
         """Whether its bytes are not shared with others: ids of its events name several topics, or
         the sink sends messages one by one."""
         self.full_since: float | None = None
-        self.places: dict[str, Place] = {}
+        self.positions: dict[str, StreamPosition] = {}
         """Its positions, by topic."""
-        self.wishes: dict[str, Wish] = {}
+        self.subscriptions: dict[str, Subscription] = {}
         """Its subscriptions by topic, for a topic that is created again."""
-        self.lives: dict[str, int] = {}
+        self.id_epochs: dict[str, int] = {}
         """Entries of ids besides cursors: the epochs of topics (``sessions.py``)."""
-        self.newcomer: Callable[[Topic], None] | None = None
+        self.on_new_topic: Callable[[Topic], None] | None = None
         """Called with each created topic; attaches it if the client watches it."""
         self.check: Callable[[], None] = _no_check
         """Raises when the client may no longer watch; called at intervals."""
@@ -86,32 +86,32 @@ class Stream:
     def has_drained(self) -> bool:
         return self.waiting() <= self._bytes_max // 4
 
-    def put(self, name: str, place: Place) -> None:
+    def set_position(self, name: str, place: StreamPosition) -> None:
         """Set the position in a topic."""
-        self.places[name] = place
+        self.positions[name] = place
         self._update_is_apart()
 
-    def remove(self, name: str) -> Place | None:
+    def remove(self, name: str) -> StreamPosition | None:
         """Remove and return the position in a topic."""
-        self.wishes.pop(name, None)
-        position = self.places.pop(name, None)
+        self.subscriptions.pop(name, None)
+        position = self.positions.pop(name, None)
         self._update_is_apart()
         return position
 
-    def is_at(self, name: str) -> bool:
+    def is_attached(self, name: str) -> bool:
         """Whether it has a live position in a topic of this name."""
-        position = self.places.get(name)
+        position = self.positions.get(name)
         return position is not None and position.is_alive
 
     def _update_is_apart(self) -> None:
         is_sse = self.wrapping in ("chunk", "event")
-        has_own_ids = is_sse and bool(len(self.places) > 1 or self.lives)
-        self.is_apart = self.wrapping == "text" or has_own_ids
+        has_own_ids = is_sse and bool(len(self.positions) > 1 or self.id_epochs)
+        self.is_unshared = self.wrapping == "text" or has_own_ids
 
-    def tell(self, frames: Sequence[Frame]) -> None:
+    def send_frames(self, frames: Sequence[Frame]) -> None:
         """Write frames for this stream alone, each with its cursors after the frame."""
-        self.has_told = True
-        marks = self.marks() if self.is_apart else None
+        self.has_sent = True
+        marks = self.marks() if self.is_unshared else None
         for frame in frames:
             if frame.cursor < 0 or marks is None:
                 self.send(frame.wrapped(self.wrapping))
@@ -128,7 +128,7 @@ class Stream:
 
     def marks(self) -> dict[str, int]:
         """Its cursors in all topics."""
-        return {name: place.cursor for name, place in self.places.items()} | self.lives
+        return {name: place.cursor for name, place in self.positions.items()} | self.id_epochs
 
     def end(self, reason: str) -> None:
         """Mark it as ended: its creator waits for that and closes it."""

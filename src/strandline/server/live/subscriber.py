@@ -21,24 +21,24 @@ from strandline.schema import Schema
 from strandline.server.live import frames
 from strandline.server.live.frames import Frame
 from strandline.server.live.streams import Stream
-from strandline.server.live.subscriptions import Wish, sifter
+from strandline.server.live.subscriptions import Subscription, selector_of
 
 _PAGES_MAX = 16
 """Pages that a cohort is sent in one push, before other topics are pushed."""
 
 
-class Feed:
+class Subscriber:
     """One stream's position in one topic. Owned by the loop's thread."""
 
-    __slots__ = ("_cursor", "channel", "cohort", "epoch", "is_held", "is_new", "stream", "task")
+    __slots__ = ("_cursor", "channel", "cohort", "epoch", "is_new", "is_paused", "stream", "task")
 
     def __init__(self, stream: Stream, channel: Channel, cursor: int, epoch: int | None) -> None:
         self.stream = stream
         self.channel = channel
-        self.cohort: Cohort | None = None
+        self.cohort: _Cohort | None = None
         self.epoch = epoch
         """The epoch of the topic that the cursor belongs to; None when unknown."""
-        self.is_held = False
+        self.is_paused = False
         """Whether it is paused until its stream has room."""
         self.is_new = True
         """Whether nothing was sent to it yet."""
@@ -67,23 +67,25 @@ class Feed:
             cohort.members.pop(self, None)
 
 
-class Cohort:
+class _Cohort:
     """Feeds at the same cursor. Owned by the loop's thread."""
 
     __slots__ = ("cursor", "members")
 
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor
-        self.members: dict[Feed, None] = {}
+        self.members: dict[Subscriber, None] = {}
 
-    def tell(self, page_frames: Sequence[Frame], subscription: Wish, following: int) -> list[Feed]:
+    def send(
+        self, page_frames: Sequence[Frame], subscription: Subscription, following: int
+    ) -> list[Subscriber]:
         """Write to all feeds that have room; the others leave and are returned."""
         if not page_frames:
             self.cursor = following
             return []
         wrapping = subscription.wrapping
         shared = b"".join([frame.wrapped(wrapping) for frame in page_frames])
-        lagging: list[Feed] = []
+        lagging: list[Subscriber] = []
         for feed in self.members:
             stream = feed.stream
             waiting = stream.waiting()
@@ -92,10 +94,10 @@ class Cohort:
             elif stream.is_full_with(waiting):
                 lagging.append(feed)
                 continue
-            if stream.is_apart:
-                stream.tell(page_frames)
+            if stream.is_unshared:
+                stream.send_frames(page_frames)
             else:
-                stream.has_told = True
+                stream.has_sent = True
                 try:
                     stream.write(shared)
                 except RuntimeError:  # closed in the meantime: its own task notices
@@ -106,10 +108,10 @@ class Cohort:
         return lagging
 
 
-class Turned(NamedTuple):
+class _PushResult(NamedTuple):
     """The work that remains after a push of a channel."""
 
-    behind: list[Feed]
+    lagging: list[Subscriber]
     """Feeds that are no longer live."""
     has_more: bool
     """Whether there are more records: another push is needed."""
@@ -118,13 +120,15 @@ class Turned(NamedTuple):
 class Channel:
     """Feeds of one topic with equal subscriptions. Owned by the loop's thread."""
 
-    def __init__(self, topic: Topic, subscription: Wish) -> None:
+    def __init__(self, topic: Topic, subscription: Subscription) -> None:
         self.topic = topic
-        self.wish = subscription
-        self.feeds: dict[Feed, None] = {}
-        self.cohorts: dict[int, Cohort] = {}
+        self.subscription = subscription
+        self.feeds: dict[Subscriber, None] = {}
+        self.cohorts: dict[int, _Cohort] = {}
         config = topic.config
-        self.sift = sifter(subscription.sieve, Schema(config.schema_version, config.schema))
+        self.select = selector_of(
+            subscription.record_filter, Schema(config.schema_version, config.schema)
+        )
         self.secured = 0
         """Records up to this seq are durable, for strong consistency."""
         self.securing: asyncio.Task[None] | None = None
@@ -134,43 +138,46 @@ class Channel:
     def reach(self) -> int:
         """Records up to this seq may be sent."""
         head_seq = self.topic.head_seq
-        if not self.wish.is_strong or self.topic.config.durability in ("fsync", "ephemeral"):
+        if not self.subscription.is_strong or self.topic.config.durability in (
+            "fsync",
+            "ephemeral",
+        ):
             return head_seq
         return min(head_seq, self.secured)
 
-    def join(self, feed: Feed) -> None:
+    def join(self, feed: Subscriber) -> None:
         """Make a feed live at its cursor."""
         cohort = self.cohorts.get(feed.cursor)
         if cohort is None:
-            cohort = self.cohorts[feed.cursor] = Cohort(feed.cursor)
+            cohort = self.cohorts[feed.cursor] = _Cohort(feed.cursor)
         cohort.members[feed] = None
         feed.cohort = cohort
 
-    def turn(self) -> Turned:
+    def push(self) -> _PushResult:
         """Send the new records to all live feeds."""
         reach = self.reach
-        lagging: list[Feed] = []
+        lagging: list[Subscriber] = []
         for cohort in self.cohorts.values():
             for _ in range(_PAGES_MAX):
                 if cohort.cursor >= reach or not cohort.members:
                     break
-                if not self.topic.is_near(cohort.cursor):
+                if not self.topic.is_in_tail(cohort.cursor):
                     lagging += cohort.members
                     break
                 lagging += self._push(cohort, reach)
         for feed in lagging:
             feed.leave()
-        return Turned(lagging, self._regroup() < reach)
+        return _PushResult(lagging, self._regroup() < reach)
 
-    def _push(self, cohort: Cohort, reach: int) -> list[Feed]:
-        spec = self.wish
-        page = self.topic.read_as_it_stands(
+    def _push(self, cohort: _Cohort, reach: int) -> list[Subscriber]:
+        spec = self.subscription
+        page = self.topic.read_unlocked(
             cohort.cursor, spec.limit, node=spec.node, size_max=spec.size_max
         )
-        page_frames, following = self.told(page, cohort.cursor, reach)
-        return cohort.tell(page_frames, spec, following)
+        page_frames, following = self.frames_of(page, cohort.cursor, reach)
+        return cohort.send(page_frames, spec, following)
 
-    def told(self, page: Page, after: int, reach: int) -> tuple[list[Frame], int]:
+    def frames_of(self, page: Page, after: int, reach: int) -> tuple[list[Frame], int]:
         """The frames of a page, and the cursor after it."""
         name = self.topic.name
         page_frames: list[Frame] = []
@@ -183,12 +190,12 @@ class Channel:
         following = min(page.next, reach)
         if page.next > reach:
             rows = [record for record in rows if record.seq <= reach]
-        selected = self.sift(rows)
+        selected = self.select(rows)
         if selected:
             record_frame = frames.records(
                 name,
                 selected,
-                self.wish.shown,
+                self.subscription.shown,
                 after=after,
                 following=following,
                 head_seq=page.head_seq,
@@ -205,7 +212,7 @@ class Channel:
                 if key != cohort.cursor:
                     self.cohorts = {cohort.cursor: cohort}
                 return cohort.cursor
-        regrouped: dict[int, Cohort] = {}
+        regrouped: dict[int, _Cohort] = {}
         for cohort in self.cohorts.values():
             if not cohort.members:
                 continue

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import msgspec
 
 from strandline.api import live
-from strandline.api.records import Shown
+from strandline.api.records import RecordFields
 from strandline.errors import Invalid
-from strandline.query.language.literals import Unfit, typed
+from strandline.query.language.literals import LiteralTypeError, bind_leaf
 from strandline.records import Record
-from strandline.schema import Kind, Schema, column_of
+from strandline.schema import FieldType, Schema, column_of
 from strandline.server.live.frames import Wrapping
 from strandline.views.table import condition as conditions
 from strandline.views.table.condition import And, Condition, Not, Or
@@ -23,10 +23,10 @@ from strandline.views.table.evaluate import matches
 from strandline.views.table.rows import plain_row
 from strandline.views.table.validation import validator_of
 
-Wanted = Callable[[Sequence[Record]], Sequence[Record]]
+RecordSelector = Callable[[Sequence[Record]], Sequence[Record]]
 
 
-class Sieve(NamedTuple):
+class RecordFilter(NamedTuple):
     """A filter of records by their tag, key and data."""
 
     tag: str | None = None
@@ -38,7 +38,7 @@ class Sieve(NamedTuple):
     def is_open(self) -> bool:
         return self == _OPEN
 
-    def takes(self, record: Record) -> bool:
+    def matches(self, record: Record) -> bool:
         """Whether tag and key match."""
         tag = record.tag
         if self.tag is not None and tag != self.tag:
@@ -52,26 +52,28 @@ class Sieve(NamedTuple):
         return record.key is not None and record.key.startswith(self.key_prefix)
 
 
-_OPEN = Sieve()
+_OPEN = RecordFilter()
 
 
-class Wish(NamedTuple):
+class Subscription(NamedTuple):
     """Everything that the bytes of a subscriber depend on, besides its cursor."""
 
     wrapping: Wrapping
-    shown: Shown
+    shown: RecordFields
     node: str | None
-    sieve: Sieve
+    record_filter: RecordFilter
     limit: int
     size_max: int
     is_strong: bool
 
 
-def wish_of(request: live.WatchRequest | live.Subscribe, wrapping: Wrapping) -> Wish:
+def subscription_of(
+    request: live.WatchRequest | live.Subscribe, wrapping: Wrapping
+) -> Subscription:
     """The subscription of a request, with defaults and bounds applied."""
-    return Wish(
+    return Subscription(
         wrapping,
-        Shown(
+        RecordFields(
             tags=request.include_tags,
             meta=request.include_meta,
             data=request.include_data,
@@ -85,7 +87,7 @@ def wish_of(request: live.WatchRequest | live.Subscribe, wrapping: Wrapping) -> 
     )
 
 
-def _record_filter(filter_request: live.Filter) -> Sieve:
+def _record_filter(filter_request: live.LiveFilter) -> RecordFilter:
     where = None
     if filter_request.where is not None:
         try:
@@ -93,21 +95,21 @@ def _record_filter(filter_request: live.Filter) -> Sieve:
         except (msgspec.MsgspecError, RecursionError) as error:
             raise Invalid(f"filter.where is not a condition: {error}") from error
     prefix = None if filter_request.key_prefix is None else filter_request.key_prefix.encode()
-    return Sieve(filter_request.tag, filter_request.tag_prefix, prefix, where)
+    return RecordFilter(filter_request.tag, filter_request.tag_prefix, prefix, where)
 
 
-def sifter(record_filter: Sieve, schema: Schema) -> Wanted:
+def selector_of(record_filter: RecordFilter, schema: Schema) -> RecordSelector:
     """A function that selects the matching records of a page."""
     if record_filter.is_open:
         return _all
     if record_filter.where is None:
-        return lambda rows: [record for record in rows if record_filter.takes(record)]
-    where = bound(record_filter.where, schema.kinds())
+        return lambda rows: [record for record in rows if record_filter.matches(record)]
+    where = bind_condition(record_filter.where, schema.types())
     validator = validator_of(schema)
 
     def sift(rows: Sequence[Record]) -> Sequence[Record]:
-        candidates = [record for record in rows if record_filter.takes(record)]
-        rows_or_none = validator.fitting([record.data for record in candidates])
+        candidates = [record for record in rows if record_filter.matches(record)]
+        rows_or_none = validator.decode_fitting([record.data for record in candidates])
         return [
             record
             for record, row in zip(candidates, rows_or_none, strict=True)
@@ -126,21 +128,21 @@ def _context(record: Record) -> str:
     return "" if record.key is None else record.key.decode(errors="replace")
 
 
-def bound(where: Condition, kinds: dict[str, Kind]) -> Condition:
+def bind_condition(where: Condition, kinds: dict[str, FieldType]) -> Condition:
     """A condition with literals of its fields' types; Invalid when the schema has no such field."""
     match where:
         case Not(of):
-            return Not(bound(of, kinds))
+            return Not(bind_condition(of, kinds))
         case And(of):
-            return And(tuple(bound(part, kinds) for part in of))
+            return And(tuple(bind_condition(part, kinds) for part in of))
         case Or(of):
-            return Or(tuple(bound(part, kinds) for part in of))
+            return Or(tuple(bind_condition(part, kinds) for part in of))
     if where.field not in kinds:
         known = ", ".join(kinds) or "none: it has no schema"
         raise Invalid(f"the topic has no field {where.field!r} to filter by; it has {known}")
     try:
-        return typed(where, column_of(where.field), kinds[where.field])
-    except Unfit as error:
+        return bind_leaf(where, column_of(where.field), kinds[where.field])
+    except LiteralTypeError as error:
         raise Invalid(f"filter.where: {error}. {error.hint}".rstrip(". ")) from error
 
 

@@ -63,7 +63,7 @@ class _Entry(Generic[Key]):
         return sum(reached >= floor for floor in _FLOORS)
 
 
-class Turn(NamedTuple, Generic[Key]):
+class ScheduledTopic(NamedTuple, Generic[Key]):
     """The topic to push next."""
 
     key: Key
@@ -71,7 +71,7 @@ class Turn(NamedTuple, Generic[Key]):
     """When it started to wait."""
 
 
-class Scheduler(Generic[Key]):
+class TopicScheduler(Generic[Key]):
     """The set of topics with new records. Owned by one thread."""
 
     def __init__(self) -> None:
@@ -85,14 +85,14 @@ class Scheduler(Generic[Key]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def mark(self, key: Key, priority: int, now: float) -> None:
+    def add(self, key: Key, priority: int, now: float) -> None:
         """Add a topic. One that waits already keeps its place."""
         if key in self._waiting:
             return
         entry = self._waiting[key] = _Entry(key, priority, now, next(self._orders))
         self._place(entry, entry.band_at(now))
 
-    def forget(self, key: Key) -> None:
+    def remove(self, key: Key) -> None:
         """Remove a topic that was deleted or is no longer watched."""
         self._waiting.pop(key, None)
 
@@ -100,7 +100,7 @@ class Scheduler(Generic[Key]):
         """The topics in the lowest band, which is not pushed while the server defers."""
         return [key for key, entry in self._waiting.items() if entry.band == 0]
 
-    def take(self, now: float, *, deferring: bool = False) -> Turn[Key] | None:
+    def pop(self, now: float, *, deferring: bool = False) -> ScheduledTopic[Key] | None:
         """Remove and return the next topic; None when none waits, or all are deferred."""
         self._promote(now)
         overdue = self._oldest(_TOP)
@@ -141,6 +141,6 @@ class Scheduler(Generic[Key]):
             heapq.heappop(entries)
         return None
 
-    def _remove(self, entry: _Entry[Key]) -> Turn[Key]:
+    def _remove(self, entry: _Entry[Key]) -> ScheduledTopic[Key]:
         del self._waiting[entry.key]
-        return Turn(entry.key, entry.since)
+        return ScheduledTopic(entry.key, entry.since)

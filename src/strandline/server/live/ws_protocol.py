@@ -2,8 +2,9 @@
 
 Frames to many streams are built once and written directly to their transports (``frames.py``);
 uvicorn handles the handshake, pings and closing. It also reads, except for plain messages: a
-complete text frame of moderate size is unmasked here and offered to the application (``Taker``).
-Messages that it does not accept, and all other frames, are passed to uvicorn, frame by frame.
+complete text frame of moderate size is unmasked here and offered to the application
+(``_MessageHandler``). Messages that it does not accept, and all other frames, are passed to
+uvicorn, frame by frame.
 
 Until the application sets ``hold``, a connection may send ``EARLY_BYTES_MAX`` in all:
 its first message has a token, and everything after that can wait for the response.
@@ -23,8 +24,8 @@ from websockets.http11 import Request
 from websockets.speedups import apply_mask
 
 from strandline.api.errors import Refused
-from strandline.server.limits.byte_budget import Hold
-from strandline.server.transports import NAME, TAKING
+from strandline.server.limits.byte_budget import BudgetHold
+from strandline.server.transports import NAME, WEBSOCKET
 
 EARLY_BYTES_MAX = 4096
 _PLAIN = 0x80 | Opcode.TEXT  # a whole message in one frame
@@ -35,10 +36,10 @@ _MESSAGE_SIZE = 256  # memory of a message besides its bytes
 _NO_MASK = bytes(4)
 
 
-class Taker(Protocol):
+class _MessageHandler(Protocol):
     """Handles messages without waiting. Owned by the loop's thread."""
 
-    def take(self, message: bytes) -> bool:
+    def handle(self, message: bytes) -> bool:
         """Handle this message; False when it has to be queued."""
         ...
 
@@ -50,9 +51,9 @@ class Taker(Protocol):
 class LiveWebSocket(WebSocketsSansIOProtocol):
     """One connection. Owned by the loop's thread."""
 
-    hold: Hold | None = None
+    hold: BudgetHold | None = None
     """The bytes of its messages in the budget. The application sets it after authentication."""
-    taker: Taker | None = None
+    handler: _MessageHandler | None = None
     _queued_size = 0  # bytes of complete messages that are not handled yet
     _current_size = 0  # of the one that is being handled
     _early_size = 0  # bytes received before it was authenticated
@@ -72,7 +73,7 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
         scope: Any = getattr(self, "scope", None)
         if scope is not None:
             scope["extensions"][NAME] = self.transport
-            scope["extensions"][TAKING] = self
+            scope["extensions"][WEBSOCKET] = self
 
     def shutdown(self) -> None:
         """The server shuts down: the hub ends the stream, then the application closes."""
@@ -199,8 +200,8 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
                 break
             at = end
         self._count()
-        if self.taker is not None:
-            self.taker.flush()
+        if self.handler is not None:
+            self.handler.flush()
 
     def _frame(self, data: bytes, at: int) -> int:
         """Process the frame that starts at ``at``; returns its end, 0 when it is incomplete."""
@@ -211,11 +212,11 @@ class LiveWebSocket(WebSocketsSansIOProtocol):
         if self._is_plain(data, at, size):
             if end > len(data):
                 return 0
-            handler = self.taker
+            handler = self.handler
             if handler is not None and self.queue.empty() and not self.close_sent:
                 message = data[at + head_size : end]
                 mask = data[at + head_size - 4 : at + head_size]
-                if handler.take(message if mask == _NO_MASK else apply_mask(message, mask)):
+                if handler.handle(message if mask == _NO_MASK else apply_mask(message, mask)):
                     return end
         super().data_received(data[at:end])
         self._missing_size = max(0, end - len(data))

@@ -16,12 +16,12 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.api import groups as wire
-from strandline.api.bytes_fields import told_key, told_value
+from strandline.api.bytes_fields import key_fields, value_fields
 from strandline.api.errors import Refused
 from strandline.errors import Fenced, Invalid, NotFound
-from strandline.server.async_wait import Patience
-from strandline.server.http.request import Call
-from strandline.server.http.route import Answer, Need, Route
+from strandline.server.async_wait import RequestWait
+from strandline.server.http.request import RequestContext
+from strandline.server.http.route import JsonResponse, Route, RoutePermission
 from strandline.store import Store
 from strandline.views.groups.consumer_group import Group
 from strandline.views.groups.group_state import GroupOptions
@@ -40,75 +40,75 @@ class _Held(NamedTuple):
     token: int
 
 
-async def names(call: Call) -> Answer:
+async def names(call: RequestContext) -> JsonResponse:
     def work(store: Store) -> list[str]:
         topic = store.existing_topic(call.path["topic"])
         return store.groups.names(topic.name)
 
     group_names = await call.parts.bridge.run(work, call.parts.store)
-    return Answer(wire.GroupNames(topic=call.path["topic"], groups=group_names))
+    return JsonResponse(wire.GroupsResponse(topic=call.path["topic"], groups=group_names))
 
 
-async def make(call: Call) -> Answer:
+async def make(call: RequestContext) -> JsonResponse:
     """Open a group, with these options if it is new."""
     options = _request_options(call)
 
-    def work(store: Store) -> wire.Group:
+    def work(store: Store) -> wire.GroupInfo:
         topic = store.existing_topic(call.path["topic"])
         group = store.group(topic.name, call.path["group"], **options)
         return _to_wire(topic.name, group.name, group.options)
 
-    return Answer(await call.parts.bridge.run(work, call.parts.store))
+    return JsonResponse(await call.parts.bridge.run(work, call.parts.store))
 
 
-async def alter(call: Call) -> Answer:
+async def alter(call: RequestContext) -> JsonResponse:
     """Change a group's options. Its members get ``fenced``, and join again."""
     topic, name, options = call.path["topic"], call.path["group"], _request_options(call)
 
-    def work(store: Store) -> wire.Group:
+    def work(store: Store) -> wire.GroupInfo:
         return _to_wire(topic, name, store.groups.alter(topic, name, **options))
 
-    return Answer(await call.parts.bridge.run(work, call.parts.store))
+    return JsonResponse(await call.parts.bridge.run(work, call.parts.store))
 
 
-async def describe(call: Call) -> Answer:
-    return Answer(
+async def describe(call: RequestContext) -> JsonResponse:
+    return JsonResponse(
         await _run_on_group(
             call, lambda group: _to_wire(call.path["topic"], group.name, group.options)
         )
     )
 
 
-async def delete(call: Call) -> Answer:
+async def delete(call: RequestContext) -> JsonResponse:
     topic, name = call.path["topic"], call.path["group"]
     deleted = await call.parts.bridge.run(call.parts.store.groups.delete, topic, name)
-    return Answer(wire.GroupDeleted(topic=topic, group=name, deleted=deleted))
+    return JsonResponse(wire.DeleteGroupResponse(topic=topic, group=name, deleted=deleted))
 
 
-async def join(call: Call) -> Answer:
-    body: wire.Join = call.body
+async def join(call: RequestContext) -> JsonResponse:
+    body: wire.JoinRequest = call.body
 
-    def work(group: Group) -> wire.Joined:
+    def work(group: Group) -> wire.JoinResponse:
         if group is not call.parts.store.groups.find(call.path["topic"], group.name):
             _not_open(call)
         member = group.join(body.member)
         incarnation = f"{group.generation}.{member.incarnation}"
-        return wire.Joined(member=member.name, incarnation=incarnation)
+        return wire.JoinResponse(member=member.name, incarnation=incarnation)
 
-    return Answer(await _run_on_group(call, work))
+    return JsonResponse(await _run_on_group(call, work))
 
 
-async def leave(call: Call) -> Answer:
-    body: wire.Leave = call.body
+async def leave(call: RequestContext) -> JsonResponse:
+    body: wire.LeaveRequest = call.body
 
-    def work(group: Group) -> wire.Settled:
+    def work(group: Group) -> wire.AckDeliveriesResponse:
         group.leave(_member(group, body))
-        return wire.Settled(done=1, skipped=[])
+        return wire.AckDeliveriesResponse(done=1, skipped=[])
 
-    return Answer(await _run_on_group(call, work))
+    return JsonResponse(await _run_on_group(call, work))
 
 
-async def read(call: Call) -> Answer:
+async def read(call: RequestContext) -> JsonResponse:
     body: wire.ReadRecords = call.body
     count = max(1, min(body.max, call.parts.settings.limits.claim_max))
     bridge = call.parts.bridge
@@ -117,111 +117,125 @@ async def read(call: Call) -> Answer:
     member = _member(group, body)
     deliveries: list[Delivery] = []
     wait_s = min(body.wait_ms, WAIT_MS_MAX) / 1000
-    with Patience(call, wait_s) as request_wait, group.calling(request_wait.ring):
-        while not request_wait.is_alone:
+    with RequestWait(call, wait_s) as request_wait, group.subscribe(request_wait.notify):
+        while not request_wait.is_disconnected:
             request_wait.clear()
             head = topic.head_seq
             deliveries = await bridge.run_view(topic.name, group.read, member, count, 0.0)
             if deliveries or not request_wait.left_s:
                 break
             due_s = await bridge.run_view(topic.name, group.due_s)
-            await request_wait.something_new(topic, head, max(NAP_S_MIN, due_s))
-    return Answer(wire.Deliveries(deliveries=[_delivery(each) for each in deliveries]))
+            await request_wait.wait_for_record(topic, head, max(NAP_S_MIN, due_s))
+    return JsonResponse(
+        wire.DeliveriesResponse(deliveries=[_delivery(each) for each in deliveries])
+    )
 
 
-async def ack(call: Call) -> Answer:
-    body: wire.Settle = call.body
+async def ack(call: RequestContext) -> JsonResponse:
+    body: wire.AckDeliveriesRequest = call.body
     _check_count(call, len(body.deliveries))
 
-    def work(group: Group) -> wire.Settled:
+    def work(group: Group) -> wire.AckDeliveriesResponse:
         held = [_Held(each.seq, each.token) for each in body.deliveries]
         done = group.ack(_member(group, body), held)
-        return wire.Settled(done=done.done, skipped=list(done.skipped))
+        return wire.AckDeliveriesResponse(done=done.done, skipped=list(done.skipped))
 
-    return Answer(await _run_on_group(call, work))
+    return JsonResponse(await _run_on_group(call, work))
 
 
-async def nack(call: Call) -> Answer:
-    body: wire.Nack = call.body
+async def nack(call: RequestContext) -> JsonResponse:
+    body: wire.NackDeliveriesRequest = call.body
     delay_s = body.delay_ms / 1000
-    return Answer(await _each(call, lambda group, member, one: group.nack(member, one, delay_s)))
+    return JsonResponse(
+        await _each(call, lambda group, member, one: group.nack(member, one, delay_s))
+    )
 
 
-async def extend(call: Call) -> Answer:
-    return Answer(await _each(call, lambda group, member, one: group.extend(member, one)))
+async def extend(call: RequestContext) -> JsonResponse:
+    return JsonResponse(await _each(call, lambda group, member, one: group.extend(member, one)))
 
 
-async def seek(call: Call) -> Answer:
-    body: wire.Seek = call.body
+async def seek(call: RequestContext) -> JsonResponse:
+    body: wire.SeekGroupRequest = call.body
 
-    def work(group: Group) -> wire.Lag:
+    def work(group: Group) -> wire.LagResponse:
         group.seek(body.to, ts=body.ts_us)
-        return wire.Lag(lag=group.lag())
+        return wire.LagResponse(lag=group.lag())
 
-    return Answer(await _run_on_group(call, work))
-
-
-async def lag(call: Call) -> Answer:
-    return Answer(wire.Lag(lag=await _run_on_group(call, lambda group: group.lag())))
+    return JsonResponse(await _run_on_group(call, work))
 
 
-async def pending(call: Call) -> Answer:
-    def work(group: Group) -> wire.Pending:
-        pending = msgspec.convert(group.pending(), list[wire.PendingDelivery], from_attributes=True)
-        return wire.Pending(pending=pending)
-
-    return Answer(await _run_on_group(call, work))
+async def lag(call: RequestContext) -> JsonResponse:
+    return JsonResponse(wire.LagResponse(lag=await _run_on_group(call, lambda group: group.lag())))
 
 
-async def gaps(call: Call) -> Answer:
-    def work(group: Group) -> wire.Gaps:
-        gaps = msgspec.convert(group.gaps(), list[wire.Gap], from_attributes=True)
-        return wire.Gaps(gaps=gaps)
+async def pending(call: RequestContext) -> JsonResponse:
+    def work(group: Group) -> wire.PendingResponse:
+        pending = msgspec.convert(
+            group.pending(), list[wire.PendingDeliveryInfo], from_attributes=True
+        )
+        return wire.PendingResponse(pending=pending)
 
-    return Answer(await _run_on_group(call, work))
+    return JsonResponse(await _run_on_group(call, work))
 
 
-async def state(call: Call) -> Answer:
+async def gaps(call: RequestContext) -> JsonResponse:
+    def work(group: Group) -> wire.GapsResponse:
+        gaps = msgspec.convert(group.gaps(), list[wire.GroupGap], from_attributes=True)
+        return wire.GapsResponse(gaps=gaps)
+
+    return JsonResponse(await _run_on_group(call, work))
+
+
+async def state(call: RequestContext) -> JsonResponse:
     def work(group: Group) -> wire.GroupState:
         return msgspec.convert(group.statistics(), wire.GroupState, from_attributes=True)
 
-    return Answer(await _run_on_group(call, work))
+    return JsonResponse(await _run_on_group(call, work))
 
 
-async def _run_on_group(call: Call, work: Callable[[Group], Result]) -> Result:
+async def _run_on_group(call: RequestContext, work: Callable[[Group], Result]) -> Result:
     """Run ``work`` on the group of the path, open or not."""
     return await call.parts.bridge.run_view(call.path["topic"], lambda: work(_find(call)))
 
 
-def _find(call: Call) -> Group:
+def _find(call: RequestContext) -> Group:
     """The group of the path. Requests do not create one: a mistyped name would leave one."""
     store, name = call.parts.store, call.path["group"]
     topic = store.existing_topic(call.path["topic"])
-    group = store.groups.look_at(topic.name, name)
+    group = store.groups.find_stored(topic.name, name)
     return _not_open(call) if group is None else group
 
 
-def _not_open(call: Call) -> NoReturn:
+def _not_open(call: RequestContext) -> NoReturn:
     topic, name = call.path["topic"], call.path["group"]
     raise NotFound(
         f"no group {name!r} of topic {topic!r} is open: open it with PUT /v0/groups/{topic}/{name}"
     )
 
 
-async def _each(call: Call, act: Callable[[Group, Member, _Held], bool]) -> wire.Settled:
-    body: wire.Settle | wire.Nack = call.body
+async def _each(
+    call: RequestContext, act: Callable[[Group, Member, _Held], bool]
+) -> wire.AckDeliveriesResponse:
+    body: wire.AckDeliveriesRequest | wire.NackDeliveriesRequest = call.body
     _check_count(call, len(body.deliveries))
 
-    def work(group: Group) -> wire.Settled:
+    def work(group: Group) -> wire.AckDeliveriesResponse:
         member = _member(group, body)
         held = [_Held(each.seq, each.token) for each in body.deliveries]
         skipped = [each.seq for each in held if not act(group, member, each)]
-        return wire.Settled(done=len(held) - len(skipped), skipped=skipped)
+        return wire.AckDeliveriesResponse(done=len(held) - len(skipped), skipped=skipped)
 
     return await _run_on_group(call, work)
 
 
-def _member(group: Group, body: wire.Leave | wire.ReadRecords | wire.Settle | wire.Nack) -> Member:
+def _member(
+    group: Group,
+    body: wire.LeaveRequest
+    | wire.ReadRecords
+    | wire.AckDeliveriesRequest
+    | wire.NackDeliveriesRequest,
+) -> Member:
     """The member of a request; Fenced when it joined another opening of the group."""
     generation, _, incarnation = body.incarnation.partition(".")
     if not (generation.isdigit() and incarnation.isdigit() and body.incarnation.isascii()):
@@ -231,12 +245,12 @@ def _member(group: Group, body: wire.Leave | wire.ReadRecords | wire.Settle | wi
     return Member(group, body.member, int(incarnation))
 
 
-def _delivery(each: Delivery) -> wire.Delivery:
+def _delivery(each: Delivery) -> wire.GroupDelivery:
     record = each.record
-    data, data_base64 = told_value(record.data)
-    key, key_base64 = (UNSET, UNSET) if record.key is None else told_key(record.key)
-    meta, meta_base64 = (UNSET, UNSET) if record.meta is None else told_value(record.meta)
-    return wire.Delivery(
+    data, data_base64 = value_fields(record.data)
+    key, key_base64 = (UNSET, UNSET) if record.key is None else key_fields(record.key)
+    meta, meta_base64 = (UNSET, UNSET) if record.meta is None else value_fields(record.meta)
+    return wire.GroupDelivery(
         seq=record.seq,
         ts=record.ts // 1000,
         us=record.ts,
@@ -253,14 +267,14 @@ def _delivery(each: Delivery) -> wire.Delivery:
     )
 
 
-def _request_options(call: Call) -> dict[str, object]:
+def _request_options(call: RequestContext) -> dict[str, object]:
     """The options that a request sets."""
     fields = msgspec.structs.asdict(call.body)
     return {name: value for name, value in fields.items() if value is not UNSET}
 
 
-def _to_wire(topic: str, name: str, options: GroupOptions) -> wire.Group:
-    return wire.Group(
+def _to_wire(topic: str, name: str, options: GroupOptions) -> wire.GroupInfo:
+    return wire.GroupInfo(
         topic=topic,
         group=name,
         mode=options.mode,
@@ -271,15 +285,15 @@ def _to_wire(topic: str, name: str, options: GroupOptions) -> wire.Group:
     )
 
 
-def _check_count(call: Call, count: int) -> None:
+def _check_count(call: RequestContext, count: int) -> None:
     count_max = call.parts.settings.limits.claim_max
     if count > count_max:
         raise Refused(400, "batch_too_large", f"send at most {count_max} deliveries, not {count}")
 
 
 _route = partial(Route, errors=("topic_not_found", "not_found", "shutting_down"))
-_consume = partial(_route, method="POST", needs=(Need("consume", "topic"),))
-_get = partial(_route, method="GET", needs=(Need("read", "topic"),))
+_consume = partial(_route, method="POST", needs=(RoutePermission("consume", "topic"),))
+_get = partial(_route, method="GET", needs=(RoutePermission("read", "topic"),))
 _PATH = "/v0/groups/{topic}/{group}"
 
 ROUTES: tuple[Route, ...] = (
@@ -287,100 +301,110 @@ ROUTES: tuple[Route, ...] = (
         path="/v0/groups/{topic}",
         handler=names,
         summary="List the groups of a topic.",
-        answers={200: wire.GroupNames},
+        answers={200: wire.GroupsResponse},
     ),
     _route(
         method="PUT",
         path=_PATH,
         handler=make,
-        needs=(Need("consume", "topic"),),
+        needs=(RoutePermission("consume", "topic"),),
         summary="Open a group, with these options if it is new.",
-        body=wire.GroupOptions,
-        answers={200: wire.Group},
+        body=wire.GroupOptionsRequest,
+        answers={200: wire.GroupInfo},
     ),
     _route(
         method="PATCH",
         path=_PATH,
         handler=alter,
-        needs=(Need("config", "topic"),),
+        needs=(RoutePermission("config", "topic"),),
         summary="Change a group's options; its members have to join again.",
-        body=wire.GroupOptions,
-        answers={200: wire.Group},
+        body=wire.GroupOptionsRequest,
+        answers={200: wire.GroupInfo},
     ),
-    _get(path=_PATH, handler=describe, summary="Get a group's options.", answers={200: wire.Group}),
+    _get(
+        path=_PATH,
+        handler=describe,
+        summary="Get a group's options.",
+        answers={200: wire.GroupInfo},
+    ),
     _route(
         method="DELETE",
         path=_PATH,
         handler=delete,
-        needs=(Need("config", "topic"),),
+        needs=(RoutePermission("config", "topic"),),
         summary="Delete a group with its offsets.",
-        answers={200: wire.GroupDeleted},
+        answers={200: wire.DeleteGroupResponse},
     ),
     _consume(
         path=f"{_PATH}/join",
         handler=join,
         summary="Join as a member; an earlier one of the same name is fenced.",
-        body=wire.Join,
-        answers={200: wire.Joined},
+        body=wire.JoinRequest,
+        answers={200: wire.JoinResponse},
     ),
     _consume(
         path=f"{_PATH}/leave",
         handler=leave,
         summary="Leave; deliveries of the member go to others at once.",
-        body=wire.Leave,
-        answers={200: wire.Settled},
+        body=wire.LeaveRequest,
+        answers={200: wire.AckDeliveriesResponse},
     ),
     _route(
         method="POST",
         path=f"{_PATH}/read",
         handler=read,
-        needs=(Need("consume", "topic"), Need("read", "topic")),
+        needs=(RoutePermission("consume", "topic"), RoutePermission("read", "topic")),
         summary="Read records as a member; can wait for one.",
         body=wire.ReadRecords,
-        answers={200: wire.Deliveries},
+        answers={200: wire.DeliveriesResponse},
     ),
     _consume(
         path=f"{_PATH}/ack",
         handler=ack,
         summary="Acknowledge deliveries.",
-        body=wire.Settle,
-        answers={200: wire.Settled},
+        body=wire.AckDeliveriesRequest,
+        answers={200: wire.AckDeliveriesResponse},
     ),
     _consume(
         path=f"{_PATH}/nack",
         handler=nack,
         summary="Return deliveries, to be delivered again at once or after a delay.",
-        body=wire.Nack,
-        answers={200: wire.Settled},
+        body=wire.NackDeliveriesRequest,
+        answers={200: wire.AckDeliveriesResponse},
     ),
     _consume(
         path=f"{_PATH}/extend",
         handler=extend,
         summary="Extend deliveries by a whole lease from now on.",
-        body=wire.Settle,
-        answers={200: wire.Settled},
+        body=wire.AckDeliveriesRequest,
+        answers={200: wire.AckDeliveriesResponse},
     ),
     _route(
         method="POST",
         path=f"{_PATH}/seek",
         handler=seek,
-        needs=(Need("config", "topic"),),
+        needs=(RoutePermission("config", "topic"),),
         summary="Move a group to a seq, a time, the earliest or the latest record.",
-        body=wire.Seek,
-        answers={200: wire.Lag},
+        body=wire.SeekGroupRequest,
+        answers={200: wire.LagResponse},
     ),
-    _get(path=f"{_PATH}/lag", handler=lag, summary="Get a group's lag.", answers={200: wire.Lag}),
+    _get(
+        path=f"{_PATH}/lag",
+        handler=lag,
+        summary="Get a group's lag.",
+        answers={200: wire.LagResponse},
+    ),
     _get(
         path=f"{_PATH}/pending",
         handler=pending,
         summary="List deliveries that members hold.",
-        answers={200: wire.Pending},
+        answers={200: wire.PendingResponse},
     ),
     _get(
         path=f"{_PATH}/gaps",
         handler=gaps,
         summary="List gaps: records lost before the group acknowledged them.",
-        answers={200: wire.Gaps},
+        answers={200: wire.GapsResponse},
     ),
     _get(
         path=f"{_PATH}/statistics",

@@ -15,16 +15,16 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.api.errors import Refused
-from strandline.api.health import Alive, Ready, StoreHealth
+from strandline.api.health import AliveResponse, ReadyResponse, StoreHealth
 from strandline.errors import StrandlineError
-from strandline.server.http.request import Call
-from strandline.server.http.route import OPEN, Answer, Need, Route
+from strandline.server.http.request import RequestContext
+from strandline.server.http.route import OPEN, JsonResponse, Route, RoutePermission
 from strandline.store import Store
 
 _VERSION = importlib.metadata.version("strandline")
 
 
-async def health(call: Call) -> Answer:
+async def health(call: RequestContext) -> JsonResponse:
     """Return the status of the server."""
     parts = call.parts
     is_authenticated = call.who.kind != "nobody"
@@ -33,20 +33,20 @@ async def health(call: Call) -> Answer:
     reason = "slow_disk" if slow_disks else None
     if refusal is not None:
         reason = refusal.code
-    return Answer(
-        Alive(
+    return JsonResponse(
+        AliveResponse(
             status="ok" if reason is None else "degraded",
             reason=UNSET if reason is None else reason,
             slow_syncs=sum(each.count for each in slow_disks) if slow_disks else UNSET,
             slowest_sync_ms=max(each.longest_ms for each in slow_disks) if slow_disks else UNSET,
             version=_VERSION,
-            uptime_ms=round((parts.clock.monotonic() - parts.began_s) * 1000),
+            uptime_ms=round((parts.clock.monotonic() - parts.started_s) * 1000),
             store_id=parts.store.id if is_authenticated else UNSET,
         )
     )
 
 
-async def ready(call: Call) -> Answer:
+async def ready(call: RequestContext) -> JsonResponse:
     """Return 200 when the server accepts requests, else 503."""
     parts = call.parts
     if parts.draining:
@@ -60,15 +60,17 @@ async def ready(call: Call) -> Answer:
             "the store accepts no appends: see /v0/store and the log",
             detail={} if refusal is None else {"reason": refusal.code},
         )
-    return Answer(Ready(status="ready", wal_replay_complete=True, topics=parts.store.topic_count()))
+    return JsonResponse(
+        ReadyResponse(status="ready", wal_replay_complete=True, topics=parts.store.topic_count())
+    )
 
 
-async def store(call: Call) -> Answer:
+async def store(call: RequestContext) -> JsonResponse:
     """Return the health of the store."""
     parts = call.parts
     state = await parts.bridge.run(parts.store.health)
     fields = msgspec.to_builtins(state)
-    return Answer(
+    return JsonResponse(
         msgspec.convert(
             {**fields, "store_id": parts.store.id, "readonly": parts.store.readonly}, StoreHealth
         )
@@ -78,7 +80,7 @@ async def store(call: Call) -> Answer:
 def _refusal(store: Store) -> StrandlineError | None:
     """The error that appends are rejected with, read without waiting; None when accepted."""
     for committer in store.committers:
-        refusal = committer.writer.failure or committer.writer.refusal
+        refusal = committer.writer.failure or committer.writer.rejection
         if refusal is not None:
             return refusal
     return None
@@ -92,7 +94,7 @@ def _open(path: str, *, alive: bool) -> Route:
         needs=OPEN,
         is_public=True,
         summary="Check that the server runs." if alive else "Check that requests are accepted.",
-        answers={200: Alive if alive else Ready},
+        answers={200: AliveResponse if alive else ReadyResponse},
         errors=() if alive else ("not_ready", "shutting_down", "unavailable"),
     )
 
@@ -106,7 +108,7 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v0/store",
         handler=store,
-        needs=(Need("metrics"),),
+        needs=(RoutePermission("metrics"),),
         summary="Get the health of the store.",
         answers={200: StoreHealth},
     ),

@@ -10,38 +10,38 @@ from collections.abc import Iterator
 
 import structlog
 
-from strandline.api.pipelines import PipelineList, RunBegun, RunLine, RunList, RunsQuery
+from strandline.api.pipelines import PipelineList, RunLine, RunList, RunsQuery, StartRunResponse
 from strandline.assembly import RUNS_TOPIC
 from strandline.pipelines.schedule.history import runs_in
-from strandline.pipelines.schedule.scheduler import Schedule
-from strandline.platform.background_jobs import Job
-from strandline.server.app_state import Parts
-from strandline.server.http.request import Call
-from strandline.server.http.route import Answer, Need, Route
+from strandline.pipelines.schedule.scheduler import PipelineScheduler
+from strandline.platform.background_jobs import BackgroundJob
+from strandline.server.app_state import AppState
+from strandline.server.http.request import RequestContext
+from strandline.server.http.route import JsonResponse, Route, RoutePermission
 
 TICK_S = 1.0
 _LOG = structlog.get_logger("strandline.server")
 
 
-async def list_all(call: Call) -> Answer:
+async def list_all(call: RequestContext) -> JsonResponse:
     """Declared pipelines, with their last and next runs."""
     pipelines = await call.parts.bridge.run(call.parts.schedule.status)
-    return Answer(PipelineList(pipelines=pipelines))
+    return JsonResponse(PipelineList(pipelines=pipelines))
 
 
-async def runs(call: Call) -> Answer:
+async def runs(call: RequestContext) -> JsonResponse:
     """Runs that have ended, the newest first."""
     ended = await call.parts.bridge.run(_runs, call.parts, call.query)
-    return Answer(RunList(runs=ended))
+    return JsonResponse(RunList(runs=ended))
 
 
-async def start(call: Call) -> Answer:
+async def start(call: RequestContext) -> JsonResponse:
     """Run a declared pipeline now."""
     run = await call.parts.bridge.slow(call.parts.schedule.start, call.path["name"])
-    return Answer(RunBegun(run=run), 202)
+    return JsonResponse(StartRunResponse(run=run), 202)
 
 
-def job_of(parts: Parts) -> Job | None:
+def schedule_job(parts: AppState) -> BackgroundJob | None:
     """The job that runs declared pipelines when they are due; None when none is scheduled."""
     settings = parts.settings.store.pipelines
     if not (settings.declared and settings.scheduled):
@@ -50,10 +50,12 @@ def job_of(parts: Parts) -> Job | None:
     def on_death(reason: str) -> None:
         _LOG.error("declared pipelines no longer run: the schedule job ended", reason=reason)
 
-    return Job("schedule", parts.schedule.look, parts.clock, interval_s=TICK_S, on_death=on_death)
+    return BackgroundJob(
+        "schedule", parts.schedule.start_due, parts.clock, interval_s=TICK_S, on_death=on_death
+    )
 
 
-def told_for_metrics(schedule: Schedule) -> Iterator[tuple[str, float, dict[str, str]]]:
+def metric_samples(schedule: PipelineScheduler) -> Iterator[tuple[str, float, dict[str, str]]]:
     """Name, value and labels of the metrics of declared pipelines."""
     for pipeline in schedule.status():
         labels = {"pipeline": pipeline.name}
@@ -64,7 +66,7 @@ def told_for_metrics(schedule: Schedule) -> Iterator[tuple[str, float, dict[str,
         yield name, (pipeline.last_success_us or 0) / 1e6, labels
 
 
-def _runs(parts: Parts, query: RunsQuery) -> list[RunLine]:
+def _runs(parts: AppState, query: RunsQuery) -> list[RunLine]:
     store = parts.store
     if RUNS_TOPIC not in store.topics(RUNS_TOPIC):
         return []
@@ -77,7 +79,7 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v0/pipelines",
         handler=list_all,
-        needs=(Need("metrics"),),
+        needs=(RoutePermission("metrics"),),
         summary="List the declared pipelines, with their last and next runs.",
         answers={200: PipelineList},
     ),
@@ -85,7 +87,7 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v0/pipelines/runs",
         handler=runs,
-        needs=(Need("metrics"),),
+        needs=(RoutePermission("metrics"),),
         summary="List runs of declared pipelines, the newest first.",
         query=RunsQuery,
         answers={200: RunList},
@@ -94,9 +96,9 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/v0/pipelines/{name}/run",
         handler=start,
-        needs=(Need("admin"),),
+        needs=(RoutePermission("admin"),),
         summary="Run a declared pipeline now.",
-        answers={202: RunBegun},
+        answers={202: StartRunResponse},
         errors=("not_found", "conflict"),
     ),
 )

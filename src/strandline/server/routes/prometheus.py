@@ -15,10 +15,10 @@ from starlette.responses import Response
 
 from strandline.errors import StrandlineError
 from strandline.log.wal.stats import SYNC_BUCKETS_US
-from strandline.server.app_state import Parts
-from strandline.server.http.request import Call
-from strandline.server.http.route import Answer, Need, Route
-from strandline.server.routes.pipelines import told_for_metrics
+from strandline.server.app_state import AppState
+from strandline.server.http.request import RequestContext
+from strandline.server.http.route import JsonResponse, Route, RoutePermission
+from strandline.server.routes.pipelines import metric_samples
 
 TOPICS_MAX = 1000
 """Topics with lines of their own."""
@@ -29,14 +29,14 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]
 
 
-class Family(NamedTuple):
+class _MetricFamily(NamedTuple):
     """The type and help text of a metric."""
 
     kind: Literal["gauge", "counter", "histogram"]
     help: str
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One value of a metric."""
 
     name: str
@@ -46,84 +46,96 @@ class Sample(NamedTuple):
     """For a histogram: ``_bucket``, ``_sum`` or ``_count``."""
 
 
-FAMILIES: dict[str, Family] = {
-    "strandline_topics": Family("gauge", "Topics"),
-    "strandline_topics_by_class": Family("gauge", "Topics by durability"),
-    "strandline_routers": Family("gauge", "Routers"),
-    "strandline_records_live": Family("gauge", "Live records of all topics"),
-    "strandline_bytes_live": Family("gauge", "Bytes of live records of all topics"),
-    "strandline_queue_topics": Family("gauge", "Topics that are queues"),
-    "strandline_queue_ready": Family("gauge", "Jobs that can be claimed"),
-    "strandline_queue_leases_in_flight": Family("gauge", "Jobs leased to a worker"),
-    "strandline_queue_dead_letters": Family("gauge", "Dead letters"),
-    "strandline_queue_metrics_truncated": Family("gauge", "1 when some queues are not counted"),
-    "strandline_sse_connections": Family("gauge", "Open SSE streams"),
-    "strandline_websocket_connections": Family("gauge", "Open WebSockets"),
-    "strandline_watch_sessions": Family("gauge", "Watch sessions"),
-    "strandline_pressure": Family("gauge", "Load that controls load shedding, from 0 to 1"),
-    "strandline_ready": Family("gauge", "1 when the server accepts requests"),
-    "strandline_recovery_progress": Family("gauge", "Share of the log that was replayed, 0 to 1"),
-    "strandline_uptime_ms": Family("gauge", "Milliseconds since the server started"),
-    "strandline_store_health": Family("gauge", "1 for the state that the store is in"),
-    "strandline_disk_free_bytes": Family("gauge", "Free bytes on the disk of the store"),
-    "strandline_memory_used_bytes": Family("gauge", "Memory in use by share of the budget"),
-    "strandline_memory_limit_bytes": Family("gauge", "Memory that a share may use"),
-    "strandline_appends_total": Family("counter", "Appends written to the log"),
-    "strandline_records_appended_total": Family("counter", "Appended records"),
-    "strandline_records_read_total": Family("counter", "Records that reads returned"),
-    "strandline_http_requests_total": Family("counter", "Responses by status, fast appends aside"),
-    "strandline_wal_frames_total": Family("counter", "Commits written to the log"),
-    "strandline_wal_bytes_written_total": Family("counter", "Bytes written to the log"),
-    "strandline_wal_fsyncs_total": Family("counter", "Syncs of the log"),
-    "strandline_wal_slow_fsyncs_total": Family("counter", "Syncs that took more than 500 ms"),
-    "strandline_wal_slow": Family("gauge", "1 when syncs of the last minute were slow"),
-    "strandline_wal_rotations_total": Family("counter", "Files that the log started"),
-    "strandline_wal_queue_depth": Family("gauge", "Appends waiting for a sync"),
-    "strandline_wal_queue_depth_peak": Family("gauge", "Most appends that waited for one sync"),
-    "strandline_wal_read_only": Family("gauge", "1 when a log accepts no more appends"),
-    "strandline_idempotency_keys_evicted_total": Family(
+FAMILIES: dict[str, _MetricFamily] = {
+    "strandline_topics": _MetricFamily("gauge", "Topics"),
+    "strandline_topics_by_class": _MetricFamily("gauge", "Topics by durability"),
+    "strandline_routers": _MetricFamily("gauge", "Routers"),
+    "strandline_records_live": _MetricFamily("gauge", "Live records of all topics"),
+    "strandline_bytes_live": _MetricFamily("gauge", "Bytes of live records of all topics"),
+    "strandline_queue_topics": _MetricFamily("gauge", "Topics that are queues"),
+    "strandline_queue_ready": _MetricFamily("gauge", "Jobs that can be claimed"),
+    "strandline_queue_leases_in_flight": _MetricFamily("gauge", "Jobs leased to a worker"),
+    "strandline_queue_dead_letters": _MetricFamily("gauge", "Dead letters"),
+    "strandline_queue_metrics_truncated": _MetricFamily(
+        "gauge", "1 when some queues are not counted"
+    ),
+    "strandline_sse_connections": _MetricFamily("gauge", "Open SSE streams"),
+    "strandline_websocket_connections": _MetricFamily("gauge", "Open WebSockets"),
+    "strandline_watch_sessions": _MetricFamily("gauge", "Watch sessions"),
+    "strandline_pressure": _MetricFamily("gauge", "Load that controls load shedding, from 0 to 1"),
+    "strandline_ready": _MetricFamily("gauge", "1 when the server accepts requests"),
+    "strandline_recovery_progress": _MetricFamily(
+        "gauge", "Share of the log that was replayed, 0 to 1"
+    ),
+    "strandline_uptime_ms": _MetricFamily("gauge", "Milliseconds since the server started"),
+    "strandline_store_health": _MetricFamily("gauge", "1 for the state that the store is in"),
+    "strandline_disk_free_bytes": _MetricFamily("gauge", "Free bytes on the disk of the store"),
+    "strandline_memory_used_bytes": _MetricFamily("gauge", "Memory in use by share of the budget"),
+    "strandline_memory_limit_bytes": _MetricFamily("gauge", "Memory that a share may use"),
+    "strandline_appends_total": _MetricFamily("counter", "Appends written to the log"),
+    "strandline_records_appended_total": _MetricFamily("counter", "Appended records"),
+    "strandline_records_read_total": _MetricFamily("counter", "Records that reads returned"),
+    "strandline_http_requests_total": _MetricFamily(
+        "counter", "Responses by status, fast appends aside"
+    ),
+    "strandline_wal_frames_total": _MetricFamily("counter", "Commits written to the log"),
+    "strandline_wal_bytes_written_total": _MetricFamily("counter", "Bytes written to the log"),
+    "strandline_wal_fsyncs_total": _MetricFamily("counter", "Syncs of the log"),
+    "strandline_wal_slow_fsyncs_total": _MetricFamily(
+        "counter", "Syncs that took more than 500 ms"
+    ),
+    "strandline_wal_slow": _MetricFamily("gauge", "1 when syncs of the last minute were slow"),
+    "strandline_wal_rotations_total": _MetricFamily("counter", "Files that the log started"),
+    "strandline_wal_queue_depth": _MetricFamily("gauge", "Appends waiting for a sync"),
+    "strandline_wal_queue_depth_peak": _MetricFamily(
+        "gauge", "Most appends that waited for one sync"
+    ),
+    "strandline_wal_read_only": _MetricFamily("gauge", "1 when a log accepts no more appends"),
+    "strandline_idempotency_keys_evicted_total": _MetricFamily(
         "counter", "Idempotency keys evicted by a limit before their window ended"
     ),
-    "strandline_wal_fsync_latency_us": Family("histogram", "Microseconds that a sync took"),
-    "strandline_pipeline_runs_total": Family("counter", "Runs of a declared pipeline"),
-    "strandline_pipeline_failures_total": Family("counter", "Runs that failed or were lost"),
-    "strandline_pipeline_running": Family("gauge", "1 while a declared pipeline runs"),
-    "strandline_pipeline_last_success_timestamp_seconds": Family(
+    "strandline_wal_fsync_latency_us": _MetricFamily("histogram", "Microseconds that a sync took"),
+    "strandline_pipeline_runs_total": _MetricFamily("counter", "Runs of a declared pipeline"),
+    "strandline_pipeline_failures_total": _MetricFamily("counter", "Runs that failed or were lost"),
+    "strandline_pipeline_running": _MetricFamily("gauge", "1 while a declared pipeline runs"),
+    "strandline_pipeline_last_success_timestamp_seconds": _MetricFamily(
         "gauge", "Unix time of the last successful run; 0 for never"
     ),
-    "strandline_topic_head_seq": Family("gauge", "The newest seq"),
-    "strandline_topic_earliest_seq": Family("gauge", "The first live seq"),
-    "strandline_topic_records_live": Family("gauge", "Live records"),
-    "strandline_topic_bytes_live": Family("gauge", "Bytes of live records"),
-    "strandline_topic_queue_ready": Family("gauge", "Jobs that can be claimed"),
-    "strandline_topic_queue_in_flight": Family("gauge", "Jobs leased to a worker"),
-    "strandline_topic_metrics_truncated": Family("gauge", "1 when some topics have no lines"),
+    "strandline_topic_head_seq": _MetricFamily("gauge", "The newest seq"),
+    "strandline_topic_earliest_seq": _MetricFamily("gauge", "The first live seq"),
+    "strandline_topic_records_live": _MetricFamily("gauge", "Live records"),
+    "strandline_topic_bytes_live": _MetricFamily("gauge", "Bytes of live records"),
+    "strandline_topic_queue_ready": _MetricFamily("gauge", "Jobs that can be claimed"),
+    "strandline_topic_queue_in_flight": _MetricFamily("gauge", "Jobs leased to a worker"),
+    "strandline_topic_metrics_truncated": _MetricFamily(
+        "gauge", "1 when some topics have no lines"
+    ),
 }
 
 
-async def metrics(call: Call) -> Answer | Response:
+async def metrics(call: RequestContext) -> JsonResponse | Response:
     """Return the server's metrics."""
     samples = await call.parts.bridge.metrics(gather, call.parts)
     if "application/json" in call.accept:
-        return Answer(as_json(samples))
+        return JsonResponse(as_json(samples))
     return Response(as_text(samples), media_type=TEXT)
 
 
-def gather(parts: Parts) -> list[Sample]:
+def gather(parts: AppState) -> list[MetricSample]:
     """All metrics. They are read one after another, not at one moment."""
     return [
         *_of_topics(parts),
         *_of_server(parts),
         *_of_store(parts),
         *_of_log(parts),
-        *(Sample(*sample) for sample in told_for_metrics(parts.schedule)),
+        *(MetricSample(*sample) for sample in metric_samples(parts.schedule)),
         *(_of_each_topic(parts) if parts.settings.metrics_per_topic else ()),
     ]
 
 
-def as_text(samples: list[Sample]) -> str:
+def as_text(samples: list[MetricSample]) -> str:
     """Samples in the text format of Prometheus."""
-    by_name: dict[str, list[Sample]] = {}
+    by_name: dict[str, list[MetricSample]] = {}
     for sample in samples:
         by_name.setdefault(sample.name, []).append(sample)
     lines = []
@@ -137,7 +149,7 @@ def as_text(samples: list[Sample]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(samples: list[Sample]) -> dict[str, Any]:
+def as_json(samples: list[MetricSample]) -> dict[str, Any]:
     """By name: a number, or a list of numbers with their labels."""
     by_name: dict[str, Any] = {}
     for name, value, labels, suffix in samples:
@@ -148,19 +160,19 @@ def as_json(samples: list[Sample]) -> dict[str, Any]:
     return by_name
 
 
-def _of_topics(parts: Parts) -> Iterator[Sample]:
+def _of_topics(parts: AppState) -> Iterator[MetricSample]:
     totals = parts.store.totals()
-    yield Sample("strandline_topics", totals.topics)
+    yield MetricSample("strandline_topics", totals.topics)
     for durability, count in sorted(totals.by_durability.items()):
-        yield Sample("strandline_topics_by_class", count, {"class": durability})
-    yield Sample("strandline_routers", len(parts.store.routers.list()))
-    yield Sample("strandline_records_live", totals.records)
-    yield Sample("strandline_bytes_live", totals.payload_bytes)
-    yield Sample("strandline_queue_topics", len(totals.queues))
+        yield MetricSample("strandline_topics_by_class", count, {"class": durability})
+    yield MetricSample("strandline_routers", len(parts.store.routers.list()))
+    yield MetricSample("strandline_records_live", totals.records)
+    yield MetricSample("strandline_bytes_live", totals.payload_bytes)
+    yield MetricSample("strandline_queue_topics", len(totals.queues))
     yield from _of_queues(parts, totals.queues)
 
 
-def _of_queues(parts: Parts, names: list[str]) -> Iterator[Sample]:
+def _of_queues(parts: AppState, names: list[str]) -> Iterator[MetricSample]:
     ready = in_flight = dead = 0
     for name in names[:QUEUES_MAX]:
         try:
@@ -170,52 +182,54 @@ def _of_queues(parts: Parts, names: list[str]) -> Iterator[Sample]:
         ready += numbers.ready
         in_flight += numbers.in_flight
         dead += numbers.dead
-    yield Sample("strandline_queue_ready", ready)
-    yield Sample("strandline_queue_leases_in_flight", in_flight)
-    yield Sample("strandline_queue_dead_letters", dead)
-    yield Sample("strandline_queue_metrics_truncated", len(names) > QUEUES_MAX)
+    yield MetricSample("strandline_queue_ready", ready)
+    yield MetricSample("strandline_queue_leases_in_flight", in_flight)
+    yield MetricSample("strandline_queue_dead_letters", dead)
+    yield MetricSample("strandline_queue_metrics_truncated", len(names) > QUEUES_MAX)
 
 
-def _of_server(parts: Parts) -> Iterator[Sample]:
+def _of_server(parts: AppState) -> Iterator[MetricSample]:
     counters = parts.counters
-    yield Sample("strandline_ready", not parts.draining)
-    yield Sample("strandline_recovery_progress", 1)
-    yield Sample("strandline_uptime_ms", int((parts.clock.monotonic() - parts.began_s) * 1000))
+    yield MetricSample("strandline_ready", not parts.draining)
+    yield MetricSample("strandline_recovery_progress", 1)
+    yield MetricSample(
+        "strandline_uptime_ms", int((parts.clock.monotonic() - parts.started_s) * 1000)
+    )
     streams = [stream.wrapping in ("frame", "text") for stream in list(parts.hub.streams)]
-    yield Sample("strandline_sse_connections", streams.count(False))
-    yield Sample("strandline_websocket_connections", streams.count(True))
-    yield Sample("strandline_watch_sessions", len(parts.hub.sessions))
-    yield Sample("strandline_pressure", parts.hub.governor.pressure)
-    yield Sample("strandline_appends_total", counters.appends)
-    yield Sample("strandline_records_appended_total", counters.records)
-    yield Sample("strandline_records_read_total", counters.records_read)
+    yield MetricSample("strandline_sse_connections", streams.count(False))
+    yield MetricSample("strandline_websocket_connections", streams.count(True))
+    yield MetricSample("strandline_watch_sessions", len(parts.hub.sessions))
+    yield MetricSample("strandline_pressure", parts.hub.load_shedder.pressure)
+    yield MetricSample("strandline_appends_total", counters.appends)
+    yield MetricSample("strandline_records_appended_total", counters.records)
+    yield MetricSample("strandline_records_read_total", counters.records_read)
     for status, count in sorted(dict(counters.requests).items()):
-        yield Sample("strandline_http_requests_total", count, {"status": str(status)})
+        yield MetricSample("strandline_http_requests_total", count, {"status": str(status)})
 
 
-def _of_store(parts: Parts) -> Iterator[Sample]:
+def _of_store(parts: AppState) -> Iterator[MetricSample]:
     health = parts.store.health()
     for status in ("green", "yellow", "red"):
-        yield Sample("strandline_store_health", health.status == status, {"status": status})
-    yield Sample("strandline_disk_free_bytes", health.free_bytes)
+        yield MetricSample("strandline_store_health", health.status == status, {"status": status})
+    yield MetricSample("strandline_disk_free_bytes", health.free_bytes)
     for share, use in parts.store.views.memory().items():
-        yield Sample("strandline_memory_used_bytes", use.used, {"share": share})
-        yield Sample("strandline_memory_limit_bytes", use.limit, {"share": share})
+        yield MetricSample("strandline_memory_used_bytes", use.used, {"share": share})
+        yield MetricSample("strandline_memory_limit_bytes", use.limit, {"share": share})
 
 
-def _of_log(parts: Parts) -> Iterator[Sample]:
-    for numbers in parts.store.log_numbers():
+def _of_log(parts: AppState) -> Iterator[MetricSample]:
+    for numbers in parts.store.log_statistics():
         shard = {"shard": str(numbers.shard)}
-        yield Sample("strandline_wal_frames_total", numbers.frames, shard)
-        yield Sample("strandline_wal_bytes_written_total", numbers.bytes_written, shard)
-        yield Sample("strandline_wal_fsyncs_total", numbers.syncs, shard)
-        yield Sample("strandline_wal_slow_fsyncs_total", numbers.slow_syncs, shard)
-        yield Sample("strandline_wal_slow", numbers.is_slow, shard)
-        yield Sample("strandline_wal_rotations_total", numbers.rotations, shard)
-        yield Sample("strandline_wal_queue_depth", numbers.waiting, shard)
-        yield Sample("strandline_wal_queue_depth_peak", numbers.waiting_most, shard)
-        yield Sample("strandline_wal_read_only", numbers.failed, shard)
-        yield Sample("strandline_idempotency_keys_evicted_total", numbers.keys_evicted, shard)
+        yield MetricSample("strandline_wal_frames_total", numbers.frames, shard)
+        yield MetricSample("strandline_wal_bytes_written_total", numbers.bytes_written, shard)
+        yield MetricSample("strandline_wal_fsyncs_total", numbers.syncs, shard)
+        yield MetricSample("strandline_wal_slow_fsyncs_total", numbers.slow_syncs, shard)
+        yield MetricSample("strandline_wal_slow", numbers.is_slow, shard)
+        yield MetricSample("strandline_wal_rotations_total", numbers.rotations, shard)
+        yield MetricSample("strandline_wal_queue_depth", numbers.waiting, shard)
+        yield MetricSample("strandline_wal_queue_depth_peak", numbers.waiting_most, shard)
+        yield MetricSample("strandline_wal_read_only", numbers.failed, shard)
+        yield MetricSample("strandline_idempotency_keys_evicted_total", numbers.keys_evicted, shard)
         count = 0
         for bound, more in zip((*SYNC_BUCKETS_US, None), numbers.sync_counts, strict=True):
             count += more
@@ -225,27 +239,27 @@ def _of_log(parts: Parts) -> Iterator[Sample]:
         yield _of_syncs(count, shard, "_count")
 
 
-def _of_syncs(value: float, labels: Labels, suffix: str) -> Sample:
-    return Sample("strandline_wal_fsync_latency_us", value, labels, suffix)
+def _of_syncs(value: float, labels: Labels, suffix: str) -> MetricSample:
+    return MetricSample("strandline_wal_fsync_latency_us", value, labels, suffix)
 
 
-def _of_each_topic(parts: Parts) -> Iterator[Sample]:
+def _of_each_topic(parts: AppState) -> Iterator[MetricSample]:
     names = parts.store.topics()
     for name in names[:TOPICS_MAX]:
         labels = {"topic": name}
         try:
             numbers = parts.store.existing_topic(name).estimate()
-            yield Sample("strandline_topic_head_seq", numbers.head_seq, labels)
-            yield Sample("strandline_topic_earliest_seq", numbers.earliest_seq, labels)
-            yield Sample("strandline_topic_records_live", numbers.count, labels)
-            yield Sample("strandline_topic_bytes_live", numbers.payload_bytes, labels)
+            yield MetricSample("strandline_topic_head_seq", numbers.head_seq, labels)
+            yield MetricSample("strandline_topic_earliest_seq", numbers.earliest_seq, labels)
+            yield MetricSample("strandline_topic_records_live", numbers.count, labels)
+            yield MetricSample("strandline_topic_bytes_live", numbers.payload_bytes, labels)
             if numbers.config.views.queue is not None:
                 jobs = parts.store.queue(name).statistics()
-                yield Sample("strandline_topic_queue_ready", jobs.ready, labels)
-                yield Sample("strandline_topic_queue_in_flight", jobs.in_flight, labels)
+                yield MetricSample("strandline_topic_queue_ready", jobs.ready, labels)
+                yield MetricSample("strandline_topic_queue_in_flight", jobs.in_flight, labels)
         except StrandlineError:
             continue  # deleted in the meantime
-    yield Sample("strandline_topic_metrics_truncated", len(names) > TOPICS_MAX)
+    yield MetricSample("strandline_topic_metrics_truncated", len(names) > TOPICS_MAX)
 
 
 def _number(value: float) -> str:
@@ -267,7 +281,7 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v0/metrics",
         handler=metrics,
-        needs=(Need("metrics"),),
+        needs=(RoutePermission("metrics"),),
         summary="Get the server's metrics as Prometheus text or JSON.",
         answers={200: dict[str, Any]},
         gives=("text/plain", "application/json"),

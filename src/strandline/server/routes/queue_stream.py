@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from strandline.api import queues as wire
-from strandline.server.async_wait import Patience
+from strandline.server.async_wait import RequestWait
 from strandline.server.handlers.view_lookup import find_queue, find_view
 from strandline.server.http.event_stream import RECHECK_S, EventStream, frame
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 from strandline.server.serializers import queue as serializers_queue
 from strandline.views.queue.job import Job
 from strandline.views.queue.queue import Queue
@@ -26,7 +26,7 @@ NAP_S_MIN = 0.001
 LEASE_MS_MIN = 100
 
 
-class Wanted(NamedTuple):
+class ClaimTerms(NamedTuple):
     """The claim of one worker: how many jobs, and for how long."""
 
     node: str
@@ -34,11 +34,11 @@ class Wanted(NamedTuple):
     lease_s: float | None
 
     @staticmethod
-    def of(call: Call, node: str, count: int, lease_ms: int | None) -> Wanted:
+    def of(call: RequestContext, node: str, count: int, lease_ms: int | None) -> ClaimTerms:
         """The request, within the limits."""
         lease_ms = lease_ms_of(lease_ms)
         lease_s = None if lease_ms is None else lease_ms / 1000
-        return Wanted(node, max(1, min(count, call.parts.settings.limits.claim_max)), lease_s)
+        return ClaimTerms(node, max(1, min(count, call.parts.settings.limits.claim_max)), lease_s)
 
     def claim(self, queue: Queue) -> list[Job]:
         return queue.claim(self.jobs_max, worker=self.node, lease=self.lease_s)
@@ -49,18 +49,20 @@ def lease_ms_of(requested_ms: int | None) -> int | None:
     return None if requested_ms is None else max(LEASE_MS_MIN, min(requested_ms, wire.LEASE_MS_MAX))
 
 
-async def work(call: Call) -> EventStream:
+async def work(call: RequestContext) -> EventStream:
     query: wire.WorkQuery = call.query
     queue = await find_view(call, find_queue)
-    terms = Wanted.of(call, query.node, query.max, query.lease_ms)
-    worker = Worker(call, queue, terms, micros=query.include_micros)
-    return EventStream(call, worker.frames(), closing=worker.give_back)
+    terms = ClaimTerms.of(call, query.node, query.max, query.lease_ms)
+    worker = _JobStream(call, queue, terms, micros=query.include_micros)
+    return EventStream(call, worker.frames(), closing=worker.return_jobs)
 
 
-class Worker:
+class _JobStream:
     """One stream of jobs. Owned by the loop's thread."""
 
-    def __init__(self, call: Call, queue: Queue, terms: Wanted, *, micros: bool) -> None:
+    def __init__(
+        self, call: RequestContext, queue: Queue, terms: ClaimTerms, *, micros: bool
+    ) -> None:
         self._call = call
         self._queue = queue
         self._terms = terms
@@ -71,8 +73,8 @@ class Worker:
     async def frames(self) -> AsyncIterator[bytes | None]:
         """Jobs as events; None when there was no job for a while."""
         topic = self._call.parts.store.existing_topic(self._queue.name)
-        request_wait = Patience(self._call, math.inf)
-        with self._queue.calling(request_wait.ring):
+        request_wait = RequestWait(self._call, math.inf)
+        with self._queue.subscribe(request_wait.notify):
             while True:
                 request_wait.clear()
                 head = topic.head_seq
@@ -83,9 +85,9 @@ class Worker:
                     yield frame("job", wire_job, str(job.seq))
                 if not jobs:
                     yield None
-                    await request_wait.something_new(topic, head, await self._nap_s())
+                    await request_wait.wait_for_record(topic, head, await self._nap_s())
 
-    async def give_back(self) -> None:
+    async def return_jobs(self) -> None:
         """The stream has ended: return the jobs that are not acked."""
         if self._claiming is not None:
             await asyncio.wait((self._claiming,))
@@ -99,7 +101,7 @@ class Worker:
     async def _forget_ended(self) -> None:
         if self._held:
             is_held = await self._call.parts.bridge.run_view(
-                self._queue.name, self._queue.in_hand, self._held
+                self._queue.name, self._queue.still_leased, self._held
             )
             self._held = [job for job, held in zip(self._held, is_held, strict=True) if held]
 

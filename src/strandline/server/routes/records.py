@@ -6,26 +6,26 @@ from starlette.responses import Response
 
 from strandline.api import arrow_records
 from strandline.api import topics as wire
-from strandline.api.records import Shown, told_page
+from strandline.api.records import RecordFields, encode_records
 from strandline.security.scopes import Action
 from strandline.server.handlers import append as handlers_append
 from strandline.server.handlers import read
 from strandline.server.handlers.topic_cache import topic_of, touch
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 from strandline.server.http.request_decoder import invalid
-from strandline.server.http.responses import Told
-from strandline.server.http.route import Answer, Need, Route
+from strandline.server.http.responses import TimedBody
+from strandline.server.http.route import JsonResponse, Route, RoutePermission
 
 _TS_US_MAX = 2**63 - 1
 _LOOP_RECORDS_MAX = 16
 """Up to this many records are serialized on the loop; more, on a thread."""
 
 
-async def append(call: Call) -> Answer:
+async def append(call: RequestContext) -> JsonResponse:
     """Append records, all or none."""
     query = call.query
     if query == wire.AppendQuery(return_seqs=query.return_seqs):
-        query = handlers_append.NOTHING_SAID
+        query = handlers_append.NO_QUERY_OPTIONS
     placed = await handlers_append.append(
         call.parts,
         call.who,
@@ -36,11 +36,11 @@ async def append(call: Call) -> Answer:
         return_seqs=call.query.return_seqs,
         query=query,
     )
-    status, body = placed.answer()
-    return Answer(Told(body), status)
+    status, body = placed.response()
+    return JsonResponse(TimedBody(body), status)
 
 
-async def diff(call: Call) -> Answer | Response:
+async def diff(call: RequestContext) -> JsonResponse | Response:
     """Read records after a cursor, or wait for some."""
     name = call.path["topic"]
     result = await read.read(call.parts, name, call.body)
@@ -51,11 +51,11 @@ async def diff(call: Call) -> Answer | Response:
         body = await call.parts.bridge.run(arrow_records.stream_of, table, page)
         return Response(body, media_type=arrow_records.MEDIA_TYPE)
     if len(result.page) > _LOOP_RECORDS_MAX:
-        return Answer(await call.parts.bridge.run(read.json_of, name, result, call.body))
-    return Answer(read.json_of(name, result, call.body))
+        return JsonResponse(await call.parts.bridge.run(read.json_of, name, result, call.body))
+    return JsonResponse(read.json_of(name, result, call.body))
 
 
-async def delete_records(call: Call) -> Answer:
+async def delete_records(call: RequestContext) -> JsonResponse:
     """Delete records for good: below a seq, by tag, or both."""
     parts = call.parts
     topic = topic_of(parts, call.path["topic"])
@@ -64,8 +64,8 @@ async def delete_records(call: Call) -> Answer:
     pool = parts.bridge.slow if match is None or topic.is_local() else parts.bridge.lake
     done = await pool(topic.delete, before=call.body.before_seq, match=match)
     numbers = await parts.bridge.run(topic.statistics)
-    return Answer(
-        wire.DeletionAnswer(
+    return JsonResponse(
+        wire.DeleteRecordsResponse(
             topic=topic.name,
             deleted=done.deleted,
             earliest_seq=done.earliest_seq,
@@ -76,7 +76,7 @@ async def delete_records(call: Call) -> Answer:
     )
 
 
-async def seek(call: Call) -> Answer:
+async def seek(call: RequestContext) -> JsonResponse:
     """Find the cursor of a time."""
     ts, ts_us = call.query.ts, call.query.ts_us
     if (ts is None) == (ts_us is None):
@@ -88,8 +88,8 @@ async def seek(call: Call) -> Answer:
     topic = topic_of(parts, call.path["topic"])
     cursor = await parts.bridge.slow(topic.cursor_at, moment)
     numbers = await parts.bridge.run(topic.statistics)
-    return Answer(
-        wire.SeekAnswer(
+    return JsonResponse(
+        wire.SeekResponse(
             topic=topic.name,
             from_seq=cursor,
             head_seq=numbers.head_seq,
@@ -98,35 +98,37 @@ async def seek(call: Call) -> Answer:
     )
 
 
-async def pick(call: Call) -> Answer:
+async def pick(call: RequestContext) -> JsonResponse:
     """Read single records by their seqs."""
     topic = topic_of(call.parts, call.path["topic"])
     touch(call.parts, topic.name)
     body = call.body
     bridge = call.parts.bridge
     pool = bridge.slow if topic.is_local(min(body.seqs, default=1) - 1) else bridge.lake
-    page = await pool(topic.pick, body.seqs)
-    records = told_page(
-        page.records, Shown(body.include_tags, body.include_meta, True, body.include_micros)
+    page = await pool(topic.get_many, body.seqs)
+    records = encode_records(
+        page.records, RecordFields(body.include_tags, body.include_meta, True, body.include_micros)
     )
-    return Answer(
+    return JsonResponse(
         b'{"topic":"%b","records":%b,"head_seq":%d,"epoch":%d}'
         % (topic.name.encode(), records, topic.head_seq, topic.epoch)
     )
 
 
-async def producers(call: Call) -> Answer:
+async def producers(call: RequestContext) -> JsonResponse:
     """List the producers that number their batches."""
     topic = topic_of(call.parts, call.path["topic"])
     names = topic.producers(call.query.prefix)
-    return Answer(wire.Producers(topic=topic.name, producers=names))
+    return JsonResponse(wire.ProducersResponse(topic=topic.name, producers=names))
 
 
-async def producer(call: Call) -> Answer:
+async def producer(call: RequestContext) -> JsonResponse:
     """Return the highest number that was accepted from a producer."""
     topic = topic_of(call.parts, call.path["topic"])
     name = call.path["producer"]
-    return Answer(wire.ProducerTaken(topic=topic.name, producer=name, number=topic.taken(name)))
+    return JsonResponse(
+        wire.ProducerResponse(topic=topic.name, producer=name, number=topic.last_number(name))
+    )
 
 
 def _match(match: str | list[str] | None) -> str | None:
@@ -145,8 +147,8 @@ def _match(match: str | list[str] | None) -> str | None:
     return tag
 
 
-def _needs(action: Action) -> tuple[Need, ...]:
-    return (Need(action, "topic"),)
+def _needs(action: Action) -> tuple[RoutePermission, ...]:
+    return (RoutePermission(action, "topic"),)
 
 
 _PATH = "/v0/topics/{topic}"
@@ -159,10 +161,10 @@ ROUTES: tuple[Route, ...] = (
         needs=_needs("write"),
         summary="Append records.",
         query=wire.AppendQuery,
-        body=wire.Append,
+        body=wire.AppendBody,
         decodes=True,
         takes=handlers_append.MEDIA_TYPES,
-        answers={200: wire.AppendAnswer, 201: wire.AppendAnswer},
+        answers={200: wire.AppendResponse, 201: wire.AppendResponse},
         errors=(
             "batch_too_large",
             "record_too_large",
@@ -180,8 +182,8 @@ ROUTES: tuple[Route, ...] = (
         handler=diff,
         needs=_needs("read"),
         summary="Read records after a cursor.",
-        body=wire.Diff,
-        answers={200: wire.DiffAnswer},
+        body=wire.DiffRequest,
+        answers={200: wire.DiffResponse},
         gives=("application/json", arrow_records.MEDIA_TYPE),
         errors=("topic_not_found", "unavailable"),
     ),
@@ -191,8 +193,8 @@ ROUTES: tuple[Route, ...] = (
         handler=delete_records,
         needs=_needs("delete"),
         summary="Delete records below a seq, by tag, or both.",
-        body=wire.Deletion,
-        answers={200: wire.DeletionAnswer},
+        body=wire.DeleteRecordsRequest,
+        answers={200: wire.DeleteRecordsResponse},
         errors=("topic_not_found", "unavailable"),
     ),
     Route(
@@ -202,7 +204,7 @@ ROUTES: tuple[Route, ...] = (
         needs=_needs("read"),
         summary="Find the cursor of a time.",
         query=wire.SeekQuery,
-        answers={200: wire.SeekAnswer},
+        answers={200: wire.SeekResponse},
         errors=("topic_not_found", "unavailable"),
     ),
     Route(
@@ -211,8 +213,8 @@ ROUTES: tuple[Route, ...] = (
         handler=pick,
         needs=_needs("read"),
         summary="Read single records by their seqs.",
-        body=wire.Pick,
-        answers={200: wire.PickAnswer},
+        body=wire.PickRequest,
+        answers={200: wire.PickResponse},
         errors=("topic_not_found", "unavailable"),
     ),
     Route(
@@ -222,7 +224,7 @@ ROUTES: tuple[Route, ...] = (
         needs=_needs("read"),
         summary="List producers that number their batches.",
         query=wire.ProducersQuery,
-        answers={200: wire.Producers},
+        answers={200: wire.ProducersResponse},
         errors=("topic_not_found",),
     ),
     Route(
@@ -231,7 +233,7 @@ ROUTES: tuple[Route, ...] = (
         handler=producer,
         needs=_needs("read"),
         summary="Get the highest number accepted from a producer.",
-        answers={200: wire.ProducerTaken},
+        answers={200: wire.ProducerResponse},
         errors=("topic_not_found",),
     ),
 )

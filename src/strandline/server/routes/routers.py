@@ -30,13 +30,13 @@ from strandline.errors import UnknownRouter
 from strandline.routers.definition import Router
 from strandline.routers.routers import RouterStatistics
 from strandline.server.handlers.topic_options import check_count
-from strandline.server.http.request import Call
-from strandline.server.http.route import OPEN, Answer, Route
+from strandline.server.http.request import RequestContext
+from strandline.server.http.route import OPEN, JsonResponse, Route
 
 PAGE_MAX = 1000
 
 
-async def put(call: Call) -> Answer:
+async def put(call: RequestContext) -> JsonResponse:
     """Create a router, or change one."""
     options: RouterOptions = call.body
     name = call.path["router"]
@@ -58,10 +58,10 @@ async def put(call: Call) -> Answer:
     fields = {field: getattr(options, field) for field in RouterOptions.__struct_fields__}
     router, created = await call.parts.bridge.run(store.routers.put, name, **fields)
     response = RouterPut(router=name, created=created, **_definition(router))
-    return Answer(response, 201 if created else 200)
+    return JsonResponse(response, 201 if created else 200)
 
 
-async def get(call: Call) -> Answer:
+async def get(call: RequestContext) -> JsonResponse:
     """Return a router and its statistics."""
     name = call.path["router"]
     call.parts.auth.check_live(call.who)
@@ -76,10 +76,10 @@ async def get(call: Call) -> Answer:
         held=statistics.held or None,
         **_definition(statistics.router),
     )
-    return Answer(response)
+    return JsonResponse(response)
 
 
-async def list_all(call: Call) -> Answer:
+async def list_all(call: RequestContext) -> JsonResponse:
     """List visible routers in order of their names."""
     query: RoutersQuery = call.query
     size = min(query.page_size, PAGE_MAX)
@@ -111,30 +111,30 @@ async def list_all(call: Call) -> Answer:
     )
     if len(visible) > size:
         response.next_cursor = _cursor_of(page[-1].router.name)
-    return Answer(response)
+    return JsonResponse(response)
 
 
-async def delete(call: Call) -> Answer:
+async def delete(call: RequestContext) -> JsonResponse:
     """Stop forwarding; forwarded records stay."""
     name = call.path["router"]
     call.parts.auth.check_live(call.who)
     current = _find(call, name)
     if current is None or not _may_see(call, current.router):
-        return Answer(RouterDeleted(router=name, deleted=False))
+        return JsonResponse(RouterDeleted(router=name, deleted=False))
     call.allow("config", current.router.dest)
     deleted = await call.parts.bridge.run(call.parts.store.routers.delete, name)
-    return Answer(RouterDeleted(router=name, deleted=deleted))
+    return JsonResponse(RouterDeleted(router=name, deleted=deleted))
 
 
-def _find(call: Call, name: str) -> RouterStatistics | None:
+def _find(call: RequestContext, name: str) -> RouterStatistics | None:
     try:
         return call.parts.store.routers.get(name)
     except UnknownRouter:
         return None
 
 
-def _may_see(call: Call, router: Router) -> bool:
-    may = call.parts.auth.may
+def _may_see(call: RequestContext, router: Router) -> bool:
+    may = call.parts.auth.allows
     return may(call.who, "read", router.source) and may(call.who, "read", router.dest)
 
 

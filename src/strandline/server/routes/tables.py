@@ -16,72 +16,79 @@ from strandline.api.errors import Refused
 from strandline.api.results import ARROW, NDJSON
 from strandline.errors import Invalid
 from strandline.query.execute.interrupt import Interrupt
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.schema import SYSTEM_PREFIX, Schema, shown_columns
-from strandline.server.handlers.view_lookup import ask, ask_slowly, find_table, write
-from strandline.server.http.arrow_streams import ipc_chunks, streamed, table_of
-from strandline.server.http.request import Call
-from strandline.server.http.route import Answer, Need, Route
+from strandline.server.handlers.view_lookup import (
+    find_table,
+    run_on_view,
+    run_slow_on_view,
+    write_to_view,
+)
+from strandline.server.http.arrow_streams import chunked_response, ipc_chunks, table_of
+from strandline.server.http.request import RequestContext
+from strandline.server.http.route import JsonResponse, Route, RoutePermission
 from strandline.store import Store
 from strandline.views.table.condition import Compare, Condition, decode, with_fields
 from strandline.views.table.snapshot import CONTEXT
 from strandline.views.table.table import Table
 
-_LINES = msgspec.json.Decoder(wire.StoreEvent)
+_LINES = msgspec.json.Decoder(wire.StoreEventRequest)
 _EVERYTHING = Compare("seq", ">=", 0)
 
 
-async def define(call: Call) -> Answer:
+async def define(call: RequestContext) -> JsonResponse:
     """Create the table if it does not exist, and define its fields."""
-    body: wire.Define = call.body
+    body: wire.DefineTableRequest = call.body
     topic = call.path["topic"]
 
     def work(store: Store) -> wire.TableSchema:
         schema = store.table(topic).define(body.fields, version=body.version, new=body.new)
         return wire.TableSchema(topic=topic, version=schema.version, fields=dict(schema.fields))
 
-    return Answer(await call.parts.bridge.run(work, call.parts.store))
+    return JsonResponse(await call.parts.bridge.run(work, call.parts.store))
 
 
-async def schema(call: Call) -> Answer:
+async def schema(call: RequestContext) -> JsonResponse:
     def work(table: Table) -> wire.TableSchema:
         found = table.schema
         return wire.TableSchema(topic=table.name, version=found.version, fields=dict(found.fields))
 
-    return Answer(await ask(call, find_table, work))
+    return JsonResponse(await run_on_view(call, find_table, work))
 
 
-async def store_event(call: Call) -> Answer:
-    body: wire.StoreEvent = call.body
+async def store_event(call: RequestContext) -> JsonResponse:
+    body: wire.StoreEventRequest = call.body
     event = bytes(body.event)
-    return Answer(
-        _store_response(await write(call, find_table, lambda t: t.store(body.context, event)))
+    return JsonResponse(
+        _store_response(
+            await write_to_view(call, find_table, lambda t: t.store(body.context, event))
+        )
     )
 
 
-async def store_events(call: Call) -> Answer:
+async def store_events(call: RequestContext) -> JsonResponse:
     contexts, events = await call.parts.bridge.run(_events, call)
     events_max = call.parts.settings.limits.batch_records_max
     if call.media_type != ARROW and len(events) > events_max:
         raise Refused(400, "batch_too_large", f"send at most {events_max} events, or Arrow")
-    result = await write(call, find_table, lambda table: table.store_many(contexts, events))
-    return Answer(_store_response(result))
+    result = await write_to_view(call, find_table, lambda table: table.store_many(contexts, events))
+    return JsonResponse(_store_response(result))
 
 
-async def check(call: Call) -> Answer:
+async def check(call: RequestContext) -> JsonResponse:
     event = bytes(call.body.event)
-    await ask(call, find_table, lambda table: table.check(event))
-    return Answer(wire.Fits(fits=True))
+    await run_on_view(call, find_table, lambda table: table.check(event))
+    return JsonResponse(wire.CheckEventResponse(fits=True))
 
 
-async def delete(call: Call) -> Answer:
+async def delete(call: RequestContext) -> JsonResponse:
     body: wire.DeleteRows = call.body
     store, name = call.parts.store, call.path["topic"]
     if body.where is not None or body.context is not None:
         if body.condition is not UNSET:
             raise Invalid("send where and context, or a condition, not both")
         result = await call.parts.bridge.query(Interrupt(), store.run, _command(name, body))
-        return Answer(wire.RowsDeleted(deleted=result.rows()[0]["deleted"]))
+        return JsonResponse(wire.RowsDeleted(deleted=result.rows()[0]["deleted"]))
     where = _condition(body.condition)
     if where is None and not body.all:
         raise Invalid("send which rows to delete: where, context or a condition, or all")
@@ -92,10 +99,10 @@ async def delete(call: Call) -> Answer:
             return table.delete(_EVERYTHING)
         return table.delete(with_fields(where, lambda name: file_columns.get(name, name)))
 
-    return Answer(wire.RowsDeleted(deleted=await ask_slowly(call, find_table, work)))
+    return JsonResponse(wire.RowsDeleted(deleted=await run_slow_on_view(call, find_table, work)))
 
 
-async def rows(call: Call) -> Response:
+async def rows(call: RequestContext) -> Response:
     """Stream rows in Arrow, as they are read from files and memory."""
     body: wire.ReadRows = call.body
     where = _condition(body.condition)
@@ -118,8 +125,8 @@ async def rows(call: Call) -> Response:
         schema = pa.schema(fields, metadata=position)
         return schema, (batch.rename_columns(names).cast(schema) for batch in reader.batches())
 
-    schema, batches = await ask_slowly(call, find_table, work)
-    return await streamed(call, ipc_chunks(schema, batches), ARROW)
+    schema, batches = await run_slow_on_view(call, find_table, work)
+    return await chunked_response(call, ipc_chunks(schema, batches), ARROW)
 
 
 def _columns(schema: Schema) -> dict[str, str]:
@@ -127,28 +134,28 @@ def _columns(schema: Schema) -> dict[str, str]:
     return {shown: column for column, shown in shown_columns(schema).items()}
 
 
-async def flush(call: Call) -> Answer:
-    def work(table: Table) -> wire.Done:
+async def flush(call: RequestContext) -> JsonResponse:
+    def work(table: Table) -> wire.TableDoneResponse:
         table.flush()
-        return wire.Done(topic=table.name)
+        return wire.TableDoneResponse(topic=table.name)
 
-    return Answer(await ask_slowly(call, find_table, work))
+    return JsonResponse(await run_slow_on_view(call, find_table, work))
 
 
-async def compact(call: Call) -> Answer:
-    def work(table: Table) -> wire.Done:
+async def compact(call: RequestContext) -> JsonResponse:
+    def work(table: Table) -> wire.TableDoneResponse:
         table.compact()
-        return wire.Done(topic=table.name)
+        return wire.TableDoneResponse(topic=table.name)
 
-    return Answer(await ask_slowly(call, find_table, work))
-
-
-async def state(call: Call) -> Answer:
-    found = await ask_slowly(call, find_table, lambda table: table.statistics())
-    return Answer(msgspec.convert(found, wire.TableState, from_attributes=True))
+    return JsonResponse(await run_slow_on_view(call, find_table, work))
 
 
-def _events(call: Call) -> tuple[Sequence[str] | str, list[bytes]]:
+async def state(call: RequestContext) -> JsonResponse:
+    found = await run_slow_on_view(call, find_table, lambda table: table.statistics())
+    return JsonResponse(msgspec.convert(found, wire.TableState, from_attributes=True))
+
+
+def _events(call: RequestContext) -> tuple[Sequence[str] | str, list[bytes]]:
     """Contexts and events of a body in any media type."""
     if call.media_type == NDJSON:
         try:
@@ -158,7 +165,7 @@ def _events(call: Call) -> tuple[Sequence[str] | str, list[bytes]]:
         return [line.context for line in lines], [bytes(line.event) for line in lines]
     if call.media_type == ARROW:
         return _arrow_events(table_of(call.raw))
-    body: wire.StoreEvents = call.body
+    body: wire.StoreEventsRequest = call.body
     return body.contexts, [bytes(event) for event in body.events]
 
 
@@ -198,15 +205,19 @@ def _condition(raw: msgspec.Raw | UnsetType) -> Condition | None:
         raise Invalid(f"condition: {error}") from error
 
 
-def _store_response(seqs: Appended) -> wire.Stored:
-    return wire.Stored(first_seq=seqs.first_seq, last_seq=seqs.last_seq, head_seq=seqs.head_seq)
+def _store_response(seqs: AppendResult) -> wire.StoreEventsResponse:
+    return wire.StoreEventsResponse(
+        first_seq=seqs.first_seq, last_seq=seqs.last_seq, head_seq=seqs.head_seq
+    )
 
 
 _route = partial(Route, errors=("topic_not_found", "not_found", "batch_too_large"))
-_READ = (Need("read", "topic"),)
+_READ = (RoutePermission("read", "topic"),)
 _post = partial(_route, method="POST")
-_write = partial(_post, needs=(Need("write", "topic"),))
-_config = partial(_post, needs=(Need("config", "topic"),), answers={200: wire.Done})
+_write = partial(_post, needs=(RoutePermission("write", "topic"),))
+_config = partial(
+    _post, needs=(RoutePermission("config", "topic"),), answers={200: wire.TableDoneResponse}
+)
 _PATH = "/v0/tables/{topic}"
 _JSON = "application/json"
 
@@ -215,9 +226,9 @@ ROUTES: tuple[Route, ...] = (
         method="PUT",
         path=_PATH,
         handler=define,
-        needs=(Need("create", "topic"), Need("config", "topic")),
+        needs=(RoutePermission("create", "topic"), RoutePermission("config", "topic")),
         summary="Define a table's fields, or a compatible next version of them.",
-        body=wire.Define,
+        body=wire.DefineTableRequest,
         answers={200: wire.TableSchema},
     ),
     _route(
@@ -240,16 +251,16 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_PATH}/store",
         handler=store_event,
         summary="Store one event of a context.",
-        body=wire.StoreEvent,
-        answers={200: wire.Stored},
+        body=wire.StoreEventRequest,
+        answers={200: wire.StoreEventsResponse},
     ),
     _write(
         path=f"{_PATH}/store_many",
         handler=store_events,
         summary="Store events, all or none: as JSON, NDJSON or Arrow.",
-        body=wire.StoreEvents,
+        body=wire.StoreEventsRequest,
         takes=(_JSON, NDJSON, ARROW),
-        answers={200: wire.Stored},
+        answers={200: wire.StoreEventsResponse},
     ),
     _post(
         path=f"{_PATH}/check",
@@ -257,7 +268,7 @@ ROUTES: tuple[Route, ...] = (
         needs=_READ,
         summary="Check that an event would be stored; the error has the reason.",
         body=wire.CheckEvent,
-        answers={200: wire.Fits},
+        answers={200: wire.CheckEventResponse},
     ),
     _post(
         path=f"{_PATH}/rows",
@@ -271,7 +282,7 @@ ROUTES: tuple[Route, ...] = (
     _post(
         path=f"{_PATH}/delete",
         handler=delete,
-        needs=(Need("delete", "topic"),),
+        needs=(RoutePermission("delete", "topic"),),
         summary="Delete rows; reads no longer return them.",
         body=wire.DeleteRows,
         answers={200: wire.RowsDeleted},

@@ -14,26 +14,26 @@ from strandline.api.tokens import (
     CreatedToken,
     CreateToken,
     RotateToken,
-    Ticket,
+    StreamTicket,
     TokenInfo,
     TokenList,
     WhoAmI,
 )
 from strandline.errors import Invalid
 from strandline.log.read.page import Page
-from strandline.security.audit import TOPIC, decoded
+from strandline.security.audit import TOPIC, decode
 from strandline.security.scopes import Scopes, parse
 from strandline.security.tickets import VALID_S
 from strandline.security.token_store import NewToken
 from strandline.security.tokens import Token
-from strandline.server.http.audit import tell
-from strandline.server.http.request import Call
-from strandline.server.http.route import OPEN, Answer, Need, Route
+from strandline.server.http.audit import write_entry
+from strandline.server.http.request import RequestContext
+from strandline.server.http.route import OPEN, JsonResponse, Route, RoutePermission
 
 _MS = 1000
 
 
-async def create_token(call: Call) -> Answer:
+async def create_token(call: RequestContext) -> JsonResponse:
     """Create a token; its text is in this response only."""
     body: CreateToken = call.body
     scopes = parse(body.scopes)
@@ -49,29 +49,29 @@ async def create_token(call: Call) -> Answer:
         not_before_us=body.not_before * _MS,
         holder=call.parts.auth.scopes(call.who),
     )
-    await tell(call, "token-created", token=created.token.id, scopes=created.token.scopes)
-    return Answer(_create_response(call, created), 201)
+    await write_entry(call, "token-created", token=created.token.id, scopes=created.token.scopes)
+    return JsonResponse(_create_response(call, created), 201)
 
 
-async def list_tokens(call: Call) -> Answer:
+async def list_tokens(call: RequestContext) -> JsonResponse:
     """List all tokens, without their secrets."""
     tokens = call.parts.auth.registry.current().values()
     by_age = sorted(tokens, key=lambda token: (token.created_us, token.id))
-    return Answer(TokenList(tokens=[_info(call, token) for token in by_age]))
+    return JsonResponse(TokenList(tokens=[_info(call, token) for token in by_age]))
 
 
-async def revoke_token(call: Call) -> Answer:
+async def revoke_token(call: RequestContext) -> JsonResponse:
     """Revoke a token at once, and end every stream that it opened."""
     auth = call.parts.auth
     token = await call.parts.bridge.run(
         auth.registry.revoke, call.path["id"], holder=auth.scopes(call.who)
     )
     auth.sweep()
-    await tell(call, "token-revoked", token=token.id)
-    return Answer(_info(call, token))
+    await write_entry(call, "token-revoked", token=token.id)
+    return JsonResponse(_info(call, token))
 
 
-async def rotate_token(call: Call) -> Answer:
+async def rotate_token(call: RequestContext) -> JsonResponse:
     """Create another token for the same principal; the old one expires after ``grace_ms``."""
     body: RotateToken = call.body
     auth = call.parts.auth
@@ -84,15 +84,15 @@ async def rotate_token(call: Call) -> Answer:
         holder=auth.scopes(call.who),
     )
     auth.sweep()
-    await tell(call, "token-rotated", token=call.path["id"], successor=created.token.id)
-    return Answer(_create_response(call, created), 201)
+    await write_entry(call, "token-rotated", token=call.path["id"], successor=created.token.id)
+    return JsonResponse(_create_response(call, created), 201)
 
 
-async def who_am_i(call: Call) -> Answer:
+async def who_am_i(call: RequestContext) -> JsonResponse:
     """Return the principal of the request and its scopes."""
     who = call.who
     call.parts.auth.check_live(who)
-    return Answer(
+    return JsonResponse(
         WhoAmI(
             id=who.id,
             kind=who.kind,
@@ -103,25 +103,25 @@ async def who_am_i(call: Call) -> Answer:
     )
 
 
-async def issue_ticket(call: Call) -> Answer:
+async def issue_ticket(call: RequestContext) -> JsonResponse:
     """Issue a ticket for a stream, to be sent in its URL."""
     auth = call.parts.auth
     auth.check_live(call.who)
     ticket = auth.tickets.issue(call.who)
-    return Answer(Ticket(ticket=ticket, valid_ms=round(VALID_S * _MS)), 201)
+    return JsonResponse(StreamTicket(ticket=ticket, valid_ms=round(VALID_S * _MS)), 201)
 
 
-async def read_audit(call: Call) -> Answer:
+async def read_audit(call: RequestContext) -> JsonResponse:
     """Read entries of the audit log after a cursor."""
     query: AuditQuery = call.query
     topic = call.parts.store.existing_topic(TOPIC)
     page = await call.parts.bridge.run(topic.read, query.from_seq, query.limit)
-    return Answer(
+    return JsonResponse(
         AuditPage(entries=_entries(page), next_from_seq=page.next, caught_up=page.caught_up)
     )
 
 
-def _check_first(call: Call, scopes: Scopes) -> None:
+def _check_first(call: RequestContext, scopes: Scopes) -> None:
     if call.who.kind == "local" and not scopes.allow("tokens"):
         raise Invalid(
             "the first token must allow `tokens`, or no other could be created: create one with "
@@ -129,11 +129,11 @@ def _check_first(call: Call, scopes: Scopes) -> None:
         )
 
 
-def _create_response(call: Call, created: NewToken) -> CreatedToken:
+def _create_response(call: RequestContext, created: NewToken) -> CreatedToken:
     return CreatedToken(token=created.text, info=_info(call, created.token))
 
 
-def _info(call: Call, token: Token) -> TokenInfo:
+def _info(call: RequestContext, token: Token) -> TokenInfo:
     return TokenInfo(
         id=token.id,
         principal=token.principal,
@@ -145,12 +145,12 @@ def _info(call: Call, token: Token) -> TokenInfo:
         expires=token.expires_us // _MS,
         revoked=token.revoked_us // _MS or None,
         last_used=call.parts.auth.registry.last_used(token.id),
-        valid=not token.why_not(call.parts.clock.now_us()),
+        valid=not token.invalid_reason(call.parts.clock.now_us()),
     )
 
 
 def _entries(page: Page) -> list[AuditEntry]:
-    entries = [(record.seq, decoded(record)) for record in page.records]
+    entries = [(record.seq, decode(record)) for record in page.records]
     return [
         AuditEntry(
             seq=seq,
@@ -173,7 +173,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/v0/tokens",
         handler=create_token,
-        needs=(Need("tokens"),),
+        needs=(RoutePermission("tokens"),),
         summary="Create a token; its text is returned once.",
         body=CreateToken,
         answers={201: CreatedToken},
@@ -183,7 +183,7 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v0/tokens",
         handler=list_tokens,
-        needs=(Need("tokens"),),
+        needs=(RoutePermission("tokens"),),
         summary="List all tokens, without their secrets.",
         answers={200: TokenList},
     ),
@@ -191,7 +191,7 @@ ROUTES: tuple[Route, ...] = (
         method="DELETE",
         path="/v0/tokens/{id}",
         handler=revoke_token,
-        needs=(Need("tokens"),),
+        needs=(RoutePermission("tokens"),),
         summary="Revoke a token at once; its streams end.",
         answers={200: TokenInfo},
         errors=("not_found",),
@@ -200,7 +200,7 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="/v0/tokens/{id}/rotate",
         handler=rotate_token,
-        needs=(Need("tokens"),),
+        needs=(RoutePermission("tokens"),),
         summary="Rotate a token: create its successor; the old one expires later.",
         body=RotateToken,
         answers={201: CreatedToken},
@@ -212,7 +212,7 @@ ROUTES: tuple[Route, ...] = (
         handler=issue_ticket,
         needs=OPEN,
         summary="Issue a ticket that opens one stream, for browsers.",
-        answers={201: Ticket},
+        answers={201: StreamTicket},
     ),
     Route(
         method="GET",
@@ -226,7 +226,7 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v0/audit",
         handler=read_audit,
-        needs=(Need("admin"),),
+        needs=(RoutePermission("admin"),),
         summary="Read the audit log.",
         query=AuditQuery,
         answers={200: AuditPage},

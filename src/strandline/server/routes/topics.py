@@ -13,27 +13,27 @@ from strandline.api.errors import Refused
 from strandline.errors import Invalid, TopicExists, UnknownTopic
 from strandline.log.topic.topic import Topic
 from strandline.security.scopes import Action
-from strandline.server.app_state import Parts
+from strandline.server.app_state import AppState
 from strandline.server.auth.auth import INTERNAL
 from strandline.server.handlers import topic_options
 from strandline.server.handlers.topic_cache import topic_of, touch
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 from strandline.server.http.request_decoder import invalid
-from strandline.server.http.route import Answer, Need, Route
+from strandline.server.http.route import JsonResponse, Route, RoutePermission
 from strandline.server.priority import priority_of
 
 PAGE_SIZE_MAX = 1000
 
 
-async def put(call: Call) -> Answer:
+async def put(call: RequestContext) -> JsonResponse:
     """Create a topic, or change an existing one."""
     name, options = call.path["topic"], call.body
     condition = call.query.given
-    topic_options.authorise_letters(call.parts, call.who, name, options)
+    topic_options.authorise_dead_letters(call.parts, call.who, name, options)
     if condition == "present":
         return await alter(call)
     topic, created = await call.parts.bridge.run(
-        topic_options.found_or_made, call.parts, name, options
+        topic_options.get_or_create, call.parts, name, options
     )
     if not created:
         if condition == "absent":
@@ -45,66 +45,66 @@ async def put(call: Call) -> Answer:
     return _put_answer(topic, created=created)
 
 
-async def alter(call: Call) -> Answer:
+async def alter(call: RequestContext) -> JsonResponse:
     """Change an existing topic."""
-    topic_options.authorise_letters(call.parts, call.who, call.path["topic"], call.body)
+    topic_options.authorise_dead_letters(call.parts, call.who, call.path["topic"], call.body)
     topic = topic_of(call.parts, call.path["topic"])
     await _change(call, topic, call.body)
     return _put_answer(topic, created=False)
 
 
-async def state(call: Call) -> Answer:
+async def state(call: RequestContext) -> JsonResponse:
     """Return a topic's state."""
     parts, name = call.parts, call.path["topic"]
     topic = topic_of(parts, name)
     if call.query.touch:
         touch(parts, name)
-    return Answer(await parts.bridge.run(_state, parts, topic))
+    return JsonResponse(await parts.bridge.run(_state, parts, topic))
 
 
-async def list_topics(call: Call) -> Answer:
+async def list_topics(call: RequestContext) -> JsonResponse:
     """List topics, page by page; internal topics only when the prefix names them."""
     names, more = await call.parts.bridge.run(_names, call.parts.store.topics, call.query)
-    visible = call.parts.auth.visible(call.who, names)
+    visible = call.parts.auth.readable(call.who, names)
     if call.query.touch:
         for name in visible:
             touch(call.parts, name)
     lines = await call.parts.bridge.run(lambda: list(_lines(call.parts, visible)))
     cursor = _cursor_of(names[-1]) if more else UNSET
-    return Answer(wire.TopicList(topics=lines, next_cursor=cursor))
+    return JsonResponse(wire.TopicList(topics=lines, next_cursor=cursor))
 
 
-async def delete_topic(call: Call) -> Answer:
+async def delete_topic(call: RequestContext) -> JsonResponse:
     """Delete a topic with all its records."""
     parts, name = call.parts, call.path["topic"]
     try:
         topic = topic_of(parts, name)
     except UnknownTopic:
-        return Answer(wire.TopicDeleted(topic=name, deleted=False, routers_removed=[]))
+        return JsonResponse(wire.DeleteTopicResponse(topic=name, deleted=False, routers_removed=[]))
     removed = await parts.bridge.run(_delete_topic, parts, topic, call.query)
-    parts.handles.pop(name, None)
+    parts.topic_handles.pop(name, None)
     parts.read_at_ms.pop(name, None)
-    return Answer(removed)
+    return JsonResponse(removed)
 
 
-async def _change(call: Call, topic: Topic, options: wire.TopicOptions) -> None:
+async def _change(call: RequestContext, topic: Topic, options: wire.TopicOptions) -> None:
     call.allow("config", topic.name)
     await call.parts.bridge.run(topic_options.change, call.parts, topic, options)
 
 
-def _put_answer(topic: Topic, *, created: bool) -> Answer:
-    response = wire.PutAnswer(
+def _put_answer(topic: Topic, *, created: bool) -> JsonResponse:
+    response = wire.PutTopicResponse(
         topic=topic.name, created=created, config=topic_options.settings_of(topic)
     )
-    return Answer(response, 201 if created else 200)
+    return JsonResponse(response, 201 if created else 200)
 
 
-def _state(parts: Parts, topic: Topic) -> wire.TopicState:
+def _state(parts: AppState, topic: Topic) -> wire.TopicInfo:
     numbers = topic.statistics()
     config = topic_options.settings_of(topic)
     read_at_ms = parts.read_at_ms.get(topic.name)
     queue = _queue_counts(parts, topic.name) if config.type == "queue" else UNSET
-    return wire.TopicState(
+    return wire.TopicInfo(
         topic=topic.name,
         type=config.type,
         head_seq=numbers.head_seq,
@@ -127,14 +127,14 @@ def _state(parts: Parts, topic: Topic) -> wire.TopicState:
     )
 
 
-def _queue_counts(parts: Parts, name: str) -> wire.QueueCounts:
+def _queue_counts(parts: AppState, name: str) -> wire.QueueCounts:
     numbers = parts.store.queue(name).statistics()
     return wire.QueueCounts(
         ready=numbers.ready, in_flight=numbers.in_flight, dead_lettered=numbers.dead
     )
 
 
-def _priority(parts: Parts, topic: Topic) -> int:
+def _priority(parts: AppState, topic: Topic) -> int:
     now_ms = parts.clock.now_us() // 1000
     return priority_of(topic.config, parts.read_at_ms.get(topic.name), now_ms)
 
@@ -152,7 +152,7 @@ def _names(topics: object, query: wire.ListQuery) -> tuple[list[str], bool]:
     return names[:size], len(names) > size
 
 
-def _lines(parts: Parts, names: list[str]) -> Iterator[wire.TopicLine]:
+def _lines(parts: AppState, names: list[str]) -> Iterator[wire.TopicLine]:
     for name in names:
         try:
             topic = topic_of(parts, name)
@@ -184,7 +184,9 @@ def _after(cursor: str) -> str:
     raise invalid("invalid cursor: start again without one")
 
 
-def _delete_topic(parts: Parts, topic: Topic, query: wire.DeleteTopicQuery) -> wire.TopicDeleted:
+def _delete_topic(
+    parts: AppState, topic: Topic, query: wire.DeleteTopicQuery
+) -> wire.DeleteTopicResponse:
     name = topic.name
     if query.if_empty and topic.statistics().count:
         raise _not_empty(name)
@@ -195,7 +197,7 @@ def _delete_topic(parts: Parts, topic: Topic, query: wire.DeleteTopicQuery) -> w
         if query.if_empty and "records" in str(error):
             raise _not_empty(name) from error
         raise
-    return wire.TopicDeleted(topic=name, deleted=deleted, routers_removed=list(routers))
+    return wire.DeleteTopicResponse(topic=name, deleted=deleted, routers_removed=list(routers))
 
 
 def _not_empty(name: str) -> Refused:
@@ -207,8 +209,8 @@ def _not_empty(name: str) -> Refused:
     )
 
 
-def _needs(action: Action) -> tuple[Need, ...]:
-    return (Need(action, "topic"),)
+def _needs(action: Action) -> tuple[RoutePermission, ...]:
+    return (RoutePermission(action, "topic"),)
 
 
 _PATH = "/v0/topics/{topic}"
@@ -231,7 +233,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Create a topic, or change it.",
         query=wire.PutQuery,
         body=wire.TopicOptions,
-        answers={200: wire.PutAnswer, 201: wire.PutAnswer},
+        answers={200: wire.PutTopicResponse, 201: wire.PutTopicResponse},
         errors=("topic_not_found", "topic_exists_incompatible"),
     ),
     Route(
@@ -241,7 +243,7 @@ ROUTES: tuple[Route, ...] = (
         needs=_needs("config"),
         summary="Change a topic.",
         body=wire.TopicOptions,
-        answers={200: wire.PutAnswer},
+        answers={200: wire.PutTopicResponse},
         errors=("topic_not_found", "topic_exists_incompatible"),
     ),
     Route(
@@ -251,7 +253,7 @@ ROUTES: tuple[Route, ...] = (
         needs=_needs("read"),
         summary="Get a topic's state.",
         query=wire.TouchQuery,
-        answers={200: wire.TopicState},
+        answers={200: wire.TopicInfo},
         errors=("topic_not_found",),
     ),
     Route(
@@ -261,7 +263,7 @@ ROUTES: tuple[Route, ...] = (
         needs=_needs("delete"),
         summary="Delete a topic with all its records.",
         query=wire.DeleteTopicQuery,
-        answers={200: wire.TopicDeleted},
+        answers={200: wire.DeleteTopicResponse},
         errors=("topic_not_empty",),
     ),
 )

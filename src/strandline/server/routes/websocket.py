@@ -31,18 +31,18 @@ from strandline.errors import Invalid, StrandlineError, UnknownTopic
 from strandline.log.topic.topic import Topic
 from strandline.server.handlers import append
 from strandline.server.handlers.topic_cache import touch
-from strandline.server.handlers.watch_targets import Meant, named
-from strandline.server.handlers.ws_publish import Acks, body_of, refusal
+from strandline.server.handlers.watch_targets import WatchTarget, resolve_targets
+from strandline.server.handlers.ws_publish import PublishAcks, body_of, error_message
 from strandline.server.http.audit import address_of
-from strandline.server.http.request import Call
+from strandline.server.http.request import RequestContext
 from strandline.server.http.request_body import check_objects
-from strandline.server.http.route import OPEN, Answer, Route
+from strandline.server.http.route import OPEN, JsonResponse, Route
 from strandline.server.limits.rate_limits import client_of
 from strandline.server.live import frames
-from strandline.server.live.sinks import Outlet, QueueOutlet, TransportOutlet
+from strandline.server.live.sinks import ByteSink, QueueSink, TransportSink
 from strandline.server.live.streams import Stream
-from strandline.server.live.subscriptions import Wish, prefix_of, wish_of
-from strandline.server.transports import taking, transport_of
+from strandline.server.live.subscriptions import Subscription, prefix_of, subscription_of
+from strandline.server.transports import transport_of, websocket_of
 
 _LOG = structlog.get_logger("strandline.server")
 WINDOW = 1024
@@ -60,7 +60,7 @@ class _Identified(msgspec.Struct):
 _IDENTIFIED = msgspec.json.Decoder(_Identified)
 
 
-async def websocket(call: Call) -> Answer:
+async def websocket(call: RequestContext) -> JsonResponse:
     """Serve a connection, from the handshake to its end."""
     assert isinstance(call.connection, WebSocket)
     quotas = call.parts.auth.quotas
@@ -70,31 +70,31 @@ async def websocket(call: Call) -> Answer:
         await connection.log_in()
         quotas.open_stream(call.who)
     except WebSocketDisconnect:
-        return Answer({})  # not logged: unauthenticated clients can cause it
+        return JsonResponse({})  # not logged: unauthenticated clients can cause it
     except StrandlineError as error:
         connection.refuse(error, None)
         await connection.finish(1008)
-        return Answer({})
+        return JsonResponse({})
     try:
         await connection.run()
     finally:
         quotas.close_stream(call.who)
-    return Answer({})
+    return JsonResponse({})
 
 
 class _Connection:
     """One client. Owned by the loop's thread."""
 
-    def __init__(self, call: Call, socket: WebSocket) -> None:
+    def __init__(self, call: RequestContext, socket: WebSocket) -> None:
         self._call = call
         self._socket = socket
         self._hub = call.parts.hub
         self._sink = _sink(socket)
-        wrapping: frames.Wrapping = "frame" if isinstance(self._sink, TransportOutlet) else "text"
+        wrapping: frames.Wrapping = "frame" if isinstance(self._sink, TransportSink) else "text"
         settings = call.parts.settings.live
         self._stream = Stream(self._sink, who=call.who, wrapping=wrapping, settings=settings)
-        self._patterns: dict[str, Wish] = {}
-        self._acks = Acks(call.parts.durable, self._write)
+        self._patterns: dict[str, Subscription] = {}
+        self._acks = PublishAcks(call.parts.commit_waiters, self._write)
         self._is_idle = False
         """Whether all received messages are handled."""
 
@@ -109,7 +109,7 @@ class _Connection:
                 await self._log_in_by_message()
         call.parts.auth.check_live(call.who)
         self._stream.who = call.who
-        protocol = taking(self._socket.scope)
+        protocol = websocket_of(self._socket.scope)
         if protocol is not None:
             client = client_of(call.who, address_of(self._socket))
             protocol.hold = call.parts.budget.hold(client)
@@ -121,7 +121,7 @@ class _Connection:
                 message = self._decode(await self._receive())
         except TimeoutError as error:
             raise Refused(401, "unauthorized", "authentication required") from error
-        if not isinstance(message, live.Login):
+        if not isinstance(message, live.LoginMessage):
             raise Refused(401, "unauthorized", 'send {"op": "auth", "token": "..."} first')
         header, address = f"Bearer {message.token}", address_of(self._socket)
         call.who = call.parts.auth.authenticate(header, address)
@@ -131,8 +131,8 @@ class _Connection:
         """Handle messages until one side ends the connection."""
         stream = self._stream
         stream.check = self._check
-        stream.newcomer = self._on_new_topic
-        protocol = taking(self._socket.scope)
+        stream.on_new_topic = self._on_new_topic
+        protocol = websocket_of(self._socket.scope)
         reading = asyncio.ensure_future(self._read())
         reading.add_done_callback(lambda _: stream.end("internal"))
         try:
@@ -216,10 +216,10 @@ class _Connection:
                 await self._subscribe(message)
             case live.Unsubscribe():
                 self._unsubscribe(message)
-            case live.Ping():
+            case live.PingMessage():
                 now_ms = self._call.parts.clock.now_us() // 1000
                 self._respond("pong", message.request_id, {"ts": now_ms})
-            case live.Login():
+            case live.LoginMessage():
                 raise Invalid("already authenticated: open another connection")
 
     # Publishing.
@@ -227,7 +227,7 @@ class _Connection:
     async def _publish(self, message: live.Publish) -> None:
         call = self._call
         body = body_of(message)
-        call.parts.auth.quotas.message(call.who, address_of(call.connection), len(body))
+        call.parts.auth.quotas.count_message(call.who, address_of(call.connection), len(body))
         try:
             if len(body) > append.LARGE:
                 raise UnknownTopic("too large to be appended on the loop")
@@ -249,12 +249,12 @@ class _Connection:
                 append.JSON,
                 return_seqs=message.return_seqs,
             )
-        self._acks.owe(message.request_id, placed)
+        self._acks.add(message.request_id, placed)
         self._acks.flush()
         while self._acks.count >= WINDOW:
             await self._acks.wait_for_fewer()
 
-    def take(self, message: bytes) -> bool:
+    def handle(self, message: bytes) -> bool:
         """Handle a publish that need not wait, as ``_publish`` does; False for all others."""
         call = self._call
         if (
@@ -291,7 +291,7 @@ class _Connection:
             _LOG.error("internal error in a publish", topic=publish.topic, exc_info=bug)
             self._stream.end("internal")
         else:
-            self._acks.owe(publish.request_id, placed)
+            self._acks.add(publish.request_id, placed)
         return True
 
     def flush(self) -> None:
@@ -302,11 +302,11 @@ class _Connection:
 
     async def _subscribe(self, message: live.Subscribe) -> None:
         requested = _requested_topics(message)
-        subscription = wish_of(message, self._stream.wrapping)
-        targets = await named(self._call, requested, subscription.sieve)
-        new = [topic for topic in targets.topics if topic.name not in self._stream.places]
+        subscription = subscription_of(message, self._stream.wrapping)
+        targets = await resolve_targets(self._call, requested, subscription.record_filter)
+        new = [topic for topic in targets.topics if topic.name not in self._stream.positions]
         topics_max = self._call.parts.settings.limits.watch_topics_max
-        if len(self._stream.places) + len(new) > topics_max:
+        if len(self._stream.positions) + len(new) > topics_max:
             raise Invalid(f"a connection watches at most {topics_max} topics: open another")
         self._patterns |= dict.fromkeys(targets.patterns, subscription)
         watched = {topic.name: _to_wire(topic) for topic in targets.topics}
@@ -314,14 +314,16 @@ class _Connection:
         for target in targets.topics:
             self._hub.detach(self._stream, target.name)
             touch(self._call.parts, target.name)
-            self._hub.attach(self._stream, target.topic, subscription, target.from_seq, target.life)
+            self._hub.attach(
+                self._stream, target.topic, subscription, target.from_seq, target.start_epoch
+            )
 
     def _unsubscribe(self, message: live.Unsubscribe) -> None:
         names = list(message.topics or ())
         if message.topic is not None:
             names.append(message.topic)
         if not names:
-            names = [*self._stream.places, *self._patterns]
+            names = [*self._stream.positions, *self._patterns]
         for name in names:
             self._patterns.pop(name, None)
             self._hub.detach(self._stream, name)
@@ -333,20 +335,20 @@ class _Connection:
         subscription = next(
             (each for pattern, each in self._patterns.items() if _matches(pattern, name)), None
         )
-        position = self._stream.places.get(name)
+        position = self._stream.positions.get(name)
         if position is not None and not position.is_alive:
-            subscription = self._stream.wishes.get(name, subscription)
+            subscription = self._stream.subscriptions.get(name, subscription)
         elif position is not None:
             return
-        if subscription is None or not self._call.parts.auth.may(self._call.who, "read", name):
+        if subscription is None or not self._call.parts.auth.allows(self._call.who, "read", name):
             return
-        if len(self._stream.places) < self._call.parts.settings.limits.watch_topics_max:
+        if len(self._stream.positions) < self._call.parts.settings.limits.watch_topics_max:
             with contextlib.suppress(Invalid):  # without the fields of the filter
                 self._hub.attach(self._stream, topic, subscription, 0)
 
     def _check(self) -> None:
         self._call.parts.auth.check_live(self._call.who)
-        for name in self._stream.places:
+        for name in self._stream.positions:
             self._call.allow("read", name)
 
     # Responses.
@@ -356,7 +358,7 @@ class _Connection:
 
     def refuse(self, error: BaseException, request_id: str | int | None) -> None:
         """Send an error."""
-        self._write(refusal(error, request_id))
+        self._write(error_message(error, request_id))
 
     def _write(self, *messages: bytes) -> None:
         if self._stream.wrapping == "frame":
@@ -367,10 +369,10 @@ class _Connection:
 
     async def finish(self, code: int) -> None:
         """Close; the connection of a client that does not read this is aborted."""
-        self._acks.end()
+        self._acks.discard()
         try:
             async with asyncio.timeout(_LOGIN_S_MAX / 2):
-                if isinstance(self._sink, QueueOutlet):
+                if isinstance(self._sink, QueueSink):
                     await self._sink.finish()
                 with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # closed already
                     await self._socket.close(code)
@@ -389,15 +391,15 @@ _CODES = {
 """The close code by the reason why the stream ended; otherwise 1000."""
 
 
-def _sink(socket: WebSocket) -> Outlet:
+def _sink(socket: WebSocket) -> ByteSink:
     transport = transport_of(socket.scope)
     if transport is not None:
-        return TransportOutlet(transport)
+        return TransportSink(transport)
 
     async def text(data: bytes) -> None:
         await socket.send_text(data.decode())
 
-    return QueueOutlet(text)
+    return QueueSink(text)
 
 
 def _request_id(text: str | bytes) -> str | int | None:
@@ -408,9 +410,9 @@ def _request_id(text: str | bytes) -> str | int | None:
         return None
 
 
-def _requested_topics(message: live.Subscribe) -> dict[str, live.From]:
-    default = live.From(from_seq=message.from_seq, tail=message.tail)
-    requested: dict[str, live.From] = {}
+def _requested_topics(message: live.Subscribe) -> dict[str, live.StartPosition]:
+    default = live.StartPosition(from_seq=message.from_seq, tail=message.tail)
+    requested: dict[str, live.StartPosition] = {}
     if isinstance(message.topics, dict):
         requested |= message.topics
     else:
@@ -424,7 +426,7 @@ def _matches(pattern: str, name: str) -> bool:
     return name.startswith(prefix_of(pattern))
 
 
-def _to_wire(target: Meant) -> live.WatchedTopic:
+def _to_wire(target: WatchTarget) -> live.WatchedTopic:
     return live.WatchedTopic(
         from_seq=target.from_seq, head_seq=target.head_seq, earliest_seq=target.earliest_seq
     )

@@ -12,14 +12,14 @@ from strandline.api.bytes_fields import (
     Base64,
     Json,
     Text,
-    given_key,
-    given_value,
-    told_key,
-    told_value,
+    key_fields,
+    required_key,
+    required_value,
+    value_fields,
 )
 from strandline.errors import Invalid
-from strandline.views.kv.conditions import Write
-from strandline.views.kv.values import Change, Delete, Entry, Put, Version, end_of
+from strandline.views.kv.conditions import KeyWrite
+from strandline.views.kv.values import Change, Delete, Entry, Put, Version, expiry_of
 
 
 class _Keyed(Protocol):
@@ -43,21 +43,21 @@ class _Valued(Protocol):
 
 
 def key_of(request: _Keyed) -> bytes:
-    return given_key("key", request.key, request.key_base64)
+    return required_key("key", request.key, request.key_base64)
 
 
 def value_of(request: _Valued) -> bytes:
-    return given_value("value", request.value, request.value_base64)
+    return required_value("value", request.value, request.value_base64)
 
 
 def ttl_s(ttl_ms: float | None) -> float | None:
     return None if ttl_ms is None else ttl_ms / 1000
 
 
-def entry(stored: Entry, *, keys_only: bool = False) -> wire.Entry:
-    key, key_base64 = told_key(stored.key)
-    value, value_base64 = (UNSET, UNSET) if keys_only else told_value(stored.value)
-    return wire.Entry(
+def entry(stored: Entry, *, keys_only: bool = False) -> wire.KvEntry:
+    key, key_base64 = key_fields(stored.key)
+    value, value_base64 = (UNSET, UNSET) if keys_only else value_fields(stored.value)
+    return wire.KvEntry(
         version=stored.version,
         us=stored.ts,
         key=key,
@@ -68,22 +68,22 @@ def entry(stored: Entry, *, keys_only: bool = False) -> wire.Entry:
     )
 
 
-def found(stored: Entry | None) -> wire.Found:
+def found_entry(stored: Entry | None) -> wire.EntryResponse:
     if stored is None:
-        return wire.Found(found=False)
-    return wire.Found(found=True, entry=entry(stored))
+        return wire.EntryResponse(found=False)
+    return wire.EntryResponse(found=True, entry=entry(stored))
 
 
-def value(data: bytes | None) -> wire.Value:
+def value(data: bytes | None) -> wire.ValueResponse:
     if data is None:
-        return wire.Value(found=False)
-    plain, base64 = told_value(data)
-    return wire.Value(found=True, value=plain, value_base64=base64)
+        return wire.ValueResponse(found=False)
+    plain, base64 = value_fields(data)
+    return wire.ValueResponse(found=True, value=plain, value_base64=base64)
 
 
-def old_version(stored: Version) -> wire.OldVersion:
-    value, base64 = (UNSET, UNSET) if stored.value is None else told_value(stored.value)
-    return wire.OldVersion(
+def old_version(stored: Version) -> wire.KeyVersion:
+    value, base64 = (UNSET, UNSET) if stored.value is None else value_fields(stored.value)
+    return wire.KeyVersion(
         version=stored.version,
         us=stored.ts,
         deleted=stored.deleted,
@@ -93,10 +93,10 @@ def old_version(stored: Version) -> wire.OldVersion:
     )
 
 
-def change(stored: Change) -> wire.Change:
-    key, key_base64 = told_key(stored.key)
-    value, base64 = (UNSET, UNSET) if stored.value is None else told_value(stored.value)
-    return wire.Change(
+def change(stored: Change) -> wire.KvChange:
+    key, key_base64 = key_fields(stored.key)
+    value, base64 = (UNSET, UNSET) if stored.value is None else value_fields(stored.value)
+    return wire.KvChange(
         version=stored.version,
         us=stored.ts,
         deleted=stored.deleted,
@@ -109,7 +109,7 @@ def change(stored: Change) -> wire.Change:
     )
 
 
-def operation(request: wire.Operation) -> Put | Delete:
+def operation(request: wire.BatchOperation) -> Put | Delete:
     """A put or a delete of a batch."""
     key = key_of(request)
     if not request.delete:
@@ -122,14 +122,14 @@ def operation(request: wire.Operation) -> Put | Delete:
     return Delete(key, request.version)
 
 
-def write(request: wire.Write, now_us: int) -> Write:
+def write(request: wire.TransactionWrite, now_us: int) -> KeyWrite:
     """The write of one key in a transaction."""
     if request.value is UNSET and request.value_base64 is UNSET:
-        return Write(None)
+        return KeyWrite(None)
     if request.ttl_ms is not None:
-        return Write(value_of(request), end_of(ttl_s(request.ttl_ms), now_us))
-    return Write(value_of(request), max(0, request.expires_us))
+        return KeyWrite(value_of(request), expiry_of(ttl_s(request.ttl_ms), now_us))
+    return KeyWrite(value_of(request), max(0, request.expires_us))
 
 
-def versions_seen(seen: Sequence[wire.Seen]) -> dict[bytes | str, int]:
+def versions_seen(seen: Sequence[wire.ReadVersion]) -> dict[bytes | str, int]:
     return {key_of(each): each.version for each in seen}

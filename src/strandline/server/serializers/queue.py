@@ -7,19 +7,19 @@ from collections.abc import Iterable, Sequence
 from msgspec import UNSET
 
 from strandline.api import queues as wire
-from strandline.api.bytes_fields import found_key, told_key, told_value
+from strandline.api.bytes_fields import key_fields, optional_key, value_fields
 from strandline.errors import Invalid
 from strandline.views.queue.dead_letter_codec import DeadLetter
-from strandline.views.queue.dead_letter_filter import Meant
-from strandline.views.queue.job import Job, Ticket, Waiting
+from strandline.views.queue.dead_letter_filter import DeadLetterFilter
+from strandline.views.queue.job import Job, LeaseTicket, PeekedJob
 
 _SEQ_MAX = 2**63 - 1
 
 
 def claimed_job(job: Job, *, micros: bool) -> wire.ClaimedJob:
-    data, data_base64 = told_value(job.data)
-    key, key_base64 = (UNSET, UNSET) if job.key is None else told_key(job.key)
-    meta, meta_base64 = (UNSET, UNSET) if job.meta is None else told_value(job.meta)
+    data, data_base64 = value_fields(job.data)
+    key, key_base64 = (UNSET, UNSET) if job.key is None else key_fields(job.key)
+    meta, meta_base64 = (UNSET, UNSET) if job.meta is None else value_fields(job.meta)
     return wire.ClaimedJob(
         seq=job.seq,
         lease_id=str(job.lease),
@@ -38,9 +38,9 @@ def claimed_job(job: Job, *, micros: bool) -> wire.ClaimedJob:
     )
 
 
-def waiting_job(job: Waiting, *, micros: bool) -> wire.WaitingJob:
-    data, data_base64 = told_value(job.data)
-    key, key_base64 = (UNSET, UNSET) if job.key is None else told_key(job.key)
+def waiting_job(job: PeekedJob, *, micros: bool) -> wire.WaitingJob:
+    data, data_base64 = value_fields(job.data)
+    key, key_base64 = (UNSET, UNSET) if job.key is None else key_fields(job.key)
     return wire.WaitingJob(
         seq=job.seq,
         ts=job.ts // 1000,
@@ -55,12 +55,12 @@ def waiting_job(job: Waiting, *, micros: bool) -> wire.WaitingJob:
     )
 
 
-def letter(stored: DeadLetter, queue: str) -> wire.Letter:
-    data, data_base64 = told_value(stored.data)
-    key, key_base64 = (UNSET, UNSET) if stored.key is None else told_key(stored.key)
-    group, group_base64 = told_key(stored.group) if stored.group else (UNSET, UNSET)
-    meta, meta_base64 = (UNSET, UNSET) if stored.meta is None else told_value(stored.meta)
-    return wire.Letter(
+def letter(stored: DeadLetter, queue: str) -> wire.DeadLetterInfo:
+    data, data_base64 = value_fields(stored.data)
+    key, key_base64 = (UNSET, UNSET) if stored.key is None else key_fields(stored.key)
+    group, group_base64 = key_fields(stored.group) if stored.group else (UNSET, UNSET)
+    meta, meta_base64 = (UNSET, UNSET) if stored.meta is None else value_fields(stored.meta)
+    return wire.DeadLetterInfo(
         seq=stored.seq,
         ts=stored.ts // 1000,
         us=stored.ts,
@@ -85,26 +85,26 @@ def letter(stored: DeadLetter, queue: str) -> wire.Letter:
     )
 
 
-def meant(filter_request: wire.Meant) -> Meant:
+def dead_letter_filter(filter_request: wire.DeadLetterSelection) -> DeadLetterFilter:
     """The dead-letter filter of a request."""
-    return Meant(
+    return DeadLetterFilter(
         seqs=None if filter_request.seqs is None else frozenset(filter_request.seqs),
-        key=found_key("key", filter_request.key, filter_request.key_base64),
+        key=optional_key("key", filter_request.key, filter_request.key_base64),
         tag=filter_request.tag,
-        group=found_key("group", filter_request.group, filter_request.group_base64),
-        contains=found_key("contains", filter_request.contains, filter_request.contains_base64),
+        group=optional_key("group", filter_request.group, filter_request.group_base64),
+        contains=optional_key("contains", filter_request.contains, filter_request.contains_base64),
         reason=filter_request.reason,
         before_us=filter_request.before_us,
         after_us=filter_request.after_us,
     )
 
 
-def tickets(seqs: Sequence[int], lease_ids: Sequence[str]) -> list[Ticket]:
+def tickets(seqs: Sequence[int], lease_ids: Sequence[str]) -> list[LeaseTicket]:
     """Jobs by seq and lease."""
     if len(lease_ids) != len(seqs):
         raise Invalid(f"{len(lease_ids)} lease_ids for {len(seqs)} seqs: send one for each")
     return [
-        Ticket(seq, _lease(lease))
+        LeaseTicket(seq, _lease(lease))
         for seq, lease in zip(seqs, lease_ids, strict=True)
         if 0 < seq <= _SEQ_MAX
     ]

@@ -15,11 +15,11 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from strandline.api import results as wire
-from strandline.api.errors import Refused, problem_of
+from strandline.api.errors import Refused, wire_error_of
 from strandline.errors import Invalid, StrandlineError
-from strandline.lake.files.typed_columns import cut_time
+from strandline.lake.files.typed_columns import truncate_time
 from strandline.query.execute import time_values
-from strandline.query.execute.command_result import Told
+from strandline.query.execute.command_result import CommandResult
 from strandline.query.execute.result import Result, message_of
 from strandline.query.execute.time_values import TimeForm, text_of_day, text_of_moment
 from strandline.server.http.arrow_streams import ipc_chunks, ipc_of
@@ -29,8 +29,8 @@ _INT_MAX = 2**63
 _encode = msgspec.json.Encoder().encode
 
 
-def columns_of(schema: pa.Schema) -> list[wire.Column]:
-    return [wire.Column(field.name, str(field.type)) for field in schema]
+def columns_of(schema: pa.Schema) -> list[wire.ResultColumn]:
+    return [wire.ResultColumn(field.name, str(field.type)) for field in schema]
 
 
 def rows_of(batch: pa.RecordBatch) -> list[list[Any]]:
@@ -119,7 +119,7 @@ def _result_lines(index: int, result: Result) -> Generator[bytes]:
         yield _encode(wire.ResultRowsLine(index=index, rows=rows_of(batch))) + b"\n"
 
 
-def error_told(lines: Generator[bytes]) -> Generator[bytes]:
+def error_as_last_line(lines: Generator[bytes]) -> Generator[bytes]:
     """The same lines; an error after the first line becomes the last line."""
     has_started = False
     try:
@@ -130,7 +130,7 @@ def error_told(lines: Generator[bytes]) -> Generator[bytes]:
     except StrandlineError as error:
         if not has_started:
             raise
-        problem = problem_of(error)
+        problem = wire_error_of(error)
         fields = {"code": problem.code, "message": problem.message, "detail": problem.detail}
         yield _encode(wire.ErrorLine(error=fields)) + b"\n"
 
@@ -160,7 +160,7 @@ def with_results(error: StrandlineError, *, arrow: bool) -> StrandlineError:
     """The error of a BATCH, with the results of the commands before it."""
     if not error.results:
         return error
-    problem = problem_of(error)
+    problem = wire_error_of(error)
     detail = dict(problem.detail)
     if arrow:
         table = pa.table({wire.RESULT_COLUMN: arrow_column(error.results)})
@@ -173,7 +173,7 @@ def with_results(error: StrandlineError, *, arrow: bool) -> StrandlineError:
 
 def chart_of(result: Result) -> dict[str, Any] | None:
     """The Vega-Lite specification of a PLOT."""
-    chart = result.chart if isinstance(result, Told) else None
+    chart = result.chart if isinstance(result, CommandResult) else None
     return None if chart is None else chart.vega
 
 
@@ -190,7 +190,7 @@ def _param(value: Any) -> Any:
         if not others and name == "$base64" and isinstance(inner, str):
             return _converted(inner, bytes, "base64")
         if not others and name == "$time" and isinstance(inner, str):
-            return _converted(cut_time(inner), datetime, "a time")
+            return _converted(truncate_time(inner), datetime, "a time")
     return value
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from strandline.api import series as wire
-from strandline.api.bytes_fields import given_value, told_key, told_value
+from strandline.api.bytes_fields import key_fields, required_value, value_fields
 from strandline.errors import Invalid
 from strandline.views.series.values import Point, SourceName, name_of
 
@@ -34,7 +34,7 @@ def sources_of(names: Sequence[wire.SourceName]) -> list[bytes]:
 
 
 def new_point(request: wire.NewPoint) -> tuple[SourceName, int, bytes]:
-    payload = given_value("payload", request.payload, request.payload_base64)
+    payload = required_value("payload", request.payload, request.payload_base64)
     return source_of(request.source, request.source_base64), request.at, payload
 
 
@@ -51,16 +51,16 @@ def new_points(table: pa.Table) -> list[tuple[SourceName, int, bytes]]:
     return points
 
 
-def point(stored: Point) -> wire.Point:
-    payload, base64 = told_value(stored.payload)
-    return wire.Point(
+def point(stored: Point) -> wire.SeriesPoint:
+    payload, base64 = value_fields(stored.payload)
+    return wire.SeriesPoint(
         at=stored.at, seq=stored.seq, version=stored.version, payload=payload, payload_base64=base64
     )
 
 
 def line(stored: Point) -> wire.VisitedPoint:
-    payload, base64 = told_value(stored.payload)
-    source, source_base64 = told_key(stored.source)
+    payload, base64 = value_fields(stored.payload)
+    source, source_base64 = key_fields(stored.source)
     return wire.VisitedPoint(
         at=stored.at,
         seq=stored.seq,
@@ -75,7 +75,7 @@ def line(stored: Point) -> wire.VisitedPoint:
 def by_source(points_by_source: Mapping[bytes, Sequence[Point]]) -> list[wire.SourcePoints]:
     serialized = []
     for name, points in points_by_source.items():
-        source, base64 = told_key(name)
+        source, base64 = key_fields(name)
         wire_points = [point(each) for each in points]
         serialized.append(
             wire.SourcePoints(points=wire_points, source=source, source_base64=base64)

@@ -21,29 +21,29 @@ from strandline.errors import Corrupt, NotFound, UnknownTopic
 from strandline.lake.files.record_columns import TABLE_ID_FIRST
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.splits import split_planner
 from strandline.pipelines.splits.record_schema import RECORD
-from strandline.pipelines.splits.snapshot_position import Position
+from strandline.pipelines.splits.snapshot_position import StorePosition
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
 from strandline.query.sql import as_of as sql_as_of
 from strandline.schema import NO_SCHEMA, Schema, shown_columns
 from strandline.spark.read.executor_read import read as read_parts
-from strandline.spark.read.lake_source import LakePlace
-from strandline.spark.read.read_location import Place, StorePlace
+from strandline.spark.read.lake_source import LakeReadLocation
+from strandline.spark.read.read_location import ReadLocation, StoreReadLocation
 from strandline.spark.read.tasks import AnyPart, TablePart
 from strandline.spark.read.view_state import host_of
-from strandline.spark.row_mappers.events import Change, EventShape
-from strandline.spark.row_mappers.mapper import selected
+from strandline.spark.row_mappers.events import EventMapper, SchemaChange
+from strandline.spark.row_mappers.mapper import select_columns
 from strandline.views.table.control_records import MARK, change_of
-from strandline.views.table.files.live_rows import visible
+from strandline.views.table.files.live_rows import read_live_rows
 
 PART_ROWS = 8 * 65_536
 _SEQ_MAX = 2**63 - 1
 
 
-class TableState(msgspec.Struct, frozen=True, kw_only=True):
+class EventTableState(msgspec.Struct, frozen=True, kw_only=True):
     """A table at a position."""
 
     name: str
@@ -61,22 +61,22 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     memory: tuple[pa.Table, ...] = ()
     """Rows that are not in a file, with the column names of results."""
 
-    def gone(self) -> BitMap64:
+    def hidden_seqs(self) -> BitMap64:
         return BitMap64.deserialize(self.hidden) if self.hidden else BitMap64()
 
 
-def table_of(location: Place, topic: str, as_of: str = "") -> TableState:
+def table_of(location: ReadLocation, topic: str, as_of: str = "") -> EventTableState:
     """The table of a topic, at a position or now."""
-    if isinstance(location, StorePlace):
+    if isinstance(location, StoreReadLocation):
         return _table_of_store(location, topic, as_of)
-    assert isinstance(location, LakePlace)
+    assert isinstance(location, LakeReadLocation)
     return _table_of_lake(location, topic)
 
 
-def parts_of(state: TableState) -> list[AnyPart]:
+def parts_of(state: EventTableState) -> list[AnyPart]:
     """The files of a table as parts."""
     parts: list[AnyPart] = []
-    hidden = state.gone()
+    hidden = state.hidden_seqs()
     for file, written in state.files:
         if not file.rows or file.last_seq < state.first_seq or file.first_seq > state.last_seq:
             continue
@@ -104,10 +104,10 @@ def parts_of(state: TableState) -> list[AnyPart]:
 
 def read(part: TablePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a part, on an executor."""
-    full_schema = EventShape(told=part.told).schema
+    full_schema = EventMapper(target=part.told).schema
     schema = pa.schema([full_schema.field(name) for name in names])
     columns = {shown: column for column, shown in shown_columns(part.told).items()}
-    tables = visible(
+    tables = read_live_rows(
         _objects(part.lake),
         part.table_id,
         part.file,
@@ -122,7 +122,7 @@ def read(part: TablePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     )
     try:
         for table in tables:
-            yield selected(table.rename_columns(list(names)), schema)
+            yield select_columns(table.rename_columns(list(names)), schema)
     except NotFound:
         raise NotFound(
             f"{part.file.name()} of table {part.table!r} is gone: the read took longer than "
@@ -131,8 +131,11 @@ def read(part: TablePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def schema_changes(
-    location: Place, position: Position, snapshot: Snapshot, span: split_planner.Range
-) -> list[Change]:
+    location: ReadLocation,
+    position: StorePosition,
+    snapshot: TopicSnapshot,
+    span: split_planner.SeqRange,
+) -> list[SchemaChange]:
     """The records of a range of seqs that start a version of the schema."""
     changes = []
     for batch in _records(location, position, snapshot, span, ("seq", "meta")):
@@ -141,21 +144,21 @@ def schema_changes(
         pairs = zip(batch["seq"].to_pylist(), batch["meta"].to_pylist(), strict=True)
         marked = [seq for seq, meta in pairs if meta is not None and meta.startswith(MARK + b"S")]
         for seq in marked:
-            single = split_planner.Range(seq, seq)
+            single = split_planner.SeqRange(seq, seq)
             for row in _records(location, position, snapshot, single, RECORD):
                 schema = change_of(
                     row["meta"][0].as_py(), row["data"][0].as_py(), seq, snapshot.name
                 )
                 assert isinstance(schema, Schema)
-                changes.append(Change(seq, schema))
+                changes.append(SchemaChange(seq, schema))
     return changes
 
 
 def _records(
-    location: Place,
-    position: Position,
-    snapshot: Snapshot,
-    span: split_planner.Range,
+    location: ReadLocation,
+    position: StorePosition,
+    snapshot: TopicSnapshot,
+    span: split_planner.SeqRange,
     names: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     if span.first_seq > span.last_seq:
@@ -167,7 +170,7 @@ def _records(
             yield batch
 
 
-def _table_of_store(location: StorePlace, topic: str, as_of: str) -> TableState:
+def _table_of_store(location: StoreReadLocation, topic: str, as_of: str) -> EventTableState:
     store = location.store
     host = host_of(store, "table", topic)
     log = host.topics[0]
@@ -179,7 +182,7 @@ def _table_of_store(location: StorePlace, topic: str, as_of: str) -> TableState:
         manifest = fold.segments.manifest
         view = fold.snapshot(until if as_of else None)
         rest = view.read(view.columns.names, after=pinned.flushed)
-        return TableState(
+        return EventTableState(
             name=topic,
             lake=location.lake,
             table_id=0 if manifest is None else manifest.topic_id,
@@ -200,7 +203,7 @@ def _with_result_names(table: pa.Table, schema: Schema) -> pa.Table:
     return table.rename_columns([names[name] for name in table.column_names])
 
 
-def _table_of_lake(location: LakePlace, topic: str) -> TableState:
+def _table_of_lake(location: LakeReadLocation, topic: str) -> EventTableState:
     manifest = manifest_of(location, topic)
     if manifest is None:
         raise UnknownTopic(
@@ -208,7 +211,7 @@ def _table_of_lake(location: LakePlace, topic: str) -> TableState:
             "when the table writes its first file"
         )
     schemas = {each.version: each for each in manifest.schemas}
-    return TableState(
+    return EventTableState(
         name=topic,
         lake=location.url,
         table_id=manifest.topic_id,
@@ -221,7 +224,7 @@ def _table_of_lake(location: LakePlace, topic: str) -> TableState:
     )
 
 
-def manifest_of(location: LakePlace, topic: str) -> Manifest | None:
+def manifest_of(location: LakeReadLocation, topic: str) -> Manifest | None:
     """The newest manifest of a table in a lake, None if there is none."""
     try:
         selection = location.lake.manifests([f"{topic}:table"])

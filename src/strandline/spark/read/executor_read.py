@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from strandline.pipelines.splits import record_schema, split_reader
 from strandline.pipelines.splits.predicates import Condition
-from strandline.spark.read.tasks import AnyPart, ServedPart, StatePart, TablePart, Task
-from strandline.spark.row_mappers.mapper import selected
+from strandline.spark.read.tasks import AnyPart, ServerPart, StatePart, TablePart, Task
+from strandline.spark.row_mappers.mapper import select_columns
 
 
 def read(
@@ -18,7 +18,7 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of parts: records with these columns, or the rows of a view."""
     for part in parts:
-        if isinstance(part, ServedPart):  # their modules are imported when needed
+        if isinstance(part, ServerPart):  # their modules are imported when needed
             for table in import_module("strandline.spark.read.server_source").read(
                 part, names, conditions
             ):
@@ -42,4 +42,4 @@ def rows(
     for batch in read(task.parts, record_schema.RECORD, conditions):
         mapped = task.shape.rows(batch)
         if len(mapped):
-            yield selected(mapped, schema)
+            yield select_columns(mapped, schema)

@@ -20,7 +20,7 @@ _FILTERS: dict[type, str] = {
 }
 
 
-def of_filter(pushed: datasource.Filter) -> Condition | None:
+def condition_of_filter(pushed: datasource.Filter) -> Condition | None:
     """A filter of Spark as a condition, None if it is not supported."""
     attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
     if len(attribute) != 1 or attribute[0] not in PRUNED:

@@ -17,25 +17,25 @@ from pyroaring import BitMap64
 
 from strandline.config.view_config import ViewConfigs
 from strandline.errors import Corrupt, Invalid, UnknownTopic
-from strandline.lake.cold_index import Cold
+from strandline.lake.cold_index import ColdIndex
 from strandline.lake.files.record_columns import TABLE_ID_FIRST
 from strandline.lake.manifest.manifest import Manifest
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.lake_selection import OpenLake
 from strandline.pipelines.splits import split_planner
 from strandline.pipelines.splits.predicates import Condition
-from strandline.pipelines.splits.snapshot_position import Position
+from strandline.pipelines.splits.snapshot_position import StorePosition
 from strandline.pipelines.splits.split_reader import lake_file
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.spark.read import saved_view_source
 from strandline.spark.read.tasks import AnyPart
 from strandline.views.saved_view_reader import SavedViews
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 _FLOOR = "floor"
 
 
-class LakePlace:
+class LakeReadLocation:
     """A lake in an object store. Owned by one thread."""
 
     def __init__(self, url: str, reservoir: str = "") -> None:
@@ -44,9 +44,9 @@ class LakePlace:
         """Location of saved views; empty if it is not known."""
         self.lake = OpenLake(open_objects(self.url), owned=True)
         self._saved: SavedViews | None = None
-        self._runners: dict[tuple[str, str], Host[Any]] = {}
+        self._runners: dict[tuple[str, str], ViewRunner[Any]] = {}
 
-    def __enter__(self) -> LakePlace:
+    def __enter__(self) -> LakeReadLocation:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,7 +63,7 @@ class LakePlace:
             self._saved.close()
             self._saved = None
 
-    def pin(self, topics: Sequence[str], *, strict: bool = True) -> Position:
+    def pin(self, topics: Sequence[str], *, strict: bool = True) -> StorePosition:
         manifests: dict[str, Manifest] = {}
         for topic in topics:
             try:
@@ -77,7 +77,7 @@ class LakePlace:
             for manifest in selection.manifests:
                 if manifest.topic_id < TABLE_ID_FIRST:
                     manifests[manifest.name] = manifest  # of the last topic of this name
-        return Position(
+        return StorePosition(
             store="",
             store_id=self.lake.store_id.hex(),
             lake=self.url,
@@ -86,22 +86,22 @@ class LakePlace:
 
     def hot_parts(
         self,
-        position: Position,
-        snapshot: Snapshot,
-        span: split_planner.Range,
+        position: StorePosition,
+        snapshot: TopicSnapshot,
+        span: split_planner.SeqRange,
         names: Sequence[str],
         conditions: Sequence[Condition] = (),
     ) -> list[AnyPart]:
         return []
 
-    def cursor_at(self, snapshot: Snapshot, ts: int) -> int:
+    def cursor_at(self, snapshot: TopicSnapshot, ts: int) -> int:
         cold = snapshot.cold_files()
         if cold is None:
             return snapshot.head_seq
-        index = cold.reaching(ts, snapshot.floor)
+        index = cold.first_reaching(ts, snapshot.floor)
         if index == len(cold):
             return snapshot.head_seq
-        span = split_planner.Range(cold.firsts[index], cold.lasts[index])
+        span = split_planner.SeqRange(cold.firsts[index], cold.lasts[index])
         parts, _ = split_planner.file_parts(self._position(snapshot), snapshot, span, ())
         file = lake_file(msgspec.structs.replace(parts[0], deleted=b""))
         for number, zone in enumerate(file.zones):
@@ -115,7 +115,7 @@ class LakePlace:
     def views(self, topic: str) -> ViewConfigs | None:
         return None
 
-    def host(self, view: str, topic: str) -> Host[Any]:
+    def host(self, view: str, topic: str) -> ViewRunner[Any]:
         """A saved view; ``Invalid`` without a reservoir."""
         if not self.reservoir:
             raise Invalid(
@@ -134,17 +134,17 @@ class LakePlace:
             )
         return host
 
-    def _position(self, snapshot: Snapshot) -> Position:
-        return Position(
+    def _position(self, snapshot: TopicSnapshot) -> StorePosition:
+        return StorePosition(
             store="", store_id=self.lake.store_id.hex(), lake=self.url, topics=(snapshot,)
         )
 
 
-def snapshot_of(manifest: Manifest) -> Snapshot:
+def snapshot_of(manifest: Manifest) -> TopicSnapshot:
     """The snapshot of a topic in a manifest."""
     hidden = manifest.deleted or BitMap64()
     files = [file for file in manifest.files if file.last_seq >= manifest.floor]
-    return Snapshot(
+    return TopicSnapshot(
         topic_id=manifest.topic_id,
         name=manifest.name,
         epoch=manifest.epoch,
@@ -155,5 +155,5 @@ def snapshot_of(manifest: Manifest) -> Snapshot:
         evict_reason=_FLOOR,
         last_ts=files[-1].ts_max if files else 0,
         deleted=hidden.serialize() if hidden else b"",
-        cold=Cold.of_files(manifest.number, files, {}, released=0).encode(),
+        cold=ColdIndex.of_files(manifest.number, files, {}, released=0).encode(),
     )

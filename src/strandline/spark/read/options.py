@@ -39,14 +39,14 @@ from strandline.pipelines.delivery_client import PATIENCE_S
 from strandline.pipelines.lake_selection import is_pattern
 from strandline.pipelines.splits import record_schema
 from strandline.pipelines.splits.predicates import Condition, time_of
-from strandline.pipelines.splits.snapshot_position import Offsets
+from strandline.pipelines.splits.snapshot_position import TopicOffsets
 from strandline.records import check_topic_name
 
 FORMAT = "strandline"
 LOG = "log"
-VIEWS = (LOG, "table", "kv", "kv_history", "queue", "dead", "series", "metrics")
+READ_VIEWS = (LOG, "table", "kv", "kv_history", "queue", "dead", "series", "metrics")
 """Values of ``view`` in a read."""
-WRITTEN = (LOG, "table", "kv", "queue", "series", "metrics")
+WRITE_VIEWS = (LOG, "table", "kv", "queue", "series", "metrics")
 """Values of ``view`` in a write."""
 FAIL = "fail"
 TOKEN_VARIABLE = "STRANDLINE_TOKEN"  # noqa: S105 - the name of a variable
@@ -127,9 +127,9 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
             conditions.append(Condition("ts", "<=", time_of(self.as_of)))
         return tuple(conditions)
 
-    def offsets(self) -> Offsets | None:
+    def offsets(self) -> TopicOffsets | None:
         """The position in ``as_of``."""
-        return Offsets.decode(self.as_of) if self.as_of.startswith("{") else None
+        return TopicOffsets.decode(self.as_of) if self.as_of.startswith("{") else None
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +167,7 @@ def parse_write(raw: Mapping[str, str]) -> WriteOptions:
     patience = options.get("patience", str(PATIENCE_S))
     if not patience.replace(".", "", 1).isdecimal():
         raise Invalid(f"patience is a number of seconds, not {patience!r}")
-    view = _view(options, WRITTEN)
+    view = _view(options, WRITE_VIEWS)
     on_invalid = options.get("onInvalid", FAIL)
     if on_invalid != FAIL and view == LOG:
         raise Invalid("onInvalid is for writes through a view: every row is a record of a log")
@@ -201,7 +201,7 @@ def parse(raw: Mapping[str, str]) -> ReadOptions:
         raise Invalid(
             f"{_without_secrets(store)} is the lake already: leave lake out, or name the folder"
         )
-    view = _view(values, VIEWS)
+    view = _view(values, READ_VIEWS)
     if values.get("measurement") and view != "metrics":
         raise Invalid("measurement is for view=metrics")
     topics = tuple(part.strip() for part in values.get("topic", "").split(",") if part.strip())
@@ -217,7 +217,7 @@ def parse(raw: Mapping[str, str]) -> ReadOptions:
     if many and view != LOG:
         raise Invalid(f"a read with view={view} is of one topic: read several one by one")
     if view == LOG:
-        selected = record_schema.chosen(requested, many=many, lost=on_loss == "report")
+        selected = record_schema.select_columns(requested, many=many, lost=on_loss == "report")
     else:
         selected = tuple(requested or ())
     options = ReadOptions(

@@ -16,20 +16,24 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from strandline.config.view_config import ViewConfigs
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.splits import split_planner
 from strandline.pipelines.splits.predicates import Condition
-from strandline.pipelines.splits.snapshot_position import Position, open_readonly, pin
+from strandline.pipelines.splits.snapshot_position import (
+    StorePosition,
+    open_readonly,
+    take_position,
+)
 from strandline.spark.read.options import ReadOptions
 from strandline.spark.read.tasks import AnyPart
 from strandline.store import Store
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 
-class Place(Protocol):
+class ReadLocation(Protocol):
     """A location of topics. Owned by one thread."""
 
-    def __enter__(self) -> Place: ...
+    def __enter__(self) -> ReadLocation: ...
 
     def __exit__(self, *_: object) -> None: ...
 
@@ -39,22 +43,22 @@ class Place(Protocol):
         """Refresh: later calls return the current state."""
         ...
 
-    def pin(self, topics: Sequence[str], *, strict: bool = True) -> Position:
+    def pin(self, topics: Sequence[str], *, strict: bool = True) -> StorePosition:
         """The position of topics, by names and patterns; with ``strict``, names must exist."""
         ...
 
     def hot_parts(
         self,
-        position: Position,
-        snapshot: Snapshot,
-        span: split_planner.Range,
+        position: StorePosition,
+        snapshot: TopicSnapshot,
+        span: split_planner.SeqRange,
         names: Sequence[str],
         conditions: Sequence[Condition] = (),
     ) -> list[AnyPart]:
         """The records of a topic that are not in a lake file, as parts."""
         ...
 
-    def cursor_at(self, snapshot: Snapshot, ts: int) -> int:
+    def cursor_at(self, snapshot: TopicSnapshot, ts: int) -> int:
         """The cursor before the first record of this time or later."""
         ...
 
@@ -63,7 +67,7 @@ class Place(Protocol):
         ...
 
 
-class StorePlace:
+class StoreReadLocation:
     """The folder of a store. Owned by one thread."""
 
     def __init__(self, path: str, lake: str, reservoir: str = "") -> None:
@@ -74,7 +78,7 @@ class StorePlace:
         """Location of its lake."""
         self._lake = lake
 
-    def __enter__(self) -> StorePlace:
+    def __enter__(self) -> StoreReadLocation:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,14 +90,14 @@ class StorePlace:
     def refresh(self) -> None:
         self.store.refresh()
 
-    def pin(self, topics: Sequence[str], *, strict: bool = True) -> Position:
-        return pin(self.store, topics, self._lake, strict=strict)
+    def pin(self, topics: Sequence[str], *, strict: bool = True) -> StorePosition:
+        return take_position(self.store, topics, self._lake, strict=strict)
 
     def hot_parts(
         self,
-        position: Position,
-        snapshot: Snapshot,
-        span: split_planner.Range,
+        position: StorePosition,
+        snapshot: TopicSnapshot,
+        span: split_planner.SeqRange,
         names: Sequence[str],
         conditions: Sequence[Condition] = (),
     ) -> list[AnyPart]:
@@ -103,28 +107,28 @@ class StorePlace:
             )
         )
 
-    def cursor_at(self, snapshot: Snapshot, ts: int) -> int:
+    def cursor_at(self, snapshot: TopicSnapshot, ts: int) -> int:
         return self.store.existing_topic(snapshot.name).cursor_at(ts)
 
     def views(self, topic: str) -> ViewConfigs | None:
         return self.store.existing_topic(topic).config.views
 
-    def host(self, view: str, topic: str) -> Host[Any]:
+    def host(self, view: str, topic: str) -> ViewRunner[Any]:
         """A view of the store."""
         self.store.views.open(view, topic, {})
-        return self.store.views.shelf.host(view, self.store.existing_topic(topic))
+        return self.store.views.registry.host(view, self.store.existing_topic(topic))
 
 
-def open_place(options: ReadOptions) -> Place:
+def open_location(options: ReadOptions) -> ReadLocation:
     """The location that the options of a read name."""
-    location: Place
+    location: ReadLocation
     if options.url:  # the HTTP client is imported only when needed
         server_source = import_module("strandline.spark.read.server_source")
-        location = server_source.ServedPlace(options.url, options.token)
+        location = server_source.ServerReadLocation(options.url, options.token)
     elif options.is_remote:
-        location = import_module("strandline.spark.read.lake_source").LakePlace(
+        location = import_module("strandline.spark.read.lake_source").LakeReadLocation(
             options.store, options.reservoir
         )
     else:
-        location = StorePlace(options.store, options.lake, options.reservoir)
+        location = StoreReadLocation(options.store, options.lake, options.reservoir)
     return location

@@ -20,13 +20,13 @@ import pyarrow as pa
 from strandline.config.view_config import ViewConfigs
 from strandline.errors import Invalid, NotFound
 from strandline.log.read.page import Page, Row
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.splits import split_planner, split_reader
 from strandline.pipelines.splits.predicates import Condition
 from strandline.pipelines.splits.record_schema import RECORD, arrow_schema
-from strandline.pipelines.splits.snapshot_position import Position
+from strandline.pipelines.splits.snapshot_position import StorePosition
 from strandline.views.saved_view_reader import SavedViews
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 _SCHEMA = arrow_schema(RECORD)
 _FIELDS = ("key", "tag", "node", "meta")
@@ -35,7 +35,7 @@ _COLUMNS = {"kv": "value and text", "series": "payload and text"}
 """Columns of values that may be in the log only."""
 
 
-class LakeTopic:
+class SavedViewTopic:
     """The records of a topic in a lake, for a view. Owned by one thread."""
 
     def __init__(
@@ -45,7 +45,7 @@ class LakeTopic:
         identity: tuple[int, int],
         applied: int,
         views: ViewConfigs,
-        position: Position | None,
+        position: StorePosition | None,
     ) -> None:
         """``applied`` is the last seq in the saved view, ``position`` that of the lake."""
         self._kind = kind
@@ -53,7 +53,7 @@ class LakeTopic:
         self.identity = identity
         self.config = _Config(views)
         self._position = position
-        self._snapshot: Snapshot | None = None if position is None else position.topics[0]
+        self._snapshot: TopicSnapshot | None = None if position is None else position.topics[0]
         self.moved_seq = 0 if self._snapshot is None else self._snapshot.head_seq
         """The last seq in the lake."""
         self.head_seq = applied if kind == "queue" else max(applied, self.moved_seq)
@@ -63,10 +63,10 @@ class LakeTopic:
         """A page of records after a cursor."""
         del limit  # footers are read for every page, so pages are large
         following = min(after + _PAGE_SEQS, self.head_seq)
-        table = self._rows(split_planner.Range(after + 1, following), ())
+        table = self._rows(split_planner.SeqRange(after + 1, following), ())
         return self._page(table, following)
 
-    def pick(self, seqs: Sequence[int]) -> Page:
+    def get_many(self, seqs: Sequence[int]) -> Page:
         """These records; ``NotFound`` if some have not moved, except for a queue."""
         missing = sum(1 for seq in seqs if seq > self.moved_seq)
         if missing and self._kind in _COLUMNS:
@@ -78,14 +78,14 @@ class LakeTopic:
         available = tuple(seq for seq in seqs if seq <= self.moved_seq)
         if not available:
             return self._page(_SCHEMA.empty_table(), self.head_seq)
-        span = split_planner.Range(min(available), max(available))
+        span = split_planner.SeqRange(min(available), max(available))
         return self._page(self._rows(span, [Condition("seq", "in", available)]), self.head_seq)
 
     def gaps_below(self, seq: int) -> list[tuple[int, int]]:
         del seq  # gaps are not known here
         return []
 
-    def _rows(self, seqs: split_planner.Range, conditions: Sequence[Condition]) -> pa.Table:
+    def _rows(self, seqs: split_planner.SeqRange, conditions: Sequence[Condition]) -> pa.Table:
         if self._position is None or self._snapshot is None:
             return _SCHEMA.empty_table()
         files, _ = split_planner.file_parts(self._position, self._snapshot, seqs, conditions)
@@ -117,7 +117,9 @@ class _Config(msgspec.Struct, frozen=True):
     views: ViewConfigs
 
 
-def host_of(saved: SavedViews, view: str, topic: str, position: Position | None) -> Host[Any]:
+def host_of(
+    saved: SavedViews, view: str, topic: str, position: StorePosition | None
+) -> ViewRunner[Any]:
     """A saved view, and the records of the lake after it.
 
     The position is that of the topic in the lake, read before the views are opened; None if no
@@ -130,7 +132,7 @@ def host_of(saved: SavedViews, view: str, topic: str, position: Position | None)
     configs = saved.configs(view, saved_view)
     logs = [(topic, position), (f"{topic}:leases", None)]
     topics = [
-        LakeTopic(view, name, identity, applied, configs, log_position)
+        SavedViewTopic(view, name, identity, applied, configs, log_position)
         for (name, log_position), identity, applied in zip(
             logs, saved_view.topics, saved_view.applied, strict=False
         )
@@ -138,7 +140,7 @@ def host_of(saved: SavedViews, view: str, topic: str, position: Position | None)
     return saved.host(view, saved_view, topics)
 
 
-def refuse_past(as_of: str) -> None:
+def reject_past(as_of: str) -> None:
     """Raise for a read of a saved state as of another position than its own."""
     if as_of:
         raise Invalid(

@@ -18,15 +18,15 @@ from strandline.client.blocking.store import RemoteStore
 from strandline.client.settings import ClientSettings
 from strandline.config.view_config import ViewConfigs
 from strandline.errors import Forbidden, RecordsLost, UnknownTopic
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.lake_selection import is_pattern
 from strandline.pipelines.splits import record_schema, split_planner
-from strandline.pipelines.splits.predicates import Condition, keeping
-from strandline.pipelines.splits.snapshot_position import Position
-from strandline.pipelines.splits.split_reader import visible
+from strandline.pipelines.splits.predicates import Condition, matching_rows
+from strandline.pipelines.splits.snapshot_position import StorePosition
+from strandline.pipelines.splits.split_reader import visible_rows
 from strandline.records import Tombstone
 from strandline.spark.read.options import ReadOptions, Secret
-from strandline.spark.read.tasks import AnyPart, ServedPart
+from strandline.spark.read.tasks import AnyPart, ServerPart
 
 PART_SEQS = 250_000
 SETTINGS = ClientSettings()
@@ -34,7 +34,7 @@ SETTINGS = ClientSettings()
 _PAGE_RECORDS = 20_000
 
 
-class ServedPlace:
+class ServerReadLocation:
     """A server. Owned by one thread."""
 
     def __init__(self, url: str, token: Secret) -> None:
@@ -43,7 +43,7 @@ class ServedPlace:
         self._token = token
         self._id = ""
 
-    def __enter__(self) -> ServedPlace:
+    def __enter__(self) -> ServerReadLocation:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -55,7 +55,7 @@ class ServedPlace:
     def refresh(self) -> None:
         """Do nothing: a server is queried at every pin."""
 
-    def pin(self, topics: Sequence[str], *, strict: bool = True) -> Position:
+    def pin(self, topics: Sequence[str], *, strict: bool = True) -> StorePosition:
         names = self._matching(topics)
         snapshots = []
         for name in names:
@@ -66,13 +66,13 @@ class ServedPlace:
                     raise
         with contextlib.suppress(Forbidden):  # a batch does not need it; a stream checks it
             self._id = self._id or self.store.id
-        return Position(store=self._url, store_id=self._id, lake="", topics=tuple(snapshots))
+        return StorePosition(store=self._url, store_id=self._id, lake="", topics=tuple(snapshots))
 
     def hot_parts(
         self,
-        position: Position,
-        snapshot: Snapshot,
-        span: split_planner.Range,
+        position: StorePosition,
+        snapshot: TopicSnapshot,
+        span: split_planner.SeqRange,
         names: Sequence[str],
         conditions: Sequence[Condition] = (),
     ) -> list[AnyPart]:
@@ -82,7 +82,7 @@ class ServedPlace:
             if each.column == "ts" and each.operator in (">", ">=", "="):
                 first_seq = max(first_seq, self.cursor_at(snapshot, each.value) + 1)
         return [
-            ServedPart(
+            ServerPart(
                 url=self._url,
                 token=self._token,
                 snapshot=snapshot,
@@ -92,13 +92,13 @@ class ServedPlace:
             for start in range(first_seq, last_seq + 1, PART_SEQS)
         ]
 
-    def cursor_at(self, snapshot: Snapshot, ts: int) -> int:
+    def cursor_at(self, snapshot: TopicSnapshot, ts: int) -> int:
         return self.store.existing_topic(snapshot.name).cursor_at(ts)
 
     def views(self, topic: str) -> ViewConfigs | None:
         return self.store.existing_topic(topic).config.views
 
-    def ask(self, options: ReadOptions, limit: int | None = None) -> pa.Table:
+    def read_view(self, options: ReadOptions, limit: int | None = None) -> pa.Table:
         """A view from the server, now or as of a position."""
         (name,) = options.topics
         schema = "tables" if options.view == "table" else options.view
@@ -115,14 +115,14 @@ class ServedPlace:
                 names |= dict.fromkeys(fnmatch.filter(self.store.topics(), topic))
         return sorted(names)
 
-    def _snapshot(self, name: str) -> Snapshot:
+    def _snapshot(self, name: str) -> TopicSnapshot:
         topic = self.store.existing_topic(name)
         topic_id, created_us = topic.identity
         statistics = topic.statistics()
         gaps = topic.gaps_below(statistics.head_seq)
         if topic.identity != (topic_id, created_us):  # created again during the requests
             return self._snapshot(name)
-        return Snapshot(
+        return TopicSnapshot(
             topic_id=topic_id,
             name=name,
             epoch=statistics.epoch,
@@ -137,7 +137,7 @@ class ServedPlace:
 
 
 def read(
-    part: ServedPart, names: Sequence[str], conditions: Sequence[Condition]
+    part: ServerPart, names: Sequence[str], conditions: Sequence[Condition]
 ) -> Iterator[pa.Table]:
     """The rows of a part, with these columns, for which every condition holds."""
     with RemoteStore(part.url, token=part.token.value or None, settings=SETTINGS) as store:
@@ -147,17 +147,17 @@ def read(
             limit = min(_PAGE_RECORDS, part.last_seq - after)
             page = topic.read(after, limit, epoch=part.snapshot.epoch)
             _check(part, after, page.epoch, page.head_seq, page.tombstone)
-            table = visible(page.arrow(), part.first_seq, part.last_seq, BitMap64())
-            kept = keeping(table, conditions)
+            table = visible_rows(page.arrow(), part.first_seq, part.last_seq, BitMap64())
+            kept = matching_rows(table, conditions)
             if len(kept):
-                yield record_schema.shaped(kept, names, part.topic)
+                yield record_schema.with_columns(kept, names, part.topic)
             if page.next <= after:
                 return
             after = page.next
 
 
 def _check(
-    part: ServedPart, after: int, epoch: int, head_seq: int, tombstone: Tombstone | None
+    part: ServerPart, after: int, epoch: int, head_seq: int, tombstone: Tombstone | None
 ) -> None:
     """Raise if the server no longer has records of the position."""
     snapshot = part.snapshot

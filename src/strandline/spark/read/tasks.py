@@ -13,20 +13,20 @@ import msgspec
 from pyspark.sql.datasource import InputPartition
 
 from strandline.lake.manifest.file_entry import LakeFile
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.splits import split_planner
-from strandline.pipelines.splits.split_reader import Carried, FilePart, HotPart
+from strandline.pipelines.splits.split_reader import FilePart, HotPart, SentRows
 from strandline.schema import Schema
 from strandline.spark.read.options import Secret
-from strandline.spark.row_mappers.mapper import Shape
+from strandline.spark.row_mappers.mapper import RowMapper
 
 
-class ServedPart(msgspec.Struct, frozen=True, kw_only=True):
+class ServerPart(msgspec.Struct, frozen=True, kw_only=True):
     """Records of a topic of a server."""
 
     url: str
     token: Secret
-    snapshot: Snapshot
+    snapshot: TopicSnapshot
     first_seq: int
     last_seq: int
 
@@ -72,23 +72,23 @@ class TablePart(msgspec.Struct, frozen=True, kw_only=True):
     """This share of its zones, and the number of shares."""
 
 
-AnyPart = FilePart | HotPart | Carried | ServedPart | StatePart | TablePart
+AnyPart = FilePart | HotPart | SentRows | ServerPart | StatePart | TablePart
 
 
 class Task(InputPartition):
     """Parts that one task reads, as records or as rows of a view."""
 
-    def __init__(self, parts: Sequence[AnyPart], shape: Shape | None = None) -> None:
+    def __init__(self, parts: Sequence[AnyPart], shape: RowMapper | None = None) -> None:
         super().__init__(None)
         self.parts = parts
         self.shape = shape
 
 
-def in_tasks(parts: Sequence[AnyPart], shape: Shape | None = None) -> list[Task]:
+def in_tasks(parts: Sequence[AnyPart], shape: RowMapper | None = None) -> list[Task]:
     """Parts as tasks: small parts of files and stores share a task."""
-    small = [part for part in parts if isinstance(part, FilePart | HotPart | Carried)]
-    large = [part for part in parts if not isinstance(part, FilePart | HotPart | Carried)]
+    small = [part for part in parts if isinstance(part, FilePart | HotPart | SentRows)]
+    large = [part for part in parts if not isinstance(part, FilePart | HotPart | SentRows)]
     return [
-        *(Task(group, shape) for group in split_planner.in_tasks(small)),
+        *(Task(group, shape) for group in split_planner.group_into_tasks(small)),
         *(Task([part], shape) for part in large),
     ]

@@ -16,27 +16,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import Corrupt, TooLarge
-from strandline.pipelines.splits.split_reader import carried
+from strandline.pipelines.splits.split_reader import encode_rows
 from strandline.query.sql import as_of as sql_as_of
 from strandline.query.sql.filters import Comparison, Where
 from strandline.query.sql.relations.kv import MapRows, MapSource
 from strandline.query.sql.relations.metrics import MetricsSource
 from strandline.query.sql.relations.queue import QueueSource
-from strandline.query.sql.relations.relation import Relation, Source
+from strandline.query.sql.relations.relation import Relation, RelationSource
 from strandline.query.sql.relations.series import SeriesRows, SeriesSource
-from strandline.spark.read.lake_source import LakePlace
+from strandline.spark.read.lake_source import LakeReadLocation
 from strandline.spark.read.options import ReadOptions
-from strandline.spark.read.read_location import StorePlace
-from strandline.spark.read.saved_view_source import refuse_past
+from strandline.spark.read.read_location import StoreReadLocation
+from strandline.spark.read.saved_view_source import reject_past
 from strandline.spark.read.tasks import AnyPart, StatePart
-from strandline.spark.row_mappers.kv import VERSIONS
-from strandline.spark.row_mappers.mapper import selected
-from strandline.spark.row_mappers.series import AT, POINTS, TICK
+from strandline.spark.row_mappers.kv import VERSION_COLUMNS
+from strandline.spark.row_mappers.mapper import select_columns
+from strandline.spark.row_mappers.series import AT, POINT_COLUMNS, TICK
 from strandline.store import Store
 from strandline.views.series.meta import AT_MAX, AT_MIN
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
-CARRIED_BYTES_MAX = 32 * 1024 * 1024
+SENT_BYTES_MAX = 32 * 1024 * 1024
 """Larger maps and series are read by executors."""
 COPIED_BYTES_MAX = 512 * 1024 * 1024
 """Larger queues and metrics are rejected."""
@@ -46,13 +46,15 @@ _SLICE_SOURCES = 64
 _ATTEMPTS = 3
 
 
-def host_of(store: Store, view: str, topic: str) -> Host[Any]:
+def host_of(store: Store, view: str, topic: str) -> ViewRunner[Any]:
     """A view of an open store."""
     store.views.open(view, topic, {})
-    return store.views.shelf.host(view, store.existing_topic(topic))
+    return store.views.registry.host(view, store.existing_topic(topic))
 
 
-def source_of(location: StorePlace | LakePlace, view: str, topic: str, measurement: str) -> Source:
+def source_of(
+    location: StoreReadLocation | LakeReadLocation, view: str, topic: str, measurement: str
+) -> RelationSource:
     """The SQL relation of a view."""
     runner = location.host(view, topic)
     if view == "kv":
@@ -60,26 +62,26 @@ def source_of(location: StorePlace | LakePlace, view: str, topic: str, measureme
     if view == "series":
         return SeriesSource(runner)
     if view == "queue":
-        return QueueSource(runner, apart=isinstance(location, LakePlace))
+        return QueueSource(runner, apart=isinstance(location, LakeReadLocation))
     return MetricsSource(runner, measurement or None, copied=True)
 
 
 def parts_of(
-    location: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema
+    location: StoreReadLocation | LakeReadLocation, options: ReadOptions, schema: pa.Schema
 ) -> list[AnyPart]:
     """A view at a position, as parts whose rows have these columns."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             return _parts(location, options, schema)
         except Corrupt:
-            if not attempts_left or isinstance(location, StorePlace):
+            if not attempts_left or isinstance(location, StoreReadLocation):
                 raise
             location.refresh()  # the writer may have saved again and deleted pages during the read
     raise AssertionError
 
 
 def _parts(
-    location: StorePlace | LakePlace, options: ReadOptions, schema: pa.Schema
+    location: StoreReadLocation | LakeReadLocation, options: ReadOptions, schema: pa.Schema
 ) -> list[AnyPart]:
     view, (topic,) = options.view, options.topics
     source = source_of(location, view, topic, options.measurement)
@@ -89,7 +91,7 @@ def _parts(
     for batch in relation.batches(*_columns(relation, schema), None):
         batches.append(shaped(batch, schema))
         size += batches[-1].nbytes
-        if size > CARRIED_BYTES_MAX and isinstance(relation, MapRows | SeriesRows):
+        if size > SENT_BYTES_MAX and isinstance(relation, MapRows | SeriesRows):
             return _slices(location, options, relation)
         if size > COPIED_BYTES_MAX:
             raise TooLarge(
@@ -99,12 +101,14 @@ def _parts(
     return carried_parts(batches, schema)
 
 
-def pinned(location: StorePlace | LakePlace, source: Source, as_of: str) -> Relation:
+def pinned(
+    location: StoreReadLocation | LakeReadLocation, source: RelationSource, as_of: str
+) -> Relation:
     """A relation at a position, or now."""
-    if isinstance(location, StorePlace):
+    if isinstance(location, StoreReadLocation):
         (relation,) = sql_as_of.pin(location.store, [source], as_of or None)
         return relation
-    refuse_past(as_of)
+    reject_past(as_of)
     topics = {topic.name: topic for topic in source.topics}
     return source.at(sql_as_of.now(topics, source.held))
 
@@ -118,10 +122,10 @@ def carried_parts(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> list[
         group.append(batch)
         size += batch.nbytes
         if size > _PART_BYTES:
-            parts.append(carried(pa.Table.from_batches(group, schema)))
+            parts.append(encode_rows(pa.Table.from_batches(group, schema)))
             group, size = [], 0
     if group:
-        parts.append(carried(pa.Table.from_batches(group, schema)))
+        parts.append(encode_rows(pa.Table.from_batches(group, schema)))
     return parts
 
 
@@ -131,12 +135,12 @@ def shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     batch = batch.rename_columns(names)
     if "deleted" in schema.names and "deleted" not in names:
         batch = batch.append_column("deleted", pa.repeat(pa.scalar(value=False), len(batch)))
-    return selected(batch, schema)
+    return select_columns(batch, schema)
 
 
 def read(part: StatePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a part, on an executor, with these columns."""
-    full_schema = VERSIONS if part.view == "kv" else POINTS
+    full_schema = VERSION_COLUMNS if part.view == "kv" else POINT_COLUMNS
     schema = pa.schema([full_schema.field(name) for name in names])
     with _location_of(part) as location:
         runner = location.host(part.view, part.topic)
@@ -151,10 +155,10 @@ def read(part: StatePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
                 yield shaped(kept, schema)
 
 
-def _location_of(part: StatePart) -> StorePlace | LakePlace:
+def _location_of(part: StatePart) -> StoreReadLocation | LakeReadLocation:
     if "://" in part.store:
-        return LakePlace(part.store, part.reservoir)
-    return StorePlace(part.store, part.lake, part.reservoir)
+        return LakeReadLocation(part.store, part.reservoir)
+    return StoreReadLocation(part.store, part.lake, part.reservoir)
 
 
 def _columns(relation: Relation, schema: pa.Schema) -> tuple[list[str]]:
@@ -164,7 +168,9 @@ def _columns(relation: Relation, schema: pa.Schema) -> tuple[list[str]]:
 
 
 def _slices(
-    location: StorePlace | LakePlace, options: ReadOptions, relation: MapRows | SeriesRows
+    location: StoreReadLocation | LakeReadLocation,
+    options: ReadOptions,
+    relation: MapRows | SeriesRows,
 ) -> list[AnyPart]:
     (topic,) = options.topics
     if isinstance(relation, MapRows):

@@ -16,44 +16,49 @@ import pyarrow as pa
 from strandline.errors import Invalid
 from strandline.lake.files.typed_columns import ARROW
 from strandline.schema import Schema, shown_columns
-from strandline.spark.row_mappers.mapper import as_spark, rows_of, spark_form, without_others
+from strandline.spark.row_mappers.mapper import (
+    as_spark,
+    rows_of,
+    spark_schema_of,
+    without_other_views,
+)
 from strandline.views.table.control_records import MARK
 from strandline.views.table.rows import arrow_schema, fold_rows
 from strandline.views.table.snapshot import SEQ
 from strandline.views.table.upcast import upcast
 
 
-class Change(msgspec.Struct, frozen=True):
+class SchemaChange(msgspec.Struct, frozen=True):
     """The schema of rows from a seq on."""
 
     seq: int
     schema: Schema
 
 
-class EventShape(msgspec.Struct, frozen=True, kw_only=True):
+class EventMapper(msgspec.Struct, frozen=True, kw_only=True):
     """Maps events to rows of one version of the schema."""
 
-    told: Schema
-    changes: tuple[Change, ...] = ()
+    target: Schema
+    changes: tuple[SchemaChange, ...] = ()
     kinds: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
-        names = shown_columns(self.told)
+        names = shown_columns(self.target)
         return pa.schema([field.with_name(names[field.name]) for field in self.stored])
 
     @property
     def stored(self) -> pa.Schema:
         """The same columns with their names in files."""
-        return spark_form(arrow_schema(self.told), seqs=[SEQ])
+        return spark_schema_of(arrow_schema(self.target), seqs=[SEQ])
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = arrow_schema(self.told)
-        batch = without_others(batch, "table", self.kinds)
+        columns = arrow_schema(self.target)
+        batch = without_other_views(batch, "table", self.kinds)
         tables = [columns.empty_table()]
         for schema, part in self._versions(_events(batch)):
             table, _ = fold_rows(schema, rows_of(part))
-            tables.append(told_in(table, schema, self.told))
+            tables.append(convert_rows(table, schema, self.target))
         return as_spark(pa.concat_tables(tables), self.stored).rename_columns(self.schema.names)
 
     def _versions(self, batch: pa.RecordBatch) -> Iterator[tuple[Schema, pa.RecordBatch]]:
@@ -65,7 +70,7 @@ class EventShape(msgspec.Struct, frozen=True, kw_only=True):
                 yield change.schema, batch.slice(start, stop - start)
 
 
-def told_in(table: pa.Table, schema: Schema, target: Schema) -> pa.Table:
+def convert_rows(table: pa.Table, schema: Schema, target: Schema) -> pa.Table:
     """Convert rows of one version to another: a later one, or an earlier one with fewer fields."""
     columns = arrow_schema(target)
     if schema.version <= target.version:
@@ -76,12 +81,12 @@ def told_in(table: pa.Table, schema: Schema, target: Schema) -> pa.Table:
 
 def check_known(newer: Schema, target: Schema) -> None:
     """Raise if rows of a newer version cannot be converted to the version of a query."""
-    for name, kind in target.kinds().items():
-        if ARROW[newer.kinds()[name].name] != ARROW[kind.name]:
-            raise changed(name, newer)
+    for name, kind in target.types().items():
+        if ARROW[newer.types()[name].name] != ARROW[kind.name]:
+            raise type_changed(name, newer)
 
 
-def changed(name: str, newer: Schema) -> Invalid:
+def type_changed(name: str, newer: Schema) -> Invalid:
     """The error for a field whose type changed: a query keeps the columns of its start."""
     return Invalid(
         f"field {name!r} of the table has another type since version {newer.version}, and this "

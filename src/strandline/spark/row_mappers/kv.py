@@ -6,21 +6,21 @@ import msgspec
 import pyarrow as pa
 
 from strandline.query.sql.relations.kv_versions import VersionRows, versions_of
-from strandline.spark.row_mappers.mapper import as_spark, spark_form
+from strandline.spark.row_mappers.mapper import as_spark, spark_schema_of
 from strandline.views.view import MARKS
 
-VERSIONS = spark_form(VersionRows.schema)
+VERSION_COLUMNS = spark_schema_of(VersionRows.schema)
 
 
-class ChangeShape(msgspec.Struct, frozen=True, kw_only=True):
+class VersionMapper(msgspec.Struct, frozen=True, kw_only=True):
     """Maps versions of keys. ``kinds`` are the views of the topic."""
 
     kinds: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
-        return VERSIONS
+        return VERSION_COLUMNS
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         others = tuple(MARKS[kind] for kind in self.kinds if kind != "kv")
-        return as_spark(versions_of(batch, others), VERSIONS)
+        return as_spark(versions_of(batch, others), VERSION_COLUMNS)

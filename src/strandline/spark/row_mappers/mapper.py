@@ -14,7 +14,7 @@ import pyarrow as pa
 from strandline.errors import Invalid
 from strandline.pipelines.splits.record_schema import LOST, arrow_schema
 from strandline.schema import name_key
-from strandline.views.view import MARKS, Rows
+from strandline.views.view import MARKS, FoldColumns
 
 TIME = pa.timestamp("us", tz="UTC")
 _WIDE = pa.decimal128(20, 0)
@@ -22,7 +22,7 @@ _SEQS = ("seq", "version", "job_seq", "lease")
 _SMALL = (pa.uint8(), pa.uint16(), pa.int8(), pa.int16(), pa.uint32())
 
 
-class Shape(Protocol):
+class RowMapper(Protocol):
     """Maps records to rows. Immutable."""
 
     @property
@@ -35,7 +35,7 @@ class Shape(Protocol):
         ...
 
 
-def spark_form(schema: pa.Schema, seqs: Sequence[str] = _SEQS) -> pa.Schema:
+def spark_schema_of(schema: pa.Schema, seqs: Sequence[str] = _SEQS) -> pa.Schema:
     """The same columns in types of Spark, all nullable; ``seqs`` are columns of seqs."""
     return pa.schema([pa.field(field.name, _spark_type(field, seqs)) for field in schema])
 
@@ -51,7 +51,7 @@ def as_spark(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def chosen(schema: pa.Schema, requested: Sequence[str] | None, *, lost: bool) -> pa.Schema:
+def choose_columns(schema: pa.Schema, requested: Sequence[str] | None, *, lost: bool) -> pa.Schema:
     """The requested columns, or all."""
     if lost and LOST in map(name_key, schema.names):
         raise Invalid(
@@ -71,7 +71,7 @@ def chosen(schema: pa.Schema, requested: Sequence[str] | None, *, lost: bool) ->
     return pa.schema([available.field(name) for name in requested])
 
 
-def selected(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+def select_columns(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """Rows with exactly these columns; missing ones are null."""
     names = batch.schema.names
     empty = [field for field in schema if field.name not in names]
@@ -81,9 +81,9 @@ def selected(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBa
     return as_spark(table, schema)
 
 
-def rows_of(batch: pa.RecordBatch) -> Rows:
+def rows_of(batch: pa.RecordBatch) -> FoldColumns:
     """A batch of records in the form that views fold."""
-    return Rows(
+    return FoldColumns(
         batch["seq"].to_pylist(),
         batch["ts"].cast(pa.int64()).to_pylist(),
         batch["key"].to_pylist(),
@@ -93,7 +93,7 @@ def rows_of(batch: pa.RecordBatch) -> Rows:
     )
 
 
-def without_others(batch: pa.RecordBatch, kind: str, kinds: Sequence[str]) -> pa.RecordBatch:
+def without_other_views(batch: pa.RecordBatch, kind: str, kinds: Sequence[str]) -> pa.RecordBatch:
     """The records without the internal records of other views of the topic."""
     others = tuple(mark for name, mark in MARKS.items() if name != kind and name in kinds)
     if not others or batch["meta"].null_count == len(batch):

@@ -25,11 +25,11 @@ import pyarrow as pa
 from strandline.errors import Invalid
 from strandline.ingest.staged_files import COLUMNS
 from strandline.schema import Schema, shown_columns
-from strandline.views.kv.meta_codec import DELETED, EXPIRES_US_MAX, until
+from strandline.views.kv.meta_codec import DELETED, EXPIRES_US_MAX, expiry_meta
 from strandline.views.kv.values import plain_key
 from strandline.views.metrics.ingest.column_input import tables_of
 from strandline.views.metrics.ingest.record_codec import draft_points
-from strandline.views.metrics.value_types import Kind
+from strandline.views.metrics.value_types import ValueKind
 from strandline.views.series.meta import NORMAL, encode
 from strandline.views.series.payload_versions import check_version
 from strandline.views.series.values import check_at, name_of
@@ -58,7 +58,7 @@ class KvEncoder(msgspec.Struct, frozen=True):
             ends = batch["expires"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
         values = batch["value"].cast(pa.binary()).to_pylist()
         metas = [
-            DELETED if value is None else None if end is None else until(_check_expiry(end))
+            DELETED if value is None else None if end is None else expiry_meta(_check_expiry(end))
             for value, end in zip(values, ends, strict=True)
         ]
         return _records(keys=keys, metas=metas, data=[value or b"" for value in values])
@@ -124,12 +124,12 @@ class PointEncoder(msgspec.Struct, frozen=True, kw_only=True):
         return [None if each is None else each * scale // 1_000_000 for each in micros]
 
 
-class MeasureEncoder(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsEncoder(msgspec.Struct, frozen=True, kw_only=True):
     """Points of one measurement; ``kinds`` are the types of its known fields."""
 
     measurement: str
     tags: tuple[str, ...]
-    kinds: dict[str, Kind]
+    kinds: dict[str, ValueKind]
     floor: int
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -11,21 +11,21 @@ import pyarrow as pa
 
 from strandline.query.sql.relations.relation import texts
 from strandline.query.sql.relations.series import SeriesRows, times_of
-from strandline.spark.row_mappers.mapper import rows_of, spark_form, without_others
+from strandline.spark.row_mappers.mapper import rows_of, spark_schema_of, without_other_views
 from strandline.views.series.meta import PLAIN, points_of, version_of
 
 TICK, AT = "tick", "at"
 """The name of ``at`` in SQL, where it is a keyword, and its name here."""
 
-POINTS = pa.schema(
+POINT_COLUMNS = pa.schema(
     [
         field.with_name(AT) if field.name == TICK else field
-        for field in spark_form(SeriesRows.schema)
+        for field in spark_schema_of(SeriesRows.schema)
     ]
 )
 
 
-class PointShape(msgspec.Struct, frozen=True, kw_only=True):
+class PointMapper(msgspec.Struct, frozen=True, kw_only=True):
     """Maps points of a series. ``unit`` is that of ``at``, ``kinds`` are the views of the topic."""
 
     unit: str = ""
@@ -33,10 +33,10 @@ class PointShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def schema(self) -> pa.Schema:
-        return POINTS
+        return POINT_COLUMNS
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        points = points_of(rows_of(without_others(batch, "series", self.kinds)))
+        points = points_of(rows_of(without_other_views(batch, "series", self.kinds)))
         ats = np.array(points.ats, dtype=np.int64)
         names, payloads = pa.array(points.names, pa.binary()), pa.array(points.data, pa.binary())
         versions = [0 if kind == PLAIN else version_of(kind) for kind in points.kinds]
@@ -50,4 +50,4 @@ class PointShape(msgspec.Struct, frozen=True, kw_only=True):
             payloads,
             texts(payloads),
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=POINTS)
+        return pa.RecordBatch.from_arrays(arrays, schema=POINT_COLUMNS)

@@ -13,13 +13,13 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from strandline.pipelines.splits import split_planner
 from strandline.pipelines.splits.predicates import Condition
-from strandline.pipelines.splits.snapshot_position import Position
+from strandline.pipelines.splits.snapshot_position import StorePosition
 from strandline.pipelines.splits.split_reader import Part
-from strandline.spark.errors import told_briefly
+from strandline.spark.errors import short_errors
 from strandline.spark.read import executor_read, read_plan
-from strandline.spark.read.filters import of_filter
+from strandline.spark.read.filters import condition_of_filter
 from strandline.spark.read.options import LOG, ReadOptions
-from strandline.spark.read.read_location import open_place
+from strandline.spark.read.read_location import open_location
 from strandline.spark.read.tasks import Task, in_tasks
 from strandline.spark.source import lazy
 
@@ -30,7 +30,7 @@ class BatchReader(DataSourceReader):
     def __init__(
         self,
         options: ReadOptions,
-        pinned: Position | None = None,
+        pinned: StorePosition | None = None,
         schema: pa.Schema | None = None,
     ) -> None:
         """``schema`` has the columns of a view, None for records."""
@@ -44,7 +44,7 @@ class BatchReader(DataSourceReader):
             return filters
         rest = []
         for each in filters:
-            condition = of_filter(each)
+            condition = condition_of_filter(each)
             if condition is None:
                 rest.append(each)
             else:
@@ -52,17 +52,17 @@ class BatchReader(DataSourceReader):
         return rest
 
     def partitions(self) -> Sequence[InputPartition]:
-        with told_briefly():
+        with short_errors():
             options = self.options
             if self._schema is not None:
                 return in_tasks(*lazy.view_parts(options, self._schema)) or [Task([])]
             if self._pinned is not None:
                 hot: list[Part] = []
                 for snapshot in self._pinned.topics:
-                    span = split_planner.wanted_range(snapshot, self.conditions)
+                    span = split_planner.selected_range(snapshot, self.conditions)
                     hot += split_planner.hot_parts(self._pinned, snapshot, span)
                 return in_tasks(hot) or [Task([])]
-            with open_place(options) as location:
+            with open_location(options) as location:
                 position = location.pin(options.topics)
                 parts = read_plan.batch_parts(
                     location, position, options, self.conditions, options.columns
@@ -73,10 +73,10 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, Task)
         schema = self._schema
         names = self.options.columns if schema is None else schema.names
-        with told_briefly():
+        with short_errors():
             yield from executor_read.rows(partition, schema, names, self._record_conditions())
 
     def _record_conditions(self) -> tuple[Condition, ...]:
         """The conditions for each record; none for the state of a view, which is at a position."""
-        is_state = self._schema is not None and not lazy.is_logged(self.options)
+        is_state = self._schema is not None and not lazy.is_log_view(self.options)
         return () if is_state else self.conditions

@@ -17,10 +17,10 @@ from strandline.spark.read.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     from strandline.spark.read.tasks import AnyPart
-    from strandline.spark.read.typed_stream import TypedStream
-    from strandline.spark.row_mappers.mapper import Shape
+    from strandline.spark.read.typed_stream import StreamMappers
+    from strandline.spark.row_mappers.mapper import RowMapper
     from strandline.spark.row_mappers.row_encoder import Encoder
-    from strandline.spark.write.row_validation import Fitting
+    from strandline.spark.write.row_validation import RowValidator
 
 
 def view_schema(options: ReadOptions) -> pa.Schema:
@@ -28,20 +28,20 @@ def view_schema(options: ReadOptions) -> pa.Schema:
     return _views().schema_of(options)
 
 
-def view_parts(options: ReadOptions, schema: pa.Schema) -> tuple[list[AnyPart], Shape | None]:
+def view_parts(options: ReadOptions, schema: pa.Schema) -> tuple[list[AnyPart], RowMapper | None]:
     """The parts of a batch read of a view, and their row mapper."""
-    parts: tuple[list[AnyPart], Shape | None] = _views().batch_parts(options, schema)
+    parts: tuple[list[AnyPart], RowMapper | None] = _views().batch_parts(options, schema)
     return parts
 
 
-def is_logged(options: ReadOptions) -> bool:
+def is_log_view(options: ReadOptions) -> bool:
     """Whether a batch read of a view is a read of its log."""
-    return bool(options.view in _views().LOGGED)
+    return bool(options.view in _views().LOG_VIEWS)
 
 
-def typed_stream(options: ReadOptions, schema: pa.Schema) -> TypedStream:
+def typed_stream(options: ReadOptions, schema: pa.Schema) -> StreamMappers:
     """The row mappers of a stream."""
-    stream: TypedStream = import_module("strandline.spark.read.typed_stream").TypedStream(
+    stream: StreamMappers = import_module("strandline.spark.read.typed_stream").StreamMappers(
         options, schema
     )
     return stream
@@ -63,12 +63,12 @@ def encoder_for(options: WriteOptions, schema: StructType) -> Encoder:
     return encoder
 
 
-def fitting_of(options: WriteOptions, encoder: Encoder) -> Fitting:
+def validator_of(options: WriteOptions, encoder: Encoder) -> RowValidator:
     """The validation of rows for a view."""
-    fitting: Fitting = import_module("strandline.spark.write.row_validation").Fitting(
+    validator: RowValidator = import_module("strandline.spark.write.row_validation").RowValidator(
         options, encoder
     )
-    return fitting
+    return validator
 
 
 def _views() -> Any:

@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from strandline.errors import Invalid
-from strandline.pipelines.splits.snapshot_position import Position
-from strandline.spark.errors import told_briefly
+from strandline.pipelines.splits.snapshot_position import StorePosition
+from strandline.spark.errors import short_errors
 from strandline.spark.profiler_workaround import forget_empty_profiles
 from strandline.spark.read.options import FORMAT, LOG, ReadOptions, WriteOptions, parse, parse_write
 from strandline.spark.read.schema import of_arrow, spark_schema, to_arrow
@@ -43,14 +43,14 @@ class StrandlineSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        with told_briefly():
+        with short_errors():
             options = self._read_options()
             if options.view == LOG:
                 return spark_schema(options.columns)
             return of_arrow(lazy.view_schema(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with told_briefly():
+        with short_errors():
             options = self._read_options()
             if options.on_loss or options.records_max:
                 raise Invalid("onLoss and maxRecordsPerTrigger are for readStream")
@@ -58,12 +58,12 @@ class StrandlineSource(DataSource):
             return BatchReader(options, pinned, _view_columns(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        with told_briefly():
+        with short_errors():
             options = self._read_options()
             return StreamReader(options, _view_columns(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
-        with told_briefly():
+        with short_errors():
             options, encoder = self._write_options(schema)
             if overwrite:
                 raise Invalid('a log is appended to, not overwritten: use .mode("append")')
@@ -74,7 +74,7 @@ class StrandlineSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
-        with told_briefly():
+        with short_errors():
             options, encoder = self._write_options(schema)
             if options.write_id:
                 raise Invalid(
@@ -103,10 +103,10 @@ def _view_columns(options: ReadOptions, schema: StructType) -> pa.Schema | None:
     return None if options.view == LOG else to_arrow(schema)
 
 
-def pinned_text(position: Position) -> str:
+def pinned_text(position: StorePosition) -> str:
     """A position as the text of an option."""
     return b64encode(msgspec.msgpack.encode(position)).decode()
 
 
-def pinned_of(text: str) -> Position:
-    return msgspec.msgpack.decode(b64decode(text), type=Position)
+def pinned_of(text: str) -> StorePosition:
+    return msgspec.msgpack.decode(b64decode(text), type=StorePosition)

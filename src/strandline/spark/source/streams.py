@@ -32,22 +32,22 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from strandline.errors import Corrupt, Forbidden, Invalid, RecordsLost, Unavailable
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.splits import record_schema, split_planner
 from strandline.pipelines.splits.predicates import time_of
-from strandline.pipelines.splits.snapshot_position import Offset, Offsets, Position
-from strandline.pipelines.splits.split_reader import carried
+from strandline.pipelines.splits.snapshot_position import StorePosition, TopicOffset, TopicOffsets
+from strandline.pipelines.splits.split_reader import encode_rows
 from strandline.schema import SYSTEM_PREFIX
-from strandline.spark.errors import told_briefly
+from strandline.spark.errors import short_errors
 from strandline.spark.read import executor_read
 from strandline.spark.read.options import ReadOptions
-from strandline.spark.read.read_location import Place, open_place
+from strandline.spark.read.read_location import ReadLocation, open_location
 from strandline.spark.read.tasks import AnyPart, Task, in_tasks
-from strandline.spark.row_mappers.mapper import selected
+from strandline.spark.row_mappers.mapper import select_columns
 from strandline.spark.source import lazy
 
 
-class Loss(msgspec.Struct, frozen=True):
+class StreamLoss(msgspec.Struct, frozen=True):
     """Seqs that a stream does not get; ``last`` is None if their number is not known."""
 
     topic: str
@@ -66,74 +66,76 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self._schema = schema
         self._typed = None if schema is None else lazy.typed_stream(options, schema)
-        self._location: Place | None = None
-        self._position: Position | None = None
-        self._target: Position | None = None
+        self._location: ReadLocation | None = None
+        self._position: StorePosition | None = None
+        self._target: StorePosition | None = None
         self._is_new = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        with told_briefly():
+        with short_errors():
             location, position = self._pinned(fresh=True, strict=self.options.view != "dead")
             self._is_new = True
             offsets = {
-                each.name: Offset(each.epoch, self._first_cursor(location, each))
+                each.name: TopicOffset(each.epoch, self._first_cursor(location, each))
                 for each in position.topics
             }
-            return _as_json(Offsets(position.store_id, offsets))
+            return _as_json(TopicOffsets(position.store_id, offsets))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         limit = self.options.records_max
         return ReadMaxRows(limit) if limit else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        with told_briefly():
+        with short_errors():
             self._target = self._pinned(fresh=True)[1]
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        with told_briefly():
-            offsets = Offsets.of(start)
+        with short_errors():
+            offsets = TopicOffsets.of(start)
             # The start of a new stream must not be evicted before its first batch: reuse the pin.
             position = self._target or self._pinned(fresh=not self._is_new)[1]
             self._is_new = False
             offsets.check_store(position.store_id)
             room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-            ends = advanced(offsets, position, room, allow_loss=self.options.on_loss == "report")
-            return start if ends == offsets.topics else _as_json(Offsets(offsets.store, ends))
+            ends = next_offsets(
+                offsets, position, room, allow_loss=self.options.on_loss == "report"
+            )
+            return start if ends == offsets.topics else _as_json(TopicOffsets(offsets.store, ends))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        with told_briefly():
+        with short_errors():
             try:
-                parts = self._all_parts(Offsets.of(start), Offsets.of(end), fresh=False)
+                parts = self._all_parts(TopicOffsets.of(start), TopicOffsets.of(end), fresh=False)
             except (Corrupt, Unavailable):
                 # The writer has deleted files since the store was opened: refresh and plan again.
-                parts = self._all_parts(Offsets.of(start), Offsets.of(end), fresh=True)
+                parts = self._all_parts(TopicOffsets.of(start), TopicOffsets.of(end), fresh=True)
             return parts
 
-    def _all_parts(self, start: Offsets, end: Offsets, *, fresh: bool) -> list[Task]:
+    def _all_parts(self, start: TopicOffsets, end: TopicOffsets, *, fresh: bool) -> list[Task]:
         location, position = self._pinned(fresh=fresh)
         start.check_store(position.store_id)
         if any(not _is_reached(position, name, each) for name, each in end.topics.items()):
             location, position = self._pinned(fresh=True)
         parts: list[AnyPart] = []
         shape = None
-        losses: list[Loss] = []
+        losses: list[StreamLoss] = []
         snapshots = {snapshot.name: snapshot for snapshot in position.topics}
         for name in sorted({*start.topics, *end.topics}):
             if name not in end.topics or name not in snapshots:
                 seq = start.topics[name].seq if name in start.topics else 0
-                losses.append(Loss(name, seq + 1, None, "deleted"))
+                losses.append(StreamLoss(name, seq + 1, None, "deleted"))
                 continue
-            seqs, lost = stretch(snapshots[name], start, end.topics[name])
+            seqs, lost = seqs_between(snapshots[name], start, end.topics[name])
             losses += lost
             parts += self._parts(location, position, snapshots[name], seqs)
             if self._typed is not None and seqs.first_seq <= seqs.last_seq:
-                shape = self._typed.shape(location, position, snapshots[name], seqs)
+                shape = self._typed.mapper(location, position, snapshots[name], seqs)
         return in_tasks(parts, shape) + in_tasks(self._loss_parts(losses))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         names = self.options.columns if self._schema is None else self._schema.names
-        with told_briefly():
+        with short_errors():
             yield from executor_read.rows(partition, self._schema, names, ())
 
     def stop(self) -> None:
@@ -141,10 +143,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._location.close()
             self._location = None
 
-    def _pinned(self, *, fresh: bool, strict: bool = False) -> tuple[Place, Position]:
+    def _pinned(self, *, fresh: bool, strict: bool = False) -> tuple[ReadLocation, StorePosition]:
         """The location and its last pinned position, or a new one."""
         if self._location is None:
-            self._location = open_place(self.options)
+            self._location = open_location(self.options)
         elif fresh:
             self._location.refresh()
         if self._position is None or fresh:
@@ -158,7 +160,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         return self._location, self._position
 
-    def _first_cursor(self, location: Place, snapshot: Snapshot) -> int:
+    def _first_cursor(self, location: ReadLocation, snapshot: TopicSnapshot) -> int:
         """The cursor at which a new stream starts."""
         start = self.options.begin
         if start == "latest":
@@ -171,7 +173,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(oldest, location.cursor_at(snapshot, time_of(start)))
 
     def _parts(
-        self, location: Place, position: Position, snapshot: Snapshot, seqs: split_planner.Range
+        self,
+        location: ReadLocation,
+        position: StorePosition,
+        snapshot: TopicSnapshot,
+        seqs: split_planner.SeqRange,
     ) -> list[AnyPart]:
         if seqs.first_seq > seqs.last_seq:
             return []
@@ -179,36 +185,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         files: list[AnyPart] = [*split_planner.file_parts(position, snapshot, seqs, ())[0]]
         return files + location.hot_parts(position, snapshot, seqs, names)
 
-    def _loss_parts(self, losses: Sequence[Loss]) -> list[AnyPart]:
+    def _loss_parts(self, losses: Sequence[StreamLoss]) -> list[AnyPart]:
         """Losses as rows with ``onLoss=report``, else an error."""
         if not losses:
             return []
         if self.options.on_loss != "report":
             raise _lost(losses[0])
         if self._schema is None:
-            return [carried(loss_rows(losses, self.options.columns))]
+            return [encode_rows(loss_rows(losses, self.options.columns))]
         rows = loss_rows(losses, ["seq", record_schema.LOST])
         if (shown := f"{SYSTEM_PREFIX}seq") in self._schema.names:  # the table has a field seq
             rows = rows.rename_columns([shown, record_schema.LOST])
-        return [carried(pa.Table.from_batches([selected(rows, self._schema)]))]
+        return [encode_rows(pa.Table.from_batches([select_columns(rows, self._schema)]))]
 
 
-def advanced(
-    start: Offsets, position: Position, room: int | None, *, allow_loss: bool
-) -> dict[str, Offset]:
+def next_offsets(
+    start: TopicOffsets, position: StorePosition, room: int | None, *, allow_loss: bool
+) -> dict[str, TopicOffset]:
     """The end offsets of a batch: the heads, or ``room`` records, split by the lag of topics."""
-    lagging: dict[str, tuple[Snapshot, int]] = {}
+    lagging: dict[str, tuple[TopicSnapshot, int]] = {}
     ends = {}
     snapshots = {snapshot.name: snapshot for snapshot in position.topics}
     for name, offset in start.topics.items():
         if name not in snapshots:
             if not allow_loss:
-                raise _lost(Loss(name, offset.seq + 1, None, "deleted"))
+                raise _lost(StreamLoss(name, offset.seq + 1, None, "deleted"))
             continue
         ends[name] = offset
     for name, snapshot in snapshots.items():
         before = cursor(snapshot, start)
-        if snapshot.head_seq > before or is_anew(snapshot, start):
+        if snapshot.head_seq > before or is_recreated(snapshot, start):
             lagging[name] = (snapshot, before)
     total = sum(snapshot.head_seq - before for snapshot, before in lagging.values())
     for name, (snapshot, before) in lagging.items():
@@ -217,11 +223,11 @@ def advanced(
             share = max(1, room * (seq - before) // total)
             # Seqs without records are free: they must not delay the records after them.
             seq = min(seq, max(before, snapshot.floor - 1) + share)
-        ends[name] = Offset(snapshot.epoch, seq)
+        ends[name] = TopicOffset(snapshot.epoch, seq)
     return dict(sorted(ends.items()))
 
 
-def is_anew(snapshot: Snapshot, start: Offsets) -> bool:
+def is_recreated(snapshot: TopicSnapshot, start: TopicOffsets) -> bool:
     """Whether an offset is from before the topic was created again."""
     offset = start.topics.get(snapshot.name)
     if offset is None:
@@ -229,35 +235,35 @@ def is_anew(snapshot: Snapshot, start: Offsets) -> bool:
     return offset.epoch < snapshot.created_us or offset.seq > snapshot.head_seq
 
 
-def cursor(snapshot: Snapshot, start: Offsets) -> int:
+def cursor(snapshot: TopicSnapshot, start: TopicOffsets) -> int:
     """The last seq that a stream has read."""
     offset = start.topics.get(snapshot.name)
     if offset is None:
         return 0  # the topic was created during the stream, which reads all of it
-    return snapshot.evict_floor - 1 if is_anew(snapshot, start) else offset.seq
+    return snapshot.evict_floor - 1 if is_recreated(snapshot, start) else offset.seq
 
 
-def stretch(
-    snapshot: Snapshot, start: Offsets, end: Offset
-) -> tuple[split_planner.Range, list[Loss]]:
+def seqs_between(
+    snapshot: TopicSnapshot, start: TopicOffsets, end: TopicOffset
+) -> tuple[split_planner.SeqRange, list[StreamLoss]]:
     """The seqs of a topic between two offsets, and the lost ones."""
     name = snapshot.name
     if end.epoch < snapshot.created_us:
-        return split_planner.Range(
+        return split_planner.SeqRange(
             1, 0
         ), []  # also from before the topic was created again: the next batch reports it
     before = cursor(snapshot, start)
     lost = []
-    if is_anew(snapshot, start):
-        lost.append(Loss(name, start.topics[name].seq + 1, None, "recreated"))
+    if is_recreated(snapshot, start):
+        lost.append(StreamLoss(name, start.topics[name].seq + 1, None, "recreated"))
     last_seq = min(end.seq, snapshot.head_seq)
     if before < last_seq:
         for gap in snapshot.lost_between(before + 1, last_seq):
-            lost.append(Loss(name, gap.gap_from, gap.gap_to, gap.reason))
-    return split_planner.Range(max(before + 1, snapshot.floor), last_seq), lost
+            lost.append(StreamLoss(name, gap.gap_from, gap.gap_to, gap.reason))
+    return split_planner.SeqRange(max(before + 1, snapshot.floor), last_seq), lost
 
 
-def loss_rows(losses: Sequence[Loss], names: Sequence[str]) -> pa.Table:
+def loss_rows(losses: Sequence[StreamLoss], names: Sequence[str]) -> pa.Table:
     """Losses as rows of the stream."""
     table = pa.table(
         {
@@ -269,21 +275,21 @@ def loss_rows(losses: Sequence[Loss], names: Sequence[str]) -> pa.Table:
             ),
         }
     )
-    return record_schema.shaped(table, names)
+    return record_schema.with_columns(table, names)
 
 
-def _lost(loss: Loss) -> RecordsLost:
+def _lost(loss: StreamLoss) -> RecordsLost:
     last = loss.first if loss.last is None else loss.last
     error = RecordsLost(loss.topic, loss.first, last, loss.reason)
     error.args = (f"{str(error).partition(':')[0]}: set onLoss=report to continue after them",)
     return error
 
 
-def _is_reached(position: Position, name: str, end: Offset) -> bool:
+def _is_reached(position: StorePosition, name: str, end: TopicOffset) -> bool:
     snapshots = [each for each in position.topics if each.name == name]
     return bool(snapshots) and snapshots[0].epoch >= end.epoch and snapshots[0].head_seq >= end.seq
 
 
-def _as_json(offsets: Offsets) -> dict[str, Any]:
+def _as_json(offsets: TopicOffsets) -> dict[str, Any]:
     fields: Mapping[str, Any] = msgspec.to_builtins(offsets, order="sorted")
     return dict(fields)

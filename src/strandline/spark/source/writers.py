@@ -31,17 +31,17 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from strandline.errors import Invalid
 from strandline.ingest import delivery_codec, staged_files
-from strandline.ingest.delivery_codec import Staged
+from strandline.ingest.delivery_codec import StagedFile
 from strandline.ingest.staged_files import COLUMNS
 from strandline.log.state import producer_seq
 from strandline.pipelines.delivery_client import deliver, discard, lake_of
 from strandline.pipelines.splits.snapshot_position import check_lake, matching, open_readonly
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.cloud import open_objects
-from strandline.records import Numbered
-from strandline.spark.errors import told_briefly
+from strandline.records import BatchNumber
+from strandline.spark.errors import short_errors
 from strandline.spark.read.options import WriteOptions
-from strandline.spark.source.lazy import fitting_of
+from strandline.spark.source.lazy import validator_of
 
 if TYPE_CHECKING:
     from strandline.spark.row_mappers.row_encoder import Encoder
@@ -53,18 +53,18 @@ _TEXT_OR_BINARY = (BinaryType, StringType)
 _LOG = logging.getLogger("strandline.spark")
 
 
-class Rows(WriterCommitMessage):
+class StagedRows(WriterCommitMessage):
     """The staged files of one task."""
 
     def __init__(
         self,
-        files: tuple[Staged, ...],
+        files: tuple[StagedFile, ...],
         query: str = "",
-        misfits: tuple[Staged, ...] = (),
+        rejected: tuple[StagedFile, ...] = (),
     ) -> None:
         self.files = files
         self.query = query
-        self.misfits = misfits
+        self.misfits = rejected
         """Rows that the view rejected, for the topic of ``onInvalid``."""
 
 
@@ -76,19 +76,19 @@ class BatchWriter(DataSourceArrowWriter):
         self.options = options
         self.encoder = encoder
         self.producer = producer_of(options.write_id or OsDisk().random_id().hex())
-        producer_seq.encode(Numbered(self.producer, 0))  # checks the length
+        producer_seq.encode(BatchNumber(self.producer, 0))  # checks the length
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with told_briefly():
+        with short_errors():
             files, misfits = _stage(self.options, self.encoder, self.producer, 0, iterator)
-            return Rows(files, misfits=misfits)
+            return StagedRows(files, rejected=misfits)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        with told_briefly():
+        with short_errors():
             _deliver(self.options, self.producer, 0, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        with told_briefly():
+        with short_errors():
             _discard(self.options, self.producer, 0, messages)
 
 
@@ -100,20 +100,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.encoder = encoder
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with told_briefly():
+        with short_errors():
             query, batch = _property(_QUERY), int(_property(_BATCH))
             producer = _producer(query)
             files, misfits = _stage(self.options, self.encoder, producer, batch, iterator)
-            return Rows(files, query, misfits)
+            return StagedRows(files, query, misfits)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        with told_briefly():
+        with short_errors():
             query = _query_of(messages)
             if query:
                 _deliver(self.options, _producer(query), batchId, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        with told_briefly():
+        with short_errors():
             query = _query_of(messages)
             if query:
                 _discard(self.options, _producer(query), batchId, messages)
@@ -158,7 +158,7 @@ def _stage(
     producer: str,
     number: int,
     rows: Iterator[pa.RecordBatch],
-) -> tuple[tuple[Staged, ...], tuple[Staged, ...]]:
+) -> tuple[tuple[StagedFile, ...], tuple[StagedFile, ...]]:
     """Stage rows as files, and rows that the view rejects as other files."""
     objects = open_objects(lake_of(options.store, options.lake))
     key_of_run = partial(delivery_codec.staged_key, producer, number)
@@ -166,9 +166,9 @@ def _stage(
     try:
         if encoder is None:
             return staged_files.stage(objects, record_key, map(_record, rows)), ()
-        fitting = fitting_of(options, encoder)
+        fitting = validator_of(options, encoder)
         files = staged_files.stage(objects, record_key, fitting.records(rows))
-        return files, staged_files.stage(objects, misfit_key, fitting.letters())
+        return files, staged_files.stage(objects, misfit_key, fitting.rejected_rows())
     finally:
         objects.close()
 
@@ -231,16 +231,16 @@ def _discard(
             )
 
 
-def _misfits(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    return [file for rows in messages if isinstance(rows, Rows) for file in rows.misfits]
+def _misfits(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
+    return [file for rows in messages if isinstance(rows, StagedRows) for file in rows.misfits]
 
 
-def _files(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    return [file for rows in messages if isinstance(rows, Rows) for file in rows.files]
+def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
+    return [file for rows in messages if isinstance(rows, StagedRows) for file in rows.files]
 
 
 def _query_of(messages: Sequence[WriterCommitMessage | None]) -> str:
-    return next((rows.query for rows in messages if isinstance(rows, Rows)), "")
+    return next((rows.query for rows in messages if isinstance(rows, StagedRows)), "")
 
 
 def _producer(query: str) -> str:

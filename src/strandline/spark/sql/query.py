@@ -28,24 +28,24 @@ from strandline.errors import Closed, Corrupt, Invalid, NotFound
 from strandline.log.progress import Progress, silent
 from strandline.pipelines.splits.snapshot_position import open_readonly, path_of
 from strandline.platform.clock import Clock, SystemClock
-from strandline.query.execute.executor import ORDERED_ROWS_MAX, Answering, shaped
-from strandline.query.execute.profile import Profile, Source
-from strandline.query.execute.replay import scans_of, together
+from strandline.query.execute.executor import ORDERED_ROWS_MAX, QueryExecutor, cast_to_schema
+from strandline.query.execute.profile import Profile, SourceProfile
+from strandline.query.execute.replay import merge_events, scans_of
 from strandline.query.execute.result import Result
 from strandline.query.execute.scan_sources import Snapshots
 from strandline.query.language.ast import Query
-from strandline.query.language.bound_ast import Bound
-from strandline.query.language.format_condition import told
+from strandline.query.language.bound_ast import BoundQuery
+from strandline.query.language.format_condition import format_condition
 from strandline.query.language.parser import parse
 from strandline.query.plan.compile import sql, sql_of_scan
-from strandline.query.plan.plan import Plan, Scan, plan_of, widened
+from strandline.query.plan.plan import Plan, Scan, plan_of, with_wide_totals
 from strandline.query.plan.result_schema import shape_of
 from strandline.spark.errors import plain_errors
-from strandline.spark.isolated_sessions import Views, room, views
-from strandline.spark.job_progress import watched
-from strandline.spark.tables.event_rows import frame_of
+from strandline.spark.isolated_sessions import QueryViews, isolated_session, query_views
+from strandline.spark.job_progress import run_with_progress
+from strandline.spark.tables.event_rows import frame_of_scan
 from strandline.store import Store
-from strandline.views.table.snapshot import Snapshot, Top
+from strandline.views.table.snapshot import EventTableSnapshot, Top
 
 Found = TypeVar("Found")
 
@@ -66,8 +66,8 @@ def run(
     A store that is named by its folder is opened read-only, while it may be written; commands that
     change something need an open store.
     """
-    answering = answers(spark, progress=progress)
-    return looking(store, lake, lambda opened: opened.questions.answered_by(answering).run(text))
+    answering = spark_executor(spark, progress=progress)
+    return with_store(store, lake, lambda opened: opened.queries.with_executor(answering).run(text))
 
 
 def frame(spark: SparkSession, store: str | Store, text: str, *, lake: str = "") -> DataFrame:
@@ -79,25 +79,25 @@ def frame(spark: SparkSession, store: str | Store, text: str, *, lake: str = "")
         raise Invalid("only a QUERY can be a frame: use run() for other commands")
     frames: list[DataFrame] = []
 
-    def build(bound: Bound, snapshots: Snapshots) -> Result:
+    def build(bound: BoundQuery, snapshots: Snapshots) -> Result:
         query = _SparkQuery(spark, snapshots, Profile(), SystemClock())
-        frames.append(query.frame(widened(plan_of(bound))))
+        frames.append(query.frame(with_wide_totals(plan_of(bound))))
         return Result(pa.table({}))
 
-    looking(store, lake, lambda opened: opened.questions.answered_by(build).run(text))
+    with_store(store, lake, lambda opened: opened.queries.with_executor(build).run(text))
     return frames[0]
 
 
-def answers(
+def spark_executor(
     spark: SparkSession, *, progress: Progress = silent, clock: Clock | None = None
-) -> Answering:
-    """Spark as the engine, for ``Questions.answered_by``."""
-    return partial(answer, spark, progress=progress, clock=clock)
+) -> QueryExecutor:
+    """Spark as the engine, for ``QueryService.with_executor``."""
+    return partial(execute, spark, progress=progress, clock=clock)
 
 
-def answer(
+def execute(
     spark: SparkSession,
-    bound: Bound,
+    bound: BoundQuery,
     snapshots: Snapshots,
     *,
     progress: Progress = silent,
@@ -108,14 +108,14 @@ def answer(
     query = _SparkQuery(spark, snapshots, profile, clock or SystemClock(), progress)
     with profile.timed("total", query.clock), plain_errors():
         if bound.kind == "replay_all":
-            table = together(bound, [query.scanned(scan) for scan in scans_of(bound)])
+            table = merge_events(bound, [query.scanned(scan) for scan in scans_of(bound)])
         else:
-            table = query.answer(widened(plan_of(bound)))
+            table = query.answer(with_wide_totals(plan_of(bound)))
     profile.rows = table.num_rows
     return Result(table, profile=profile)
 
 
-def looking(store: str | Store, lake: str, ask: Callable[[Store], Found]) -> Found:
+def with_store(store: str | Store, lake: str, ask: Callable[[Store], Found]) -> Found:
     """Call ``ask`` with a store; open it again if its writer has deleted pages meanwhile."""
     if isinstance(store, Store):
         return ask(store)
@@ -151,11 +151,11 @@ class _SparkQuery:
         progress: Progress = silent,
     ) -> None:
         self.clock = clock
-        self._session = room(spark)
+        self._session = isolated_session(spark)
         self._snapshots = snapshots
         self._profile = profile
         self._progress = progress
-        self._pinned: dict[str, Snapshot] = {}
+        self._pinned: dict[str, EventTableSnapshot] = {}
         self._rows_max = 0
 
     def answer(self, plan: Plan) -> pa.Table:
@@ -163,20 +163,20 @@ class _SparkQuery:
         if plan.limit == 0:
             return schema.empty_table()
         if plan.limit is not None or not plan.figures:
-            return shaped(self._collect(self.frame(plan)), schema)
+            return cast_to_schema(self._collect(self.frame(plan)), schema)
         # Groups are usually few, and sorted faster here: Spark would sample them first.
         unordered = self.frame(msgspec.structs.replace(plan, order=()))
-        return _in_order(shaped(self._collect(unordered), schema), plan)
+        return _in_order(cast_to_schema(self._collect(unordered), schema), plan)
 
     def scanned(self, scan: Scan) -> pa.Table:
         """The rows of one event that match its condition."""
-        with views(self._session) as names:
+        with query_views(self._session) as names:
             scan = msgspec.structs.replace(scan, relation=names.add(self._rows(scan, None)))
             return self._collect(self._sql_frame(names, sql_of_scan(scan, "spark")))
 
     def frame(self, plan: Plan) -> DataFrame:
         """The frame of the whole plan, not computed yet."""
-        with views(self._session) as names:
+        with query_views(self._session) as names:
             scans = tuple(
                 msgspec.structs.replace(scan, relation=names.add(self._rows(scan, plan.top)))
                 for scan in plan.scans
@@ -193,17 +193,19 @@ class _SparkQuery:
                 self._pinned[scan.table] = self._snapshots(scan.table)
             reading = self._pinned[scan.table].read(scan.columns, scan.where, top=top)
             self._rows_max += reading.rows_max
-            frame = frame_of(self._session, scan.table, scan.kinds, reading.apart())
-        condition = told(scan.where) if scan.where else ""
+            frame = frame_of_scan(self._session, scan.table, scan.kinds, reading.external_scan())
+        condition = format_condition(scan.where) if scan.where else ""
         self._profile.sources.append(
-            Source(table=scan.table, columns=scan.columns, condition=condition, facts=reading.facts)
+            SourceProfile(
+                table=scan.table, columns=scan.columns, condition=condition, facts=reading.facts
+            )
         )
         return frame
 
-    def _sql_frame(self, names: Views, text: str) -> DataFrame:
+    def _sql_frame(self, names: QueryViews, text: str) -> DataFrame:
         self._profile.sql.append(text)
         return names.sql(text)
 
     def _collect(self, frame: DataFrame) -> pa.Table:
         with self._profile.timed("calculate", self.clock):
-            return watched(self._session, frame.toArrow, self._progress, self.clock)
+            return run_with_progress(self._session, frame.toArrow, self._progress, self.clock)

@@ -35,12 +35,12 @@ from strandline.query.language.bound_ast import CORE_KINDS
 from strandline.query.sql.relations.event_table import TableRows
 from strandline.query.sql.relations.relation import Relation
 from strandline.query.sql.sandbox import Params
-from strandline.query.sql.statement import Named, Statement
+from strandline.query.sql.statement import RelationName, Statement
 from strandline.spark.errors import explain, plain_errors
-from strandline.spark.isolated_sessions import Views, room, views
-from strandline.spark.job_progress import watched
-from strandline.spark.sql.query import looking
-from strandline.spark.tables.event_rows import frame_of, spark_table
+from strandline.spark.isolated_sessions import QueryViews, isolated_session, query_views
+from strandline.spark.job_progress import run_with_progress
+from strandline.spark.sql.query import with_store
+from strandline.spark.tables.event_rows import frame_of_scan, spark_table
 from strandline.store import Store
 
 EXPORT_BYTES_MAX = 2 * GIB
@@ -63,16 +63,16 @@ def sql(
     """The result of a SELECT over an open store, or over one named by its folder."""
 
     def run_query(opened: Store) -> Result:
-        session = room(spark, timezone)
-        statement, relations = opened.questions.relations(text, as_of=as_of)
+        session = isolated_session(spark, timezone)
+        statement, relations = opened.queries.relations(text, as_of=as_of)
         tree = _translated(statement, params)
-        with views(session) as names, plain_errors(), _query_errors():
+        with query_views(session) as names, plain_errors(), _query_errors():
             _register(session, names, tree, relations)
             frame = names.sql(tree.sql("spark", unsupported_level=ErrorLevel.RAISE))
             clock = SystemClock()
-            return Result(_unsigned(watched(session, frame.toArrow, progress, clock)))
+            return Result(_unsigned(run_with_progress(session, frame.toArrow, progress, clock)))
 
-    return looking(store, lake, run_query)
+    return with_store(store, lake, run_query)
 
 
 @contextlib.contextmanager
@@ -123,9 +123,9 @@ def _value(params: Params | None, name: str) -> Any:
 
 def _register(
     session: SparkSession,
-    view_names: Views,
+    view_names: QueryViews,
     tree: exp.Expression,
-    relations: Mapping[Named, Relation],
+    relations: Mapping[RelationName, Relation],
 ) -> None:
     """Register relations as views, and replace their names in the tree."""
     names: dict[tuple[str, str], str] = {}
@@ -164,12 +164,12 @@ def _column_names(tree: exp.Expression) -> set[str] | None:
 
 
 def _frame(
-    session: SparkSession, named: Named, relation: Relation, columns: set[str] | None
+    session: SparkSession, named: RelationName, relation: Relation, columns: set[str] | None
 ) -> DataFrame:
     if isinstance(relation, TableRows):
         snapshot = relation.snapshot
         kinds = CORE_KINDS | snapshot.schema.columns()
-        rows = frame_of(session, named.name, kinds, snapshot.read(list(kinds)).apart())
+        rows = frame_of_scan(session, named.name, kinds, snapshot.read(list(kinds)).external_scan())
         return rows.toDF(*relation.schema.names)
     names = [name for name in relation.schema.names if columns is None or name.lower() in columns]
     names = names or relation.schema.names[:1]
@@ -179,7 +179,7 @@ def _frame(
 
 
 def _bounded(
-    named: Named, relation: Relation, names: list[str], schema: pa.Schema
+    named: RelationName, relation: Relation, names: list[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     size = 0
     for batch in relation.batches(names, None):

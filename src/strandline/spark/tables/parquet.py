@@ -21,15 +21,15 @@ RANGES_MAX = 64
 """More hidden ranges than this are removed by a join."""
 
 
-def without(
+def filtered_without(
     spark: SparkSession, frame: DataFrame, conditions: Sequence[Column], seqs: Any
 ) -> DataFrame:
     """The rows that match all conditions, without these seqs."""
     ranges = _ranges(seqs)
     if len(ranges) > RANGES_MAX:
         listed = spark.createDataFrame(pa.table({"seq": seqs}))
-        return holding(frame, conditions).join(f.broadcast(listed), "seq", "left_anti")
-    return holding(frame, [*conditions, *(~f.col("seq").between(*ends) for ends in ranges)])
+        return filtered(frame, conditions).join(f.broadcast(listed), "seq", "left_anti")
+    return filtered(frame, [*conditions, *(~f.col("seq").between(*ends) for ends in ranges)])
 
 
 def _ranges(seqs: Any) -> list[tuple[int, int]]:
@@ -41,7 +41,7 @@ def _ranges(seqs: Any) -> list[tuple[int, int]]:
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
-def holding(frame: DataFrame, conditions: Sequence[Column]) -> DataFrame:
+def filtered(frame: DataFrame, conditions: Sequence[Column]) -> DataFrame:
     """The rows that match all conditions, in one step."""
     return frame.where(reduce(Column.__and__, conditions)) if conditions else frame
 

@@ -24,12 +24,17 @@ from pyspark.sql import functions as f
 
 from strandline.errors import Invalid
 from strandline.lake import object_keys
-from strandline.log.read.snapshot import Snapshot
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.pipelines.splits import record_schema as named
 from strandline.pipelines.splits import split_planner
 from strandline.pipelines.splits.predicates import Condition, of_triples
-from strandline.pipelines.splits.snapshot_position import Position, open_readonly, path_of, pin
-from strandline.pipelines.splits.split_planner import Range
+from strandline.pipelines.splits.snapshot_position import (
+    StorePosition,
+    open_readonly,
+    path_of,
+    take_position,
+)
+from strandline.pipelines.splits.split_planner import SeqRange
 from strandline.pipelines.splits.split_reader import FilePart, lake_file
 from strandline.spark.errors import plain_errors, remember_table
 from strandline.spark.read import read_plan
@@ -39,7 +44,7 @@ from strandline.spark.read.schema import spark_schema
 from strandline.spark.sessions import register
 from strandline.spark.source import lazy
 from strandline.spark.source.source import pinned_text
-from strandline.spark.tables.parquet import PATHS_MAX, holding, spark_url, without
+from strandline.spark.tables.parquet import PATHS_MAX, filtered, filtered_without, spark_url
 from strandline.store import Store
 
 _HOT_BYTES_MAX = 32 * 1024 * 1024
@@ -85,12 +90,12 @@ def table(
         register(spark)
         with plain_errors():
             frame = spark.read.format("strandline").options(**read_options).load()
-        return holding(frame, [expression(condition) for condition in conditions])
+        return filtered(frame, [expression(condition) for condition in conditions])
     conditions = (*options.conditions(), *conditions)
     with open_readonly(options.store, options.lake) as opened:
-        position = pin(opened, options.topics, options.lake)
+        position = take_position(opened, options.topics, options.lake)
         (snapshot,) = position.topics
-        seqs = split_planner.wanted_range(snapshot, conditions, options.offsets())
+        seqs = split_planner.selected_range(snapshot, conditions, options.offsets())
         parts, _ = split_planner.file_parts(position, snapshot, seqs, conditions)
         hot = _hot(spark, opened, position, snapshot, seqs, conditions, options)
     frames = [] if not parts else [_native(spark, parts, snapshot, seqs, conditions)]
@@ -114,8 +119,8 @@ def _store_options(store: str | Store) -> dict[str, str]:
 def _native(
     spark: SparkSession,
     parts: Sequence[FilePart],
-    snapshot: Snapshot,
-    span: Range,
+    snapshot: TopicSnapshot,
+    span: SeqRange,
     conditions: Sequence[Condition],
 ) -> DataFrame:
     files = {part.file.name(): part for part in parts}
@@ -135,7 +140,7 @@ def _native(
     low, high = max(first.file.first_seq, snapshot.floor), min(last.file.last_seq, span.last_seq)
     hidden = snapshot.hidden()
     seqs = np.array(list(hidden & BitMap64(range(low, high + 1))) if hidden else [], dtype="<i8")
-    return without(spark, frame, predicates, seqs)
+    return filtered_without(spark, frame, predicates, seqs)
 
 
 def _since(part: FilePart, seq: int) -> Column:
@@ -152,9 +157,9 @@ def _until(part: FilePart, seq: int) -> Column:
 def _hot(
     spark: SparkSession,
     store: Store,
-    position: Position,
-    snapshot: Snapshot,
-    span: Range,
+    position: StorePosition,
+    snapshot: TopicSnapshot,
+    span: SeqRange,
     conditions: Sequence[Condition],
     options: ReadOptions,
 ) -> DataFrame | None:
@@ -162,17 +167,17 @@ def _hot(
     first_seq, last_seq = max(snapshot.hot_seq, span.first_seq), span.last_seq
     if first_seq > last_seq:
         return None
-    seqs = Range(first_seq, last_seq)
-    rows = split_planner.few_rows(store, snapshot, seqs, conditions, _HOT_BYTES_MAX)
+    seqs = SeqRange(first_seq, last_seq)
+    rows = split_planner.read_few_rows(store, snapshot, seqs, conditions, _HOT_BYTES_MAX)
     if rows is not None:
-        shaped = named.shaped(rows, named.RECORD)
+        shaped = named.with_columns(rows, named.RECORD)
         return spark.createDataFrame(shaped, _schema()) if len(rows) else None
     register(spark)
     reader = spark.read.format("strandline").option("pinned", pinned_text(position))
     reader = reader.option("store", options.store).option("topic", snapshot.name)
     frame = reader.option("lake", options.lake).load()
     predicates = [f.col("seq") >= first_seq, f.col("seq") <= last_seq]
-    return holding(frame, [*predicates, *(expression(condition) for condition in conditions)])
+    return filtered(frame, [*predicates, *(expression(condition) for condition in conditions)])
 
 
 def _schema() -> Any:

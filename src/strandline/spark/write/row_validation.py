@@ -22,7 +22,7 @@ from strandline.spark.row_mappers.row_encoder import Encoder
 _LETTERS = pa.schema([pa.field("meta", pa.binary()), pa.field("data", pa.binary(), nullable=False)])
 
 
-class Misfit(msgspec.Struct, frozen=True, kw_only=True):
+class RejectedRowMeta(msgspec.Struct, frozen=True, kw_only=True):
     """The meta of an invalid row: JSON."""
 
     topic: str
@@ -30,7 +30,7 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Fitting:
+class RowValidator:
     """Validates the rows of one task. Owned by one thread."""
 
     def __init__(self, options: WriteOptions, encoder: Encoder) -> None:
@@ -39,7 +39,7 @@ class Fitting:
         self._bad: list[tuple[bytes, bytes]] = []
 
     @property
-    def misfits(self) -> int:
+    def rejected_count(self) -> int:
         """The number of invalid rows."""
         return len(self._bad)
 
@@ -50,7 +50,7 @@ class Fitting:
                 if len(encoded):
                     yield encoded
 
-    def letters(self) -> Iterator[pa.RecordBatch]:
+    def rejected_rows(self) -> Iterator[pa.RecordBatch]:
         """The invalid rows, as records of another topic. Call it after ``records`` is consumed."""
         if self._bad:
             metas, data = zip(*self._bad, strict=True)
@@ -79,7 +79,7 @@ class Fitting:
                 f"a row does not fit view={options.view} of topic {options.topic!r}: {error}. "
                 "Nothing was written; onInvalid=TOPIC writes such rows to that topic"
             )
-        misfit = Misfit(topic=options.topic, view=options.view, reason=str(error))
+        misfit = RejectedRowMeta(topic=options.topic, view=options.view, reason=str(error))
         row = msgspec.json.encode(batch.to_pylist()[0], enc_hook=_as_text)
         self._bad.append((msgspec.json.encode(misfit), row))
 

@@ -36,7 +36,7 @@ from strandline.spark.row_mappers.row_encoder import (
     EventEncoder,
     JobEncoder,
     KvEncoder,
-    MeasureEncoder,
+    MetricsEncoder,
     PointEncoder,
 )
 from strandline.store import Store
@@ -103,7 +103,7 @@ def _events(store: Store, options: WriteOptions, schema: StructType) -> Encoder:
     if EVENT in schema.names and EVENT not in fields.fields:
         _check(schema, {context: _TEXT, EVENT: _TEXT}, [context, EVENT], "table")
     else:
-        kinds = fields.kinds()
+        kinds = fields.types()
         known: Kinds = {
             context: _TEXT,
             **{name: _FIELDS[kind.name] for name, kind in kinds.items()},
@@ -148,7 +148,7 @@ def _measures(store: Store, options: WriteOptions, schema: StructType) -> Encode
     _check(schema, known, [time_column, *options.tags], "metrics")
     if not fields:
         raise Invalid("there is no column left for a field: all are times and tags")
-    return MeasureEncoder(
+    return MetricsEncoder(
         measurement=options.measurement, tags=options.tags, kinds=kinds, floor=floor
     )
 

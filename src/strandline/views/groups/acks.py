@@ -15,40 +15,40 @@ import threading
 from collections.abc import Callable
 
 from strandline.errors import Closed, Conflict, Fenced, StrandlineError
-from strandline.views.groups.group_state import Desk
+from strandline.views.groups.group_state import DeliveryState
 from strandline.views.groups.inflight import Lease
-from strandline.views.groups.offset_store import Keeper
+from strandline.views.groups.offset_store import OffsetStore
 from strandline.views.groups.offsets import Offsets
 
 MOVED = "the group was moved by a seek, and its deliveries are no longer valid: read again"
 
 
-class Settlement:
+class PendingAck:
     """An ack or a nack of leases, and its outcome."""
 
-    __slots__ = ("due", "failure", "leases", "settled")
+    __slots__ = ("due", "failure", "is_complete", "leases")
 
     def __init__(self, leases: list[Lease], due: float | None) -> None:
         self.leases = leases
         self.due = due
         """When to deliver the records again; None if they are done."""
-        self.settled = False
+        self.is_complete = False
         self.failure: StrandlineError | None = None
 
     def write(self, offsets: Offsets) -> None:
         """Apply it to offsets."""
-        seqs = [lease.taken.seq for lease in self.leases]
+        seqs = [lease.record.seq for lease in self.leases]
         if self.due is None:
-            offsets.settle(seqs)
+            offsets.mark_done(seqs)
             return
         for seq in seqs:
             offsets.fail(seq)
 
 
-class Settling:
+class AckWriter:
     """Stores acks and nacks of members. Safe to use from many threads."""
 
-    def __init__(self, state: Desk, offset_store: Keeper) -> None:
+    def __init__(self, state: DeliveryState, offset_store: OffsetStore) -> None:
         self.finished: Closed | None = None
         """The error of all later writes, None while writes are possible."""
         self.is_ours = False
@@ -56,7 +56,7 @@ class Settling:
         self._state = state
         self._offset_store = offset_store
         self._writing = threading.Lock()
-        self._pending: list[Settlement] = []
+        self._pending: list[PendingAck] = []
 
     def take_over(self, begin: Callable[[], Offsets]) -> None:
         """Make this opening the one that writes, if it is not yet."""
@@ -65,16 +65,16 @@ class Settling:
                 return
             offsets = self._offset_store.take_over(begin)
             with self._state.lock:
-                self._state.begin(offsets)
+                self._state.reset(offsets)
             self.is_ours = True
 
-    def store(self, settlement: Settlement) -> None:
+    def store(self, settlement: PendingAck) -> None:
         """Return when a settlement is stored, by this thread or by an earlier one in the queue."""
         with self._state.lock:
             self._pending.append(settlement)
         try:
             with self._writing:
-                if not settlement.settled:
+                if not settlement.is_complete:
                     self._write_pending()
         except BaseException:
             self._withdraw(settlement)
@@ -89,7 +89,7 @@ class Settling:
                 offsets = self._state.offsets.moved(floor)
             self._save(offsets, replace=True)
             with self._state.lock:
-                self._state.begin(offsets)
+                self._state.reset(offsets)
 
     def _write_pending(self) -> None:
         with self._state.lock:
@@ -111,29 +111,29 @@ class Settling:
         else:
             self._succeed(group, offsets)
 
-    def _succeed(self, group: list[Settlement], offsets: Offsets) -> None:
+    def _succeed(self, group: list[PendingAck], offsets: Offsets) -> None:
         state = self._state
         with state.lock:
             state.offsets.merge(offsets)
             for settlement in group:
                 if settlement.due is None:
-                    state.settle(settlement.leases)
+                    state.finish(settlement.leases)
                 else:
                     state.give_back(settlement.leases, settlement.due)
         _end(group, None)
 
-    def _fail(self, group: list[Settlement], failure: StrandlineError) -> None:
+    def _fail(self, group: list[PendingAck], failure: StrandlineError) -> None:
         with self._state.lock:
             for settlement in group:
-                self._state.let_go(settlement.leases)
+                self._state.restore(settlement.leases)
         _end(group, failure)
 
-    def _withdraw(self, settlement: Settlement) -> None:
+    def _withdraw(self, settlement: PendingAck) -> None:
         """Remove a settlement whose caller was interrupted, and restore its leases."""
         with self._state.lock:
             if settlement in self._pending:
                 self._pending.remove(settlement)
-                self._state.let_go(settlement.leases)
+                self._state.restore(settlement.leases)
 
     def _save(self, offsets: Offsets, *, replace: bool = False) -> None:
         try:
@@ -143,7 +143,7 @@ class Settling:
             raise
 
 
-def _end(group: list[Settlement], failure: StrandlineError | None) -> None:
+def _end(group: list[PendingAck], failure: StrandlineError | None) -> None:
     for settlement in group:
         settlement.failure = failure
-        settlement.settled = True
+        settlement.is_complete = True

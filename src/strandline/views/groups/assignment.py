@@ -28,7 +28,7 @@ import xxhash
 Mode = Literal["shared", "exclusive", "key_shared"]
 
 
-class Waiting(NamedTuple):
+class WaitingRecord(NamedTuple):
     """A record that no member holds."""
 
     seq: int
@@ -44,15 +44,15 @@ class Backlog(Protocol):
         """Add a record of the topic. Records come in order."""
         ...
 
-    def take(self, member: str, count: int, now: float) -> list[Waiting]:
+    def take(self, member: str, count: int, now: float) -> list[WaitingRecord]:
         """Remove and return the next records for this member, at most ``count``."""
         ...
 
-    def settled(self, record: Waiting) -> None:
+    def finish(self, record: WaitingRecord) -> None:
         """Finish a record that was taken."""
         ...
 
-    def give_back(self, record: Waiting, due: float) -> None:
+    def give_back(self, record: WaitingRecord, due: float) -> None:
         """Let a record that was taken wait again. It is not taken again before ``due``."""
         ...
 
@@ -67,10 +67,10 @@ class Backlog(Protocol):
 
 def backlog_for(mode: Mode) -> Backlog:
     """An empty backlog."""
-    backlogs: dict[str, type[Shared | Exclusive | KeyShared]] = {
-        "shared": Shared,
-        "exclusive": Exclusive,
-        "key_shared": KeyShared,
+    backlogs: dict[str, type[SharedBacklog | ExclusiveBacklog | KeySharedBacklog]] = {
+        "shared": SharedBacklog,
+        "exclusive": ExclusiveBacklog,
+        "key_shared": KeySharedBacklog,
     }
     return backlogs[mode]()
 
@@ -89,7 +89,7 @@ def _seed(member: str) -> int:
     return xxhash.xxh3_64_intdigest(member.encode())
 
 
-class Shared:
+class SharedBacklog:
     """Records for any member, the oldest first."""
 
     def __init__(self) -> None:
@@ -103,21 +103,21 @@ class Shared:
         del key
         heapq.heappush(self._ready, seq)
 
-    def take(self, member: str, count: int, now: float) -> list[Waiting]:
+    def take(self, member: str, count: int, now: float) -> list[WaitingRecord]:
         del member
         self._pass_time(now)
         count = min(count, len(self._ready))
-        return [Waiting(heapq.heappop(self._ready), None) for _ in range(count)]
+        return [WaitingRecord(heapq.heappop(self._ready), None) for _ in range(count)]
 
     def first(self, now: float) -> int | None:
         """The seq that would be taken next, None if there is none."""
         self._pass_time(now)
         return self._ready[0] if self._ready else None
 
-    def settled(self, record: Waiting) -> None:
+    def finish(self, record: WaitingRecord) -> None:
         pass
 
-    def give_back(self, record: Waiting, due: float) -> None:
+    def give_back(self, record: WaitingRecord, due: float) -> None:
         heapq.heappush(self._delayed, (due, record.seq))
 
     def change_members(self, members: Sequence[str]) -> None:
@@ -131,7 +131,7 @@ class Shared:
             heapq.heappush(self._ready, heapq.heappop(self._delayed)[1])
 
 
-class Exclusive:
+class ExclusiveBacklog:
     """Records for one member, in order."""
 
     def __init__(self) -> None:
@@ -146,21 +146,21 @@ class Exclusive:
         del key
         heapq.heappush(self._waiting, seq)
 
-    def take(self, member: str, count: int, now: float) -> list[Waiting]:
-        records: list[Waiting] = []
+    def take(self, member: str, count: int, now: float) -> list[WaitingRecord]:
+        records: list[WaitingRecord] = []
         if member != self._active:
             return records
         waiting = self._waiting
         while waiting and len(records) < count and self._due.get(waiting[0], now) <= now:
             seq = heapq.heappop(waiting)
             self._due.pop(seq, None)
-            records.append(Waiting(seq, None))
+            records.append(WaitingRecord(seq, None))
         return records
 
-    def settled(self, record: Waiting) -> None:
+    def finish(self, record: WaitingRecord) -> None:
         pass
 
-    def give_back(self, record: Waiting, due: float) -> None:
+    def give_back(self, record: WaitingRecord, due: float) -> None:
         heapq.heappush(self._waiting, record.seq)
         self._due[record.seq] = due
 
@@ -183,11 +183,11 @@ class _KeyQueue:
         """When the first record may be taken, None for now."""
 
 
-class KeyShared:
+class KeySharedBacklog:
     """Records in queues by key, each queue for one member and one record at a time."""
 
     def __init__(self) -> None:
-        self._keyless = Shared()
+        self._keyless = SharedBacklog()
         self._queues: dict[bytes, _KeyQueue] = {}
         self._members: tuple[str, ...] = ()
         self._ready: dict[str, list[tuple[int, bytes]]] = {}
@@ -210,9 +210,9 @@ class KeyShared:
         if len(queue.seqs) == 1 and not queue.in_flight:
             self._make_ready(key, queue)
 
-    def take(self, member: str, count: int, now: float) -> list[Waiting]:
+    def take(self, member: str, count: int, now: float) -> list[WaitingRecord]:
         self._pass_time(now)
-        records: list[Waiting] = []
+        records: list[WaitingRecord] = []
         ready = self._ready.get(member, [])
         while len(records) < count:
             keyless = self._keyless.first(now)
@@ -224,7 +224,7 @@ class KeyShared:
                 break
         return records
 
-    def settled(self, record: Waiting) -> None:
+    def finish(self, record: WaitingRecord) -> None:
         if record.key is None:
             return
         queue = self._queues[record.key]
@@ -234,7 +234,7 @@ class KeyShared:
         else:
             del self._queues[record.key]
 
-    def give_back(self, record: Waiting, due: float) -> None:
+    def give_back(self, record: WaitingRecord, due: float) -> None:
         if record.key is None:
             self._keyless.give_back(record, due)
             return
@@ -256,12 +256,12 @@ class KeyShared:
         dues = [self._keyless.next_due(), self._delayed[0][0] if self._delayed else None]
         return min((due for due in dues if due is not None), default=None)
 
-    def _take_first(self, seq: int, key: bytes) -> Waiting:
+    def _take_first(self, seq: int, key: bytes) -> WaitingRecord:
         queue = self._queues[key]
         queue.seqs.popleft()
         queue.in_flight = True
         self._count -= 1
-        return Waiting(seq, key)
+        return WaitingRecord(seq, key)
 
     def _pass_time(self, now: float) -> None:
         while self._delayed and self._delayed[0][0] <= now:

@@ -24,17 +24,17 @@ from strandline.platform.clock import Clock
 from strandline.records import Record, Tombstone
 from strandline.views.groups import dead_letters as groups_dead_letters
 from strandline.views.groups import lag as groups_lag
-from strandline.views.groups.acks import Settlement, Settling
-from strandline.views.groups.group_state import Desk, GroupOptions
+from strandline.views.groups.acks import AckWriter, PendingAck
+from strandline.views.groups.group_state import DeliveryState, GroupOptions
 from strandline.views.groups.inflight import Lease
 from strandline.views.groups.lag import GroupStatistics, PendingDelivery
-from strandline.views.groups.member import Delivery, Held, Member
-from strandline.views.groups.member_read import Reading
-from strandline.views.groups.offset_store import Keeper
+from strandline.views.groups.member import Delivery, DeliveryReference, Member
+from strandline.views.groups.member_read import MemberReader
+from strandline.views.groups.offset_store import OffsetStore
 from strandline.views.groups.offsets import Offsets
-from strandline.views.groups.wait import Waiting
+from strandline.views.groups.wait import GroupWaiters
 from strandline.views.kv.kv import Kv
-from strandline.views.queue.job import Settled
+from strandline.views.queue.job import AckResult
 
 READ_MAX = 10_000
 _TOUCHES_PER_LEASE = 3
@@ -59,11 +59,11 @@ class Group:
         self._topic = topic
         self._clock = clock
         self._dead_letters = dead_letters
-        self._state = Desk(options)
-        self._offset_store = Keeper(offsets, topic, name)
-        self._acks = Settling(self._state, self._offset_store)
-        self._reader = Reading(topic, self._state)
-        self._waiters = Waiting(topic, clock)
+        self._state = DeliveryState(options)
+        self._offset_store = OffsetStore(offsets, topic, name)
+        self._acks = AckWriter(self._state, self._offset_store)
+        self._reader = MemberReader(topic, self._state)
+        self._waiters = GroupWaiters(topic, clock)
 
     def __repr__(self) -> str:
         return f"Group({self._topic.name!r}, {self.name!r}, {self.options.mode})"
@@ -86,9 +86,9 @@ class Group:
         self._take_over()
         with self._state.lock:
             now = self._clock.monotonic()
-            self._state.pass_time(now)
+            self._state.expire(now)
             incarnation = self._state.join(name, now)
-        self._waiters.ring()
+        self._waiters.notify()
         return Member(self, name, incarnation)
 
     def leave(self, member: Member) -> None:
@@ -97,9 +97,9 @@ class Group:
             if member.has_left:
                 return
             member.has_left = True
-            if not self._state.members.is_shut_out(member.name, member.incarnation):
+            if not self._state.members.is_fenced(member.name, member.incarnation):
                 self._state.leave(member.name, self._clock.monotonic())
-        self._waiters.ring()
+        self._waiters.notify()
 
     def read(self, member: Member, count: int, wait_s: float) -> list[Delivery]:
         """Deliveries for a member; waits for the first one at most ``wait_s`` seconds."""
@@ -112,7 +112,7 @@ class Group:
             return deliveries
         deadline = self._clock.monotonic() + wait_s
         while True:
-            with self._waiters.bell() as waiter:
+            with self._waiters.waiter() as waiter:
                 self._topic.statistics()  # raises if the topic was deleted
                 deliveries = self._read_now(member, count)
                 now = self._clock.monotonic()
@@ -120,7 +120,7 @@ class Group:
                     return deliveries
                 waiter.wait(min(deadline - now, self._pause_s(now)))
 
-    def ack(self, member: Member, deliveries: Sequence[Held]) -> Settled:
+    def ack(self, member: Member, deliveries: Sequence[DeliveryReference]) -> AckResult:
         """Ack those of these deliveries that the member holds."""
         with self._state.lock:
             self._touch(member)
@@ -130,9 +130,9 @@ class Group:
             self._store(leases, None)
             self._count(acked=len(leases))
         pairs = zip(held, deliveries, strict=True)
-        return Settled(len(leases), tuple(each.seq for lease, each in pairs if lease is None))
+        return AckResult(len(leases), tuple(each.seq for lease, each in pairs if lease is None))
 
-    def nack(self, member: Member, delivery: Held, delay_s: float) -> bool:
+    def nack(self, member: Member, delivery: DeliveryReference, delay_s: float) -> bool:
         """Deliver a record again later, or bury it if that was the last delivery."""
         check_timeout(delay_s)
         with self._state.lock:
@@ -147,7 +147,7 @@ class Group:
         self._count(nacked=1)
         return True
 
-    def extend(self, member: Member, delivery: Held) -> bool:
+    def extend(self, member: Member, delivery: DeliveryReference) -> bool:
         """Restart the lease of a delivery."""
         with self._state.lock:
             now = self._touch(member)
@@ -168,7 +168,7 @@ class Group:
         floor = groups_lag.floor_of(self._topic, to, ts)
         self._take_over()
         self._acks.move(floor)
-        self._waiters.ring()
+        self._waiters.notify()
 
     def lag(self) -> int:
         """The number of records that are neither done nor gone, held ones included."""
@@ -177,7 +177,7 @@ class Group:
     def pending(self) -> list[PendingDelivery]:
         """The records that members hold, in order of seq."""
         with self._state.lock:
-            self._state.pass_time(now := self._clock.monotonic())
+            self._state.expire(now := self._clock.monotonic())
             return [PendingDelivery.of(lease, now) for lease in self._state.inflight]
 
     def gaps(self) -> list[Tombstone]:
@@ -190,16 +190,16 @@ class Group:
         offsets = self._offsets()
         lag = groups_lag.lag_of(self._topic, offsets)
         with self._state.lock:
-            self._state.pass_time(self._clock.monotonic())
+            self._state.expire(self._clock.monotonic())
             return groups_lag.statistics_of(self._topic.name, self.name, self._state, offsets, lag)
 
-    def calling(self, callback: Callable[[], None]) -> AbstractContextManager[None]:
+    def subscribe(self, callback: Callable[[], None]) -> AbstractContextManager[None]:
         """Call a function whenever a member should read again: ``with group.calling(wake):``.
 
         The thread that made the change calls it, so it must be fast. There is no call for the
         passing of time: see ``due_s``.
         """
-        return self._waiters.calling(callback)
+        return self._waiters.subscribe(callback)
 
     def due_s(self) -> float:
         """Seconds until time alone may change something."""
@@ -209,7 +209,7 @@ class Group:
         """End every wait. All later calls raise Closed."""
         if self._acks.finished is None:
             self._acks.finished = Closed(f"the group {self.name!r} is closed")
-        self._waiters.ring()
+        self._waiters.notify()
 
     def _read_now(self, member: Member, count: int) -> list[Delivery]:
         while True:
@@ -225,9 +225,9 @@ class Group:
                     self._state.release(deliverable + exhausted, self._clock.monotonic())
                 raise
             deliveries = [
-                Delivery(self, member, records[lease.taken.seq], lease)
+                Delivery(self, member, records[lease.record.seq], lease)
                 for lease in deliverable
-                if lease.taken.seq in records
+                if lease.record.seq in records
             ]
             if deliveries:
                 again = sum(each.deliveries > 1 for each in deliveries)
@@ -247,30 +247,30 @@ class Group:
         while True:
             with state.lock:
                 now = self._touch(member)
-                state.pass_time(now)
-                leases = state.take(member.name, count - len(deliverable), now)
+                state.expire(now)
+                leases = state.take_leases(member.name, count - len(deliverable), now)
                 deliverable += leases[0]
                 exhausted += leases[1]
-                more = more and state.looks_for(member.name)
+                more = more and state.may_get_new_records(member.name)
             if len(deliverable) >= count or exhausted or not more:
                 return fresh
-            more = self._reader.look(count - len(deliverable), fresh)
+            more = self._reader.read_new(count - len(deliverable), fresh)
 
     def _hold(self, leases: list[Lease]) -> list[Lease]:
         with self._state.lock:
-            held = [self._state.hold(lease.taken.seq, lease.token) for lease in leases]
+            held = [self._state.hold(lease.record.seq, lease.token) for lease in leases]
         return [lease for lease in held if lease is not None]
 
     def _bury_all(self, leases: list[Lease]) -> None:
         """Make dead letters of records that are held. After a failure their member holds them."""
         try:
-            records = self._topic.pick([lease.taken.seq for lease in leases]).records
-            deliveries = {lease.taken.seq: lease.deliveries for lease in leases}
+            records = self._topic.get_many([lease.record.seq for lease in leases]).records
+            deliveries = {lease.record.seq: lease.deliveries for lease in leases}
             for record in records:
                 self._bury(record, deliveries[record.seq])
         except BaseException:
             with self._state.lock:
-                self._state.let_go(leases)
+                self._state.restore(leases)
             raise
         self._store(leases, None)
         self._count(dead=len(records))
@@ -291,8 +291,8 @@ class Group:
         )
 
     def _store(self, leases: list[Lease], due: float | None) -> None:
-        self._acks.store(Settlement(leases, due))
-        self._waiters.ring()
+        self._acks.store(PendingAck(leases, due))
+        self._waiters.notify()
 
     def _take_over(self) -> None:
         """Make this opening the one that writes."""
@@ -313,7 +313,7 @@ class Group:
         self._check_open()
         if member.has_left:
             raise Closed(f"{member.name!r} has left the group: join again")
-        if self._state.members.is_shut_out(member.name, member.incarnation):
+        if self._state.members.is_fenced(member.name, member.incarnation):
             raise Fenced(f"another member has joined as {member.name!r}: stop, or join again")
         now = self._clock.monotonic()
         self._state.touch(member.name, member.incarnation, now)

@@ -13,7 +13,7 @@ META_BYTES_MAX = 15 << 10
 """The largest ``meta`` of a record that is copied; the limit of the topic is a little higher."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class _DeadLetterOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of a dead letter."""
 
     topic: str
@@ -26,16 +26,16 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The ``meta`` of the record, None if it had none or a very large one."""
 
 
-def origin_of(letter: Record) -> Origin:
+def origin_of(letter: Record) -> _DeadLetterOrigin:
     """The origin of a record of a topic of dead letters."""
-    return msgspec.msgpack.decode(letter.meta or b"", type=Origin)
+    return msgspec.msgpack.decode(letter.meta or b"", type=_DeadLetterOrigin)
 
 
 def meta_of(record: Record, *, topic: str, group: str, deliveries: int) -> bytes:
     """The ``meta`` of the dead letter of a record."""
     own_meta = record.meta if len(record.meta or b"") <= META_BYTES_MAX else None
     return msgspec.msgpack.encode(
-        Origin(
+        _DeadLetterOrigin(
             topic=topic,
             group=group,
             seq=record.seq,

@@ -22,7 +22,7 @@ from strandline.views.groups.consumer_group import Group
 from strandline.views.groups.group_state import GroupOptions
 from strandline.views.groups.offset_store import PREFIX
 from strandline.views.groups.options import PREFIX as OPTIONS_PREFIX
-from strandline.views.groups.options import KeptOptions, options_of
+from strandline.views.groups.options import OptionsStore, options_of
 from strandline.views.kv.kv import Kv
 from strandline.views.kv.values import Delete
 
@@ -32,7 +32,7 @@ DEAD_WINDOW_MS = 24 * 3600 * 1000
 """How long after a crash a dead letter is recognised and not written twice."""
 
 
-class Topics(Protocol):
+class _GroupTopics(Protocol):
     """The topics of a store."""
 
     def topic(self, name: str, **options: object) -> Topic: ...
@@ -40,10 +40,10 @@ class Topics(Protocol):
     def existing_topic(self, name: str) -> Topic: ...
 
 
-class Groups:
+class GroupRegistry:
     """The groups of one store. Safe to use from many threads."""
 
-    def __init__(self, topics: Topics, kv: Callable[..., Kv], clock: Clock) -> None:
+    def __init__(self, topics: _GroupTopics, kv: Callable[..., Kv], clock: Clock) -> None:
         self._topics = topics
         self._kv = kv
         self._clock = clock
@@ -57,7 +57,7 @@ class Groups:
         self._check(source, name)
         with self._lock:
             key = (source.identity[0], name)
-            effective = self._stored_options(source, name).opened(options)
+            effective = self._stored_options(source, name).resolve(options)
             group = self._groups.get(key)
             if group is None or group.is_finished:
                 group = self._groups[key] = self._create(source, name, effective)
@@ -86,7 +86,7 @@ class Groups:
             group = self._groups.get((source.identity[0], name))
         return None if group is None or group.is_finished else group
 
-    def look_at(self, topic: str, name: str) -> Group | None:
+    def find_stored(self, topic: str, name: str) -> Group | None:
         """The group of this name to read its position; also one that is not open, if it has
         offsets."""
         group = self.find(topic, name)
@@ -132,8 +132,8 @@ class Groups:
             dead_letters=partial(self._dead, topic, name),
         )
 
-    def _stored_options(self, topic: Topic, name: str) -> KeptOptions:
-        return KeptOptions(self._offsets(topic), topic, name)
+    def _stored_options(self, topic: Topic, name: str) -> OptionsStore:
+        return OptionsStore(self._offsets(topic), topic, name)
 
     def _offsets(self, topic: Topic) -> Kv:
         name = topic.name + OFFSETS

@@ -55,7 +55,7 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Where a new group begins: at the ``earliest`` record, or after the ``latest``."""
 
 
-class Counts(msgspec.Struct):
+class _GroupCounts(msgspec.Struct):
     """Counters since the group was opened."""
 
     delivered: int = 0
@@ -70,7 +70,7 @@ class Counts(msgspec.Struct):
             setattr(self, name, getattr(self, name) + number)
 
 
-class Desk:
+class DeliveryState:
     """The state of a group. Owned by one thread: the one that holds its lock."""
 
     def __init__(self, options: GroupOptions) -> None:
@@ -83,16 +83,16 @@ class Desk:
         self.inflight = Inflight()
         self.members = Membership(options.lease_s)
         self.gaps: deque[Tombstone] = deque(maxlen=GAPS_KEPT)
-        self.counts = Counts()
+        self.counts = _GroupCounts()
         self._held_for_write = 0
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many more records may be read."""
         held = len(self.backlog) + len(self.inflight) + self._held_for_write
         return max(0, self.options.window - held)
 
-    def begin(self, offsets: Offsets) -> None:
+    def reset(self, offsets: Offsets) -> None:
         """Start from these offsets, without waiting records and leases."""
         self.offsets = offsets
         self.cursor = offsets.floor
@@ -119,13 +119,13 @@ class Desk:
         self.members.leave(name)
         self.backlog.change_members(self.members.names)
 
-    def pass_time(self, now: float) -> None:
+    def expire(self, now: float) -> None:
         """Expire leases and members."""
-        for lease in self.inflight.over(now):
+        for lease in self.inflight.expire(now):
             self.counts.expired += 1
-            self.offsets.fail(lease.taken.seq)
-            self.backlog.give_back(lease.taken, now)
-        if self.members.over(now):
+            self.offsets.fail(lease.record.seq)
+            self.backlog.give_back(lease.record, now)
+        if self.members.expire(now):
             self.backlog.change_members(self.members.names)
 
     def next_event(self) -> float | None:
@@ -133,42 +133,42 @@ class Desk:
         times = (self.inflight.next_end(), self.members.next_end(), self.backlog.next_due())
         return min((time for time in times if time is not None), default=None)
 
-    def looks_for(self, member: str) -> bool:
+    def may_get_new_records(self, member: str) -> bool:
         """Whether this member may get new records."""
         return self.options.mode != "exclusive" or self.members.names[:1] == [member]
 
-    def look_from(self) -> int:
+    def read_cursor(self) -> int:
         """The cursor from which to read on."""
         self.cursor = self.offsets.next_open(self.cursor + 1) - 1
         return self.cursor
 
-    def absorb(self, after: int, page: Page) -> None:
+    def add_page(self, after: int, page: Page) -> None:
         """Add the records of a page that was read after the cursor."""
         if after != self.cursor:
             return  # a seek has moved the group since
         offsets, seq = self.offsets, after
         gap = page.tombstone
         if gap is not None:
-            lost = offsets.settle_range(max(gap.gap_from, seq + 1), gap.gap_to)
+            lost = offsets.mark_range_done(max(gap.gap_from, seq + 1), gap.gap_to)
             self._note_lost(gap, lost)
             seq = max(seq, gap.gap_to)
         for record in page.records:
             if record.seq > seq + 1:
-                offsets.deleted += offsets.settle_range(seq + 1, record.seq - 1)
+                offsets.deleted += offsets.mark_range_done(seq + 1, record.seq - 1)
             seq = record.seq
             if seq not in offsets:
                 self.backlog.offer(seq, record.key)
-        offsets.deleted += offsets.settle_range(seq + 1, page.next)
+        offsets.deleted += offsets.mark_range_done(seq + 1, page.next)
         self.cursor = page.next
 
-    def take(self, member: str, count: int, now: float) -> tuple[list[Lease], list[Lease]]:
+    def take_leases(self, member: str, count: int, now: float) -> tuple[list[Lease], list[Lease]]:
         """Leases for this member: on records to deliver, and on records that failed too often."""
         deliverable: list[Lease] = []
         exhausted: list[Lease] = []
         deliveries_max = self.options.deliveries_max
         for waiting in self.backlog.take(member, count, now):
             if waiting.seq in self.offsets:
-                self.backlog.settled(waiting)
+                self.backlog.finish(waiting)
                 continue
             deliveries = self.offsets.failures.get(waiting.seq, 0) + 1
             until = now + self.options.lease_s
@@ -178,11 +178,11 @@ class Desk:
 
     def skip(self, lease: Lease, gap: Tombstone | None) -> None:
         """End a lease whose record is gone: lost in a gap, or deleted."""
-        if self.inflight.held(lease.taken.seq, lease.token) is None:
+        if self.inflight.held(lease.record.seq, lease.token) is None:
             return
         self.inflight.end(lease)
-        self.backlog.settled(lease.taken)
-        count = self.offsets.settle_range(lease.taken.seq, lease.taken.seq)
+        self.backlog.finish(lease.record)
+        count = self.offsets.mark_range_done(lease.record.seq, lease.record.seq)
         if gap is None:
             self.offsets.deleted += count
         else:
@@ -191,9 +191,9 @@ class Desk:
     def release(self, leases: Iterable[Lease], now: float) -> None:
         """End leases on records that were not delivered; the records wait again."""
         for lease in leases:
-            if self.inflight.held(lease.taken.seq, lease.token) is not None:
+            if self.inflight.held(lease.record.seq, lease.token) is not None:
                 self.inflight.end(lease)
-                self.backlog.give_back(lease.taken, now)
+                self.backlog.give_back(lease.record, now)
 
     def hold(self, seq: int, token: int) -> Lease | None:
         """End a lease to write its ack or nack; None if the token is not the current one."""
@@ -203,20 +203,20 @@ class Desk:
             self._held_for_write += 1
         return lease
 
-    def let_go(self, leases: Iterable[Lease]) -> None:
+    def restore(self, leases: Iterable[Lease]) -> None:
         """Restore held leases whose ack or nack could not be written."""
         for lease in self._unhold(leases):
             self.inflight.restore(lease)
 
-    def settle(self, leases: Iterable[Lease]) -> None:
+    def finish(self, leases: Iterable[Lease]) -> None:
         """Finish held leases whose records are done in the offsets."""
         for lease in self._unhold(leases):
-            self.backlog.settled(lease.taken)
+            self.backlog.finish(lease.record)
 
     def give_back(self, leases: Iterable[Lease], due: float) -> None:
         """Let records of held leases wait again; the offsets have counted the failure."""
         for lease in self._unhold(leases):
-            self.backlog.give_back(lease.taken, due)
+            self.backlog.give_back(lease.record, due)
 
     def is_stale(self, leases: Iterable[Lease]) -> bool:
         """Whether the group was moved since any of these were granted."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from strandline.views.groups.assignment import Waiting
+from strandline.views.groups.assignment import WaitingRecord
 
 _ENDS_SPARE = 100
 
@@ -23,7 +23,7 @@ _ENDS_SPARE = 100
 class Lease(msgspec.Struct, frozen=True):
     """The hold of one member on one record."""
 
-    taken: Waiting
+    record: WaitingRecord
     member: str
     token: int
     since: float
@@ -49,7 +49,7 @@ class Inflight:
         return iter([self._leases[seq] for seq in sorted(self._leases)])
 
     def grant(
-        self, taken: Waiting, member: str, deliveries: int, *, now: float, until: float
+        self, taken: WaitingRecord, member: str, deliveries: int, *, now: float, until: float
     ) -> Lease:
         """A new lease. No member may hold the record."""
         assert taken.seq not in self._leases, "a record is held by one member at a time"
@@ -70,14 +70,14 @@ class Inflight:
 
     def end(self, lease: Lease) -> Lease:
         """End a lease: its member no longer holds the record."""
-        return self._leases.pop(lease.taken.seq)
+        return self._leases.pop(lease.record.seq)
 
     def restore(self, lease: Lease) -> None:
         """Restore a lease that was just ended."""
-        assert lease.taken.seq not in self._leases, "a record is held by one member at a time"
+        assert lease.record.seq not in self._leases, "a record is held by one member at a time"
         self._put(lease)
 
-    def over(self, now: float) -> list[Lease]:
+    def expire(self, now: float) -> list[Lease]:
         """End the leases that have expired; return them."""
         expired = []
         while self._ends and self._ends[0][0] <= now:
@@ -108,7 +108,7 @@ class Inflight:
     def _put(self, lease: Lease) -> None:
         if len(self._ends) > 2 * len(self._leases) + _ENDS_SPARE:
             # Ended leases leave entries in the heap: without this, millions of them.
-            self._ends = [(each.until, each.taken.seq, each.token) for each in self]
+            self._ends = [(each.until, each.record.seq, each.token) for each in self]
             heapq.heapify(self._ends)
-        self._leases[lease.taken.seq] = lease
-        heapq.heappush(self._ends, (lease.until, lease.taken.seq, lease.token))
+        self._leases[lease.record.seq] = lease
+        heapq.heappush(self._ends, (lease.until, lease.record.seq, lease.token))

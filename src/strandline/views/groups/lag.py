@@ -12,7 +12,7 @@ from strandline.errors import Invalid
 from strandline.log.topic.topic import Topic
 from strandline.log.topic.validation import check_whole
 from strandline.records import Tombstone
-from strandline.views.groups.group_state import Desk
+from strandline.views.groups.group_state import DeliveryState
 from strandline.views.groups.inflight import Lease
 from strandline.views.groups.offsets import Offsets
 
@@ -33,7 +33,7 @@ class PendingDelivery(msgspec.Struct, frozen=True, kw_only=True):
     @staticmethod
     def of(lease: Lease, now: float) -> PendingDelivery:
         return PendingDelivery(
-            seq=lease.taken.seq,
+            seq=lease.record.seq,
             member=lease.member,
             deliveries=lease.deliveries,
             held_s=now - lease.since,
@@ -108,7 +108,7 @@ def gaps_at(topic: Topic, seqs: Sequence[int]) -> dict[int, Tombstone]:
 
 
 def statistics_of(
-    topic: str, name: str, state: Desk, offsets: Offsets, lag: int
+    topic: str, name: str, state: DeliveryState, offsets: Offsets, lag: int
 ) -> GroupStatistics:
     """The numbers of a group. The lock of the state is held."""
     counts = state.counts

@@ -13,10 +13,10 @@ from typing import Protocol
 
 from strandline.records import Record
 from strandline.views.groups.inflight import Lease
-from strandline.views.queue.job import Settled
+from strandline.views.queue.job import AckResult
 
 
-class Held(Protocol):
+class DeliveryReference(Protocol):
     """Identifies a delivery: the delivery, or its seq and token, such as in another process."""
 
     @property
@@ -26,16 +26,16 @@ class Held(Protocol):
     def token(self) -> int: ...
 
 
-class Work(Protocol):
+class _GroupOperations(Protocol):
     """The operations of a group that members use."""
 
     def read(self, member: Member, count: int, wait_s: float) -> list[Delivery]: ...
 
-    def ack(self, member: Member, deliveries: Sequence[Held]) -> Settled: ...
+    def ack(self, member: Member, deliveries: Sequence[DeliveryReference]) -> AckResult: ...
 
-    def nack(self, member: Member, delivery: Held, delay_s: float) -> bool: ...
+    def nack(self, member: Member, delivery: DeliveryReference, delay_s: float) -> bool: ...
 
-    def extend(self, member: Member, delivery: Held) -> bool: ...
+    def extend(self, member: Member, delivery: DeliveryReference) -> bool: ...
 
     def leave(self, member: Member) -> None: ...
 
@@ -43,7 +43,7 @@ class Work(Protocol):
 class Member:
     """A member of a group, from ``Group.join``. Safe to use from many threads."""
 
-    def __init__(self, group: Work, name: str, incarnation: int) -> None:
+    def __init__(self, group: _GroupOperations, name: str, incarnation: int) -> None:
         self.name = name
         self.incarnation = incarnation
         self.has_left = False
@@ -62,7 +62,7 @@ class Member:
         """Records for this member, at most ``max``; waits for the first one at most ``wait_s``."""
         return self._group.read(self, max, wait_s)
 
-    def ack_many(self, deliveries: Sequence[Delivery]) -> Settled:
+    def ack_many(self, deliveries: Sequence[Delivery]) -> AckResult:
         """Ack deliveries with one write; those that this member does not hold are skipped."""
         return self._group.ack(self, deliveries)
 
@@ -77,7 +77,9 @@ class Delivery:
 
     __slots__ = ("_group", "deliveries", "member", "record", "token")
 
-    def __init__(self, group: Work, member: Member, record: Record, lease: Lease) -> None:
+    def __init__(
+        self, group: _GroupOperations, member: Member, record: Record, lease: Lease
+    ) -> None:
         self.record = record
         self.member = member
         self.deliveries = lease.deliveries

@@ -30,7 +30,7 @@ class Membership:
         self._enter(name, self._count, now)
         return self._count
 
-    def is_shut_out(self, name: str, incarnation: int) -> bool:
+    def is_fenced(self, name: str, incarnation: int) -> bool:
         """Whether another member has joined with its name since."""
         return self._incarnations.get(name, incarnation) != incarnation
 
@@ -45,7 +45,7 @@ class Membership:
         self._until.pop(name, None)
         self._incarnations.pop(name, None)
 
-    def over(self, now: float) -> list[str]:
+    def expire(self, now: float) -> list[str]:
         """Remove the members that made no call for the time of a lease; return them."""
         expired = [name for name, until in self._until.items() if until <= now]
         for name in expired:

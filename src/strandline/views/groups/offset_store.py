@@ -15,13 +15,13 @@ from collections.abc import Callable
 from strandline.errors import Conflict, Fenced
 from strandline.log.topic.topic import Topic
 from strandline.views.groups import offsets as codec
-from strandline.views.groups.offsets import Entry, Offsets
+from strandline.views.groups.offsets import Offsets, OffsetsEntry
 from strandline.views.kv.kv import Kv
 
 PREFIX = "cg:"
 
 
-class Keeper:
+class OffsetStore:
     """The stored offsets of one group. Owned by one thread: the one that holds the lock of acks."""
 
     def __init__(self, kv: Kv, topic: Topic, name: str) -> None:
@@ -73,25 +73,25 @@ class Keeper:
             return
 
     def _put(self, generation: int, offsets: Offsets, version: int) -> None:
-        stored = codec.encode(Entry(generation, self._topic.identity[0], offsets))
+        stored = codec.encode(OffsetsEntry(generation, self._topic.identity[0], offsets))
         self._version = self._kv.put(PREFIX + self._name, stored, version=version)
 
-    def _find(self) -> tuple[Entry | None, int]:
+    def _find(self) -> tuple[OffsetsEntry | None, int]:
         entry = self._kv.entry(PREFIX + self._name)
         if entry is None:
             return None, 0
         where = f"key {PREFIX + self._name!r} of the kv map {self._kv.name!r}"
         return codec.decode(entry.value, where), entry.version
 
-    def _of_this_topic(self, entry: Entry) -> Offsets | None:
+    def _of_this_topic(self, entry: OffsetsEntry) -> Offsets | None:
         """The offsets if they are of this topic, not of an earlier one with its name."""
         if entry.topic != self._topic.identity[0]:
             return None
         # A restore may have moved the head of the topic to below the floor of the group.
-        entry.offsets.cut(self._topic.head_seq)
+        entry.offsets.truncate(self._topic.head_seq)
         return entry.offsets
 
-    def _fenced_reason(self, entry: Entry | None) -> str:
+    def _fenced_reason(self, entry: OffsetsEntry | None) -> str:
         if entry is None:
             return f"the group {self._name!r} was deleted: open it again to create a new one"
         return (

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 
 FORMAT = 1
 
@@ -72,7 +72,7 @@ class Offsets:
         """Offsets after a seek: all seqs up to ``floor`` are done, and none after it."""
         return Offsets(floor, lost=self.lost, deleted=self.deleted, moves=self.moves + 1)
 
-    def settle(self, seqs: Iterable[int]) -> None:
+    def mark_done(self, seqs: Iterable[int]) -> None:
         """Mark seqs as done."""
         done, failures = self.done, self.failures
         for seq in seqs:
@@ -82,7 +82,7 @@ class Offsets:
                     failures.pop(seq, None)
         self._raise_floor()
 
-    def settle_range(self, first: int, last: int) -> int:
+    def mark_range_done(self, first: int, last: int) -> int:
         """Mark all seqs from first to last as done; return how many were not done before."""
         first = max(first, self.floor + 1)
         if first > last:
@@ -126,7 +126,7 @@ class Offsets:
         seq = max(seq, self.floor + 1)
         return first_absent(self.done, seq) if seq in self.done else seq
 
-    def cut(self, head_seq: int) -> None:
+    def truncate(self, head_seq: int) -> None:
         """Remove seqs above the head: they will be assigned to other records."""
         self.floor = min(self.floor, head_seq)
         self.done &= BitMap64(range(self.floor + 1, head_seq + 1))
@@ -169,7 +169,7 @@ class _Format(msgspec.Struct, frozen=True, array_like=True):
     format: int
 
 
-class Entry(msgspec.Struct, frozen=True):
+class OffsetsEntry(msgspec.Struct, frozen=True):
     """The entry of a group in the kv map."""
 
     generation: int
@@ -177,7 +177,7 @@ class Entry(msgspec.Struct, frozen=True):
     offsets: Offsets
 
 
-def encode(entry: Entry) -> bytes:
+def encode(entry: OffsetsEntry) -> bytes:
     offsets = entry.offsets
     offsets.done.run_optimize()
     return msgspec.msgpack.encode(
@@ -195,11 +195,11 @@ def encode(entry: Entry) -> bytes:
     )
 
 
-def decode(stored: bytes, where: str) -> Entry:
+def decode(stored: bytes, where: str) -> OffsetsEntry:
     """The entry in these bytes; ``where`` is for the error if they are not one."""
     try:
         if msgspec.msgpack.decode(stored, type=_Format).format > FORMAT:
-            raise NewerFormat(f"{where} was written by a newer Strandline: upgrade to use it")
+            raise UnsupportedFormat(f"{where} was written by a newer Strandline: upgrade to use it")
         fields = msgspec.msgpack.decode(stored, type=_Stored)
         done = BitMap64.deserialize(fields.done) if fields.done else BitMap64()
     except (msgspec.MsgspecError, ValueError) as error:
@@ -212,4 +212,4 @@ def decode(stored: bytes, where: str) -> Entry:
         deleted=fields.deleted,
         moves=fields.moves,
     )
-    return Entry(fields.generation, fields.topic, offsets)
+    return OffsetsEntry(fields.generation, fields.topic, offsets)

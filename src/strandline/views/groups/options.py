@@ -24,7 +24,7 @@ class _Stored(msgspec.Struct, frozen=True):
     options: GroupOptions
 
 
-class KeptOptions:
+class OptionsStore:
     """The stored options of one group. Owned by one thread: the one that holds the groups' lock."""
 
     def __init__(self, kv: Kv, topic: Topic, name: str) -> None:
@@ -32,7 +32,7 @@ class KeptOptions:
         self._topic = topic
         self._name = name
 
-    def opened(self, requested: dict[str, object]) -> GroupOptions:
+    def resolve(self, requested: dict[str, object]) -> GroupOptions:
         """The options of an opening that requests these; stored if it is the first opening."""
         stored = self.load()
         if stored is None:

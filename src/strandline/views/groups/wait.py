@@ -16,7 +16,7 @@ from strandline.log.topic.topic import Topic
 from strandline.platform.clock import Clock
 
 
-class Bell:
+class GroupWaiter:
     """One waiting caller, released once or more often. Safe to use from many threads."""
 
     def __init__(self, clock: Clock) -> None:
@@ -29,17 +29,17 @@ class Bell:
         self._clock.wait(self._event, seconds)
 
 
-class Waiting:
+class GroupWaiters:
     """The waiting callers and callbacks of one group. Safe to use from many threads."""
 
     def __init__(self, topic: Topic, clock: Clock) -> None:
         self._topic = topic
         self._clock = clock
         self._lock = threading.Lock()
-        self._waiters: set[Bell] = set()
+        self._waiters: set[GroupWaiter] = set()
         self._callbacks: list[Callable[[], None]] = []
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake all waiting callers and run all callbacks."""
         # Read without the lock: a caller that registers now reads the group after this change.
         if not self._waiters and not self._callbacks:
@@ -51,7 +51,7 @@ class Waiting:
                 callback()
 
     @contextmanager
-    def calling(self, callback: Callable[[], None]) -> Iterator[None]:
+    def subscribe(self, callback: Callable[[], None]) -> Iterator[None]:
         """Call a function at every change in the group, but not at new records of the topic."""
         with self._lock:
             self._callbacks.append(callback)
@@ -62,9 +62,9 @@ class Waiting:
                 self._callbacks.remove(callback)
 
     @contextmanager
-    def bell(self) -> Iterator[Bell]:
+    def waiter(self) -> Iterator[GroupWaiter]:
         """A waiter that every change and every new record releases from now on."""
-        waiter = Bell(self._clock)
+        waiter = GroupWaiter(self._clock)
         topic_waiters = self._topic._state.waiters
         lock = cast("threading.Lock", waiter)  # the topic only calls its release
         with self._lock:

@@ -20,7 +20,7 @@ OWN_VERSION = -1
 """Version of a key that this operation has written itself: its seq is not assigned yet."""
 
 
-class Now(NamedTuple):
+class CurrentValue(NamedTuple):
     """A key that has a value."""
 
     value: bytes
@@ -28,7 +28,7 @@ class Now(NamedTuple):
     expires_us: int
 
 
-class Write(NamedTuple):
+class KeyWrite(NamedTuple):
     """The new value of a key; None deletes it."""
 
     value: bytes | None
@@ -46,7 +46,9 @@ def check_conditions(*, nx: bool, xx: bool, version: int | None) -> None:
             raise Invalid(f"version is 0 or a version that was returned, not {version!r}")
 
 
-def check_put(key: bytes, now: Now | None, *, nx: bool, xx: bool, version: int | None) -> None:
+def check_put(
+    key: bytes, now: CurrentValue | None, *, nx: bool, xx: bool, version: int | None
+) -> None:
     """Raise Conflict if a condition of a put does not hold."""
     if nx and now is not None:
         raise Conflict(f"{_label(key)} exists, with version {now.version}: nx requires no key")
@@ -56,7 +58,7 @@ def check_put(key: bytes, now: Now | None, *, nx: bool, xx: bool, version: int |
         check_version(key, now, version)
 
 
-def check_version(key: bytes, now: Now | None, version: int) -> None:
+def check_version(key: bytes, now: CurrentValue | None, version: int) -> None:
     """Raise Conflict if the key has another version; 0 requires that it does not exist."""
     current = 0 if now is None else now.version
     if current != version:
@@ -64,39 +66,39 @@ def check_version(key: bytes, now: Now | None, version: int) -> None:
         raise Conflict(f"{_label(key)} {state}, not version {version}: read it again, then decide")
 
 
-def incremented(key: bytes, now: Now | None, delta: int) -> Write:
+def increment(key: bytes, now: CurrentValue | None, delta: int) -> KeyWrite:
     """Add to a counter: its value is the number as text, 0 if the key does not exist. Its expiry
     does not change."""
     if isinstance(delta, bool) or not isinstance(delta, int):
         raise Invalid(f"delta is a whole number, not {delta!r}")
     if now is None:
-        return Write(_counter(key, delta))
+        return KeyWrite(_counter(key, delta))
     if not _COUNTER.fullmatch(now.value):
         raise Conflict(f"{_label(key)} is not a counter: its value is not a whole number as text")
-    return Write(_counter(key, int(now.value) + delta), now.expires_us)
+    return KeyWrite(_counter(key, int(now.value) + delta), now.expires_us)
 
 
-def json_set(key: bytes, now: Now | None, path: str, value: object) -> Write:
+def json_set(key: bytes, now: CurrentValue | None, path: str, value: object) -> KeyWrite:
     """The document with a new value at a path. The expiry of the key does not change."""
     if now is None:
-        return Write(json_path.encode(json_path.replaced(None, path, value)))
-    document = json_path.replaced(_document(key, now), path, value)
-    return Write(json_path.encode(document), now.expires_us)
+        return KeyWrite(json_path.encode(json_path.set_value(None, path, value)))
+    document = json_path.set_value(_document(key, now), path, value)
+    return KeyWrite(json_path.encode(document), now.expires_us)
 
 
-def json_delete(key: bytes, now: Now, path: str) -> Write | None:
+def json_delete(key: bytes, now: CurrentValue, path: str) -> KeyWrite | None:
     """The document without the value at a path, None if there is none."""
     document = _document(key, now)
-    if not json_path.removed(document, path):
+    if not json_path.remove_value(document, path):
         return None
-    return Write(json_path.encode(document), now.expires_us)
+    return KeyWrite(json_path.encode(document), now.expires_us)
 
 
-def json_get(key: bytes, now: Now, path: str, default: object) -> object:
-    return json_path.found(_document(key, now), path, default)
+def json_get(key: bytes, now: CurrentValue, path: str, default: object) -> object:
+    return json_path.value_at(_document(key, now), path, default)
 
 
-def _document(key: bytes, now: Now) -> object:
+def _document(key: bytes, now: CurrentValue) -> object:
     try:
         return json_path.decode(now.value)
     except ValueError as error:

@@ -26,7 +26,7 @@ _ENTRY_RAM = 2 * sys.getsizeof(b"") + _EXPIRY.size + 16
 _BUFFER_MAX = 10_000
 
 
-class Marker(NamedTuple):
+class DeleteMarker(NamedTuple):
     """The newest record of a deleted key."""
 
     version: int
@@ -34,7 +34,7 @@ class Marker(NamedTuple):
     key: bytes
 
 
-class Agenda:
+class ExpiryIndex:
     """Keys in the order in which they expire or may be forgotten. Owned by one thread."""
 
     def __init__(self, map: PagedMap) -> None:
@@ -66,11 +66,11 @@ class Agenda:
         entries = self._range(b"e", _EXPIRY.pack(b"e", max(0, now_us) + 1, 0), count_max)
         return [key for _, key in entries]
 
-    def markers(self, through: int, count_max: int) -> list[Marker]:
+    def markers(self, through: int, count_max: int) -> list[DeleteMarker]:
         """Delete markers up to a seq, oldest first."""
         entries = self._range(b"t", _MARKER.pack(b"t", through + 1), count_max)
         return [
-            Marker(_MARKER.unpack(key)[1], _STAMP.unpack_from(value)[0], value[_STAMP.size :])
+            DeleteMarker(_MARKER.unpack(key)[1], _STAMP.unpack_from(value)[0], value[_STAMP.size :])
             for key, value in entries
         ]
 

@@ -17,9 +17,9 @@ The entry of a key in ``hot`` is replaced before the host publishes that the rec
 This makes a read without a lock safe: a reader for which the positions of the log and of the fold
 are equal finds the state at that position, or a newer one.
 
-A version leaves the state when its key has ``history`` newer ones; a ``Forgotten`` record removes
-all versions of a deleted key. Both follow from records alone. Their seqs are recorded as dead and
-saved with the state.
+A version leaves the state when its key has ``history`` newer ones; a ``ForgottenMeta`` record
+removes all versions of a deleted key. Both follow from records alone. Their seqs are recorded as
+dead and saved with the state.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from strandline.errors import Corrupt, NotFound
 from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.reservoir.session import Session
 from strandline.views.kv import meta_codec as metas
-from strandline.views.kv.conditions import Now
-from strandline.views.kv.expiry_index import Agenda, Marker
+from strandline.views.kv.conditions import CurrentValue
+from strandline.views.kv.expiry_index import DeleteMarker, ExpiryIndex
 from strandline.views.kv.key_state import (
     INLINE_BYTES_MAX,
     SEQ_BYTES,
@@ -51,7 +51,7 @@ from strandline.views.kv.key_state import (
     seqs_of,
 )
 from strandline.views.memory_account import Account
-from strandline.views.view import Rows, Seen, World
+from strandline.views.view import FoldColumns, FoldContext, VisibleItem
 
 _UNCOUNTED_MIN, _UNCOUNTED_MAX = 64 * 1024, 4 * 1024 * 1024
 """Memory is measured again after so many new bytes: a 64th of the budget, within these bounds."""
@@ -62,7 +62,7 @@ _DEAD_RAM = 2
 """Bytes that a dead seq takes at most, except the first ones."""
 
 
-class State(msgspec.Struct, frozen=True, array_like=True):
+class KvState(msgspec.Struct, frozen=True, array_like=True):
     """The saved state besides the maps."""
 
     applied: int
@@ -74,7 +74,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
 class KvFold:
     """Keys and their versions. Owned by one thread: the one that holds the host's lock."""
 
-    def __init__(self, config: KvConfig, world: World) -> None:
+    def __init__(self, config: KvConfig, world: FoldContext) -> None:
         self.config = config
         self.hot: dict[bytes, Slot] = {}
         self._dead = BitMap64()
@@ -98,7 +98,7 @@ class KvFold:
         """The seq that the last saved state goes up to; None if all records were folded in."""
         self._live: PagedMap
         self._deleted: PagedMap
-        self._expiry_index: Agenda
+        self._expiry_index: ExpiryIndex
 
     @property
     def dead(self) -> BitMap64:
@@ -113,9 +113,9 @@ class KvFold:
         self._live = PagedMap(session, space=space, ram_bytes=ram // 2, spill=spill)
         self._deleted = PagedMap(session, space=space + 1, ram_bytes=ram // 8, spill=spill)
         index = PagedMap(session, space=space + 2, ram_bytes=ram // 8, spill=spill)
-        self._expiry_index = Agenda(index)
+        self._expiry_index = ExpiryIndex(index)
         if state:
-            saved = msgspec.msgpack.decode(state, type=State)
+            saved = msgspec.msgpack.decode(state, type=KvState)
             self._base = self._applied = saved.applied
             self.forgotten, self._forgotten_seq = saved.forgotten, saved.forgotten_seq
             self._dead = BitMap64.deserialize(saved.dead) if saved.dead else BitMap64()
@@ -129,10 +129,10 @@ class KvFold:
         self._count()
         self._base = self._applied
         dead = self.dead.serialize() if self.dead else b""
-        state = State(self._applied, self.forgotten, self._forgotten_seq, dead)
+        state = KvState(self._applied, self.forgotten, self._forgotten_seq, dead)
         return msgspec.msgpack.encode(state)
 
-    def apply(self, source: int, rows: Rows) -> None:
+    def apply(self, source: int, rows: FoldColumns) -> None:
         known = self._find_in_maps(rows.keys) if len(rows.seqs) > 1 else {}
         hot = self.hot
         for seq, ts, key, meta, value in zip(
@@ -140,7 +140,7 @@ class KvFold:
         ):
             fields = None if meta is None else metas.decode(meta)
             if not key:
-                if type(fields) is metas.Forgotten:
+                if type(fields) is metas.ForgottenMeta:
                     self._forget(seq, fields.through)
                     known = {}  # it may hold keys that were just removed
                 continue
@@ -156,17 +156,19 @@ class KvFold:
     def digest(self) -> bytes:
         """A checksum of all keys that have a value, with their visible versions."""
         whole = xxh3_128()
-        for seen in self.seen():
+        for seen in self.visible_items():
             for part in seen:
                 whole.update(len(part).to_bytes(4, "little"))
                 whole.update(part)
         return whole.digest()
 
-    def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
+    def visible_items(
+        self, first: bytes | None = None, next: bytes | None = None
+    ) -> Iterator[VisibleItem]:
         """Keys that have a value, with their visible versions, in order."""
         self.flush()
         for key, data in self._live.range(first, next):
-            yield Seen(key, encode(self._trimmed(decode(data))))
+            yield VisibleItem(key, encode(self._trimmed(decode(data))))
 
     def find(self, key: bytes) -> Slot | None:
         """The state of a key, deleted or not. It is cached in hot."""
@@ -194,7 +196,7 @@ class KvFold:
             return None
         return slot
 
-    def now(self, key: bytes, now_us: int) -> Now | None:
+    def now(self, key: bytes, now_us: int) -> CurrentValue | None:
         """The same with its value, from memory or from the log."""
         slot = self.live(key, now_us)
         if slot is None:
@@ -205,7 +207,7 @@ class KvFold:
             if not records:
                 raise NotFound(f"the value of key {key!r}, record {slot.version}, was lost")
             value = records[0].data
-        return Now(value, slot.version, slot.expires_us)
+        return CurrentValue(value, slot.version, slot.expires_us)
 
     def older_seqs(self, slot: Slot) -> tuple[int, ...]:
         """Versions before the newest that can still be read, ascending."""
@@ -224,11 +226,11 @@ class KvFold:
         """Keys that have a value and have expired, at most ``count_max``."""
         return self._expiry_index.expired(now_us, count_max)
 
-    def markers(self, through: int, count_max: int) -> list[Marker]:
+    def markers(self, through: int, count_max: int) -> list[DeleteMarker]:
         """Delete markers of deleted keys, up to a seq, oldest first."""
         return self._expiry_index.markers(through, count_max)
 
-    def released(self, seqs: BitMap64) -> None:
+    def remove_dead(self, seqs: BitMap64) -> None:
         """Remove these seqs from the dead ones: their records were deleted from the log."""
         self._dead = self.dead - seqs
 
@@ -262,10 +264,10 @@ class KvFold:
             older = older[cut:]
         if fields is None and len(value) <= INLINE_BYTES_MAX:
             return Slot(value, seq, ts, 0, older)
-        if type(fields) is metas.Deleted:
+        if type(fields) is metas.DeletedMeta:
             return Slot(None, seq, ts, 0, older, deleted=True)
         inline = value if len(value) <= INLINE_BYTES_MAX else None
-        expires_us = fields.expires_us if type(fields) is metas.Until else 0
+        expires_us = fields.expires_us if type(fields) is metas.ExpiryMeta else 0
         return Slot(inline, seq, ts, expires_us, older)
 
     def _put(self, key: bytes, before: Slot | None, slot: Slot) -> None:
@@ -382,7 +384,7 @@ class KvFold:
         maps = (self._live, self._deleted, self._expiry_index.map)
         pages = sum(each.statistics().ram_bytes for each in maps)
         ram = self._hot_ram + self._warm_ram + self._expiry_index.ram + _DEAD_RAM * len(self.dead)
-        self._account.settle(tables + pages + ram)
+        self._account.set_charge(tables + pages + ram)
         self._uncounted = 0
         return self._account.charged
 

@@ -6,15 +6,17 @@ from strandline.errors import NotFound
 from strandline.records import Record
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.values import Entry, Version, version_of
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 
-def versions(host: Host[KvFold], key: bytes) -> list[Version]:
+def versions(host: ViewRunner[KvFold], key: bytes) -> list[Version]:
     """The versions of a key, newest first, without those that have left the log since."""
     return [version_of(record) for record in _records(host, key)]
 
 
-def entry_at(host: Host[KvFold], key: bytes, version: int | None, ts: int | None) -> Entry | None:
+def entry_at(
+    host: ViewRunner[KvFold], key: bytes, version: int | None, ts: int | None
+) -> Entry | None:
     """The key as it was at a version of the view, or at a time; None if it had no value."""
     history = versions(host, key)
     for each in history:
@@ -38,7 +40,7 @@ def entry_at(host: Host[KvFold], key: bytes, version: int | None, ts: int | None
     return None
 
 
-def _records(host: Host[KvFold], key: bytes) -> list[Record]:
+def _records(host: ViewRunner[KvFold], key: bytes) -> list[Record]:
     with host.reading() as fold:
         slot = fold.find(key)
         seqs = () if slot is None else (*fold.older_seqs(slot), slot.version)

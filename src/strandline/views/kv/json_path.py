@@ -62,7 +62,7 @@ def _parse(path: str) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def found(document: object, path: str, default: object) -> object:
+def value_at(document: object, path: str, default: object) -> object:
     """The value at a path, the default if there is none."""
     for step in parse(path):
         document = _at(document, step)
@@ -71,7 +71,7 @@ def found(document: object, path: str, default: object) -> object:
     return document
 
 
-def replaced(document: object, path: str, value: object) -> object:
+def set_value(document: object, path: str, value: object) -> object:
     """The document with this value at a path. It is changed in place, except for ``$``."""
     steps = parse(path)
     if not steps:
@@ -88,12 +88,12 @@ def replaced(document: object, path: str, value: object) -> object:
     return document
 
 
-def removed(document: object, path: str) -> bool:
+def remove_value(document: object, path: str) -> bool:
     """Remove the value at a path from the document; return whether it existed."""
     steps = parse(path)
     if not steps:
         raise Invalid("$ is the whole document: delete the key instead")
-    if found(document, path, _ABSENT) is _ABSENT:
+    if value_at(document, path, _ABSENT) is _ABSENT:
         return False
     parent, last = _parent(document, steps, path), steps[-1]
     assert isinstance(parent, dict | list)

@@ -20,11 +20,11 @@ from strandline.errors import Invalid
 from strandline.log.topic.topic import Topic
 from strandline.views.kv import conditions, history, meta_codec
 from strandline.views.kv import scan as kv_scan
-from strandline.views.kv.compaction import Compacted, Compaction
-from strandline.views.kv.conditions import Write
+from strandline.views.kv.compaction import Compaction, KvCompactionResult
+from strandline.views.kv.conditions import KeyWrite
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.key_state import ram_of
-from strandline.views.kv.pending_writes import Changes
+from strandline.views.kv.pending_writes import PendingWrites
 from strandline.views.kv.transaction import Transaction, commit
 from strandline.views.kv.values import (
     Change,
@@ -33,25 +33,25 @@ from strandline.views.kv.values import (
     Key,
     Put,
     Version,
-    end_of,
+    expiry_of,
     plain_key,
     plain_value,
 )
 from strandline.views.kv.watch import Watcher
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 
 class Kv:
     """A key-value view. Safe to use from many threads."""
 
-    def __init__(self, host: Host[KvFold]) -> None:
+    def __init__(self, host: ViewRunner[KvFold]) -> None:
         self._host = host
         self._topic: Topic = host.topics[0]
         self._now_us = host.world.clock.now_us
         self._share = host.world.share
         self._compaction = Compaction(host)
-        self._share.evicts(_evictor(host))
+        self._share.add_evictor(_evictor(host))
 
     @property
     def name(self) -> str:
@@ -121,21 +121,21 @@ class Kv:
         if nx or xx or version is not None:
             return self.batch([Put(key, value, ttl, nx, xx, version)])[0]
         plain = plain_key(key)
-        expires_us = 0 if ttl is None else end_of(ttl, self._now_us())
-        metas = (meta_codec.until(expires_us),) if expires_us else None
+        expires_us = 0 if ttl is None else expiry_of(ttl, self._now_us())
+        metas = (meta_codec.expiry_meta(expires_us),) if expires_us else None
         self._share.admit(ram_of(plain, plain_value(value)))
-        return self._host.append(Draft(0, (value,), (plain,), metas)).first_seq
+        return self._host.append(ViewAppend(0, (value,), (plain,), metas)).first_seq
 
     def put_many(self, values: Mapping[Key, bytes], *, ttl: float | None = None) -> list[int]:
         """Set the values of keys, all or none; return their versions. Faster than a batch."""
         keys = [plain_key(key) for key in values]
         data = [plain_value(value) for value in values.values()]
-        meta = meta_codec.until(end_of(ttl, self._now_us()))
+        meta = meta_codec.expiry_meta(expiry_of(ttl, self._now_us()))
         if not keys:
             return []
         self._share.admit(sum(map(ram_of, keys, data)))
         metas = None if meta is None else [meta] * len(keys)
-        appended = self._host.append(Draft(0, data, keys, metas))
+        appended = self._host.append(ViewAppend(0, data, keys, metas))
         return list(range(appended.first_seq, appended.last_seq + 1))
 
     def delete(self, key: Key, *, version: int | None = None) -> bool:
@@ -147,7 +147,7 @@ class Kv:
         plain = plain_key(key)
         number = 0
 
-        def work(changes: Changes) -> None:
+        def work(changes: PendingWrites) -> None:
             nonlocal number
             number = changes.incr(plain, delta)
 
@@ -169,7 +169,7 @@ class Kv:
         entry = self.entry(key)
         if entry is None:
             return default
-        now = conditions.Now(entry.value, entry.version, entry.expires_us or 0)
+        now = conditions.CurrentValue(entry.value, entry.version, entry.expires_us or 0)
         return conditions.json_get(entry.key, now, path, default)
 
     def json_set(self, key: Key, path: str, value: object) -> int:
@@ -193,7 +193,7 @@ class Kv:
         touched: list[bytes | None] = []
         written: list[bytes] = []
 
-        def work(changes: Changes) -> None:
+        def work(changes: PendingWrites) -> None:
             touched.clear()
             for operation in operations:
                 if isinstance(operation, Put):
@@ -210,7 +210,7 @@ class Kv:
         """Reads and writes that are applied together: ``with kv.transaction() as work``."""
         return Transaction(self._host)
 
-    def commit(self, seen: Mapping[Key, int], writes: Mapping[Key, Write]) -> int:
+    def commit(self, seen: Mapping[Key, int], writes: Mapping[Key, KeyWrite]) -> int:
         """Commit a transaction of another process: the versions that it read, and its writes.
 
         Raises Conflict and writes nothing unless every key that was read still has that version
@@ -252,7 +252,7 @@ class Kv:
         ``after`` is a cursor: the key of the last entry that was returned, in the same direction.
         Entries are read in pages; each page is the state at its own time.
         """
-        span = kv_scan.span_of(prefix, first, next, after, reverse=reverse)
+        span = kv_scan.range_of(prefix, first, next, after, reverse=reverse)
         return kv_scan.scan(self._host, span, limit)
 
     def watch(
@@ -278,7 +278,7 @@ class Kv:
         if key is not None and prefix is not None:
             raise Invalid("watch a key or a prefix, not both")
         position = self._topic.head_seq if after is None else after
-        matches = _equals(key) if key is not None else kv_scan.begins(prefix)
+        matches = _equals(key) if key is not None else kv_scan.prefix_matcher(prefix)
         return Watcher(self._host, matches, position)
 
     def wait_for(self, key: Key, *, after: int = 0, timeout_s: float | None = None) -> Entry | None:
@@ -294,7 +294,7 @@ class Kv:
             if not self._topic.wait_for(head, left):
                 return None
 
-    def compact(self) -> Compacted:
+    def compact(self) -> KvCompactionResult:
         """Delete records that cannot be read any more: old versions, deleted and expired keys."""
         return self._compaction.run_once()
 
@@ -304,21 +304,21 @@ class Kv:
     def _set_expiry(self, key: bytes, ttl: float | None) -> int:
         version = 0
 
-        def work(changes: Changes) -> None:
+        def work(changes: PendingWrites) -> None:
             nonlocal version
             now = changes.now(key)
             version = 0 if now is None else now.version
-            changes.ends(key, end_of(ttl, changes.now_us))
+            changes.set_expiry(key, expiry_of(ttl, changes.now_us))
 
         # Without a write (the expiry was the same) the key keeps its version.
         return self._change(work) or version
 
-    def _change(self, work: Callable[[Changes], object]) -> int:
+    def _change(self, work: Callable[[PendingWrites], object]) -> int:
         """Read, decide and write in one step; return the last version written, 0 for none."""
 
-        def decision(fold: KvFold) -> Draft | None:
+        def decision(fold: KvFold) -> ViewAppend | None:
             now_us = self._now_us()
-            changes = Changes(lambda key: fold.now(key, now_us), now_us)
+            changes = PendingWrites(lambda key: fold.now(key, now_us), now_us)
             work(changes)
             return changes.draft(self._share)
 
@@ -330,7 +330,7 @@ def _equals(key: Key) -> Callable[[bytes], bool]:
     return plain_key(key).__eq__
 
 
-def _evictor(host: Host[KvFold]) -> Callable[[int], int]:
+def _evictor(host: ViewRunner[KvFold]) -> Callable[[int], int]:
     """Frees memory of a view. Holds a weak reference: it must not keep the view alive."""
     reference = weakref.ref(host)
 

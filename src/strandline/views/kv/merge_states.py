@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.views.kv.fold import State
+from strandline.views.kv.fold import KvState
 
 
 def join(states: Sequence[bytes], dead: BitMap64) -> bytes:
     """The state of all ranges; ``dead`` are dead seqs that belong to none of them."""
-    parts = [msgspec.msgpack.decode(state, type=State) for state in states]
+    parts = [msgspec.msgpack.decode(state, type=KvState) for state in states]
     all_dead = dead.union(*(BitMap64.deserialize(each.dead) for each in parts if each.dead))
-    merged = State(
+    merged = KvState(
         max(each.applied for each in parts),
         max(each.forgotten for each in parts),
         max(each.forgotten_seq for each in parts),

@@ -23,25 +23,25 @@ MARK = MARKS["kv"]
 EXPIRES_US_MAX = 2**62
 
 
-class Until(msgspec.Struct, frozen=True, array_like=True, tag="p", gc=False):
+class ExpiryMeta(msgspec.Struct, frozen=True, array_like=True, tag="p", gc=False):
     """A put that expires."""
 
     expires_us: int
 
 
-class Deleted(msgspec.Struct, frozen=True, array_like=True, tag="d", gc=False):
+class DeletedMeta(msgspec.Struct, frozen=True, array_like=True, tag="d", gc=False):
     """The key has no value from this record on."""
 
     expired: bool = False
 
 
-class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag="f", gc=False):
+class ForgottenMeta(msgspec.Struct, frozen=True, array_like=True, tag="f", gc=False):
     """Keys whose newest record is a delete marker up to ``through`` are removed from the state."""
 
     through: int
 
 
-Meta = Until | Deleted | Forgotten
+Meta = ExpiryMeta | DeletedMeta | ForgottenMeta
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Meta)
@@ -51,13 +51,13 @@ def encode(meta: Meta) -> bytes:
     return MARK + _ENCODER.encode(meta)
 
 
-DELETED = encode(Deleted())
-EXPIRED = encode(Deleted(expired=True))
+DELETED = encode(DeletedMeta())
+EXPIRED = encode(DeletedMeta(expired=True))
 
 
-def until(expires_us: int) -> bytes | None:
+def expiry_meta(expires_us: int) -> bytes | None:
     """The meta of a put; 0 is no expiry."""
-    return encode(Until(expires_us)) if expires_us else None
+    return encode(ExpiryMeta(expires_us)) if expires_us else None
 
 
 def decode(meta: bytes) -> Meta | None:
@@ -68,6 +68,6 @@ def decode(meta: bytes) -> Meta | None:
         fields: Meta = _DECODER.decode(memoryview(meta)[len(MARK) :])
     except msgspec.MsgspecError:
         return None
-    if type(fields) is Until and not 0 < fields.expires_us <= EXPIRES_US_MAX:
+    if type(fields) is ExpiryMeta and not 0 < fields.expires_us <= EXPIRES_US_MAX:
         return None
     return fields

@@ -7,33 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.views.kv import conditions, meta_codec
-from strandline.views.kv.conditions import OWN_VERSION, Now, Write
+from strandline.views.kv.conditions import OWN_VERSION, CurrentValue, KeyWrite
 from strandline.views.kv.key_state import ram_of
-from strandline.views.kv.values import Delete, Put, end_of, plain_key, plain_value
-from strandline.views.view import Draft
+from strandline.views.kv.values import Delete, Put, expiry_of, plain_key, plain_value
+from strandline.views.view import ViewAppend
 
-Look = Callable[[bytes], Now | None]
+_ReadKey = Callable[[bytes], CurrentValue | None]
 """Reads the current state of a key."""
 
 
-class Changes:
+class PendingWrites:
     """The reads and writes of one operation. Owned by one thread."""
 
-    def __init__(self, read: Look, now_us: int) -> None:
+    def __init__(self, read: _ReadKey, now_us: int) -> None:
         self._read = read
         self.now_us = now_us
-        self.writes: dict[bytes, Write] = {}
+        self.writes: dict[bytes, KeyWrite] = {}
 
-    def now(self, key: bytes) -> Now | None:
+    def now(self, key: bytes) -> CurrentValue | None:
         """The key as this operation sees it."""
         own = self.writes.get(key)
         if own is None:
             return self._read(key)
         if own.value is None:
             return None
-        return Now(own.value, OWN_VERSION, own.expires_us)
+        return CurrentValue(own.value, OWN_VERSION, own.expires_us)
 
     def put(self, put: Put) -> bytes:
         """Set a value; return the key."""
@@ -42,7 +42,7 @@ class Changes:
         conditions.check_conditions(nx=nx, xx=xx, version=version)
         if nx or xx or version is not None:
             conditions.check_put(key, self.now(key), nx=nx, xx=xx, version=version)
-        self.writes[key] = Write(value, end_of(put.ttl, self.now_us))
+        self.writes[key] = KeyWrite(value, expiry_of(put.ttl, self.now_us))
         return key
 
     def delete(self, delete: Delete) -> bytes | None:
@@ -54,22 +54,22 @@ class Changes:
             conditions.check_version(key, now, version)
         if now is None:
             return None
-        self.writes[key] = Write(None)
+        self.writes[key] = KeyWrite(None)
         return key
 
     def incr(self, key: bytes, delta: int) -> int:
         """Add to a counter; return the new number."""
-        write = self.writes[key] = conditions.incremented(key, self.now(key), delta)
+        write = self.writes[key] = conditions.increment(key, self.now(key), delta)
         assert write.value is not None
         return int(write.value)
 
-    def ends(self, key: bytes, expires_us: int) -> bool:
+    def set_expiry(self, key: bytes, expires_us: int) -> bool:
         """Set the expiry of a key, 0 for none; return whether the key exists."""
         now = self.now(key)
         if now is None:
             return False
         if now.expires_us != expires_us:
-            self.writes[key] = Write(now.value, expires_us)
+            self.writes[key] = KeyWrite(now.value, expires_us)
         return True
 
     def json_set(self, key: bytes, path: str, value: object) -> None:
@@ -84,22 +84,22 @@ class Changes:
         self.writes[key] = write
         return True
 
-    def draft(self, share: Share) -> Draft | None:
+    def draft(self, share: MemoryShare) -> ViewAppend | None:
         """The records to append, one for each key; None without a write."""
         return draft_of(self.writes, share)
 
 
-def draft_of(writes: dict[bytes, Write], share: Share) -> Draft | None:
+def draft_of(writes: dict[bytes, KeyWrite], share: MemoryShare) -> ViewAppend | None:
     """Records that write these keys, all or none. Raises MemoryPressure without memory for them."""
     if not writes:
         return None
     share.admit(sum(ram_of(key, write.value) for key, write in writes.items()))
-    return Draft(
+    return ViewAppend(
         source=0,
         data=[write.value or b"" for write in writes.values()],
         keys=list(writes),
         metas=[
-            meta_codec.DELETED if write.value is None else meta_codec.until(write.expires_us)
+            meta_codec.DELETED if write.value is None else meta_codec.expiry_meta(write.expires_us)
             for write in writes.values()
         ],
     )

@@ -13,13 +13,13 @@ from strandline.errors import Invalid, NotFound
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.key_state import Slot
 from strandline.views.kv.values import Entry, Key, plain_key
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 _PAGE_FIRST = 16
 _PAGE_MAX = 1024
 
 
-class Span(NamedTuple):
+class KeyRange(NamedTuple):
     """A range of keys, ``[first, next)``, and its direction."""
 
     first: bytes | None
@@ -27,9 +27,9 @@ class Span(NamedTuple):
     reverse: bool
 
 
-def span_of(
+def range_of(
     prefix: Key | None, first: Key | None, next: Key | None, after: Key | None, *, reverse: bool
-) -> Span:
+) -> KeyRange:
     """The range of a scan that is left after its cursor."""
     if prefix is not None and (first is not None or next is not None):
         raise Invalid("scan a prefix or a range, not both")
@@ -37,28 +37,28 @@ def span_of(
     high = None if next is None else _bound(next)
     if prefix:
         low = plain_key(prefix)
-        high = behind(low)
+        high = prefix_end(low)
     if after is not None and reverse:
         high = plain_key(after) if high is None else min(high, plain_key(after))
     elif after is not None:
         follower = plain_key(after) + b"\0"
         low = follower if low is None else max(low, follower)
-    return Span(low, high, reverse)
+    return KeyRange(low, high, reverse)
 
 
-def scan(host: Host[KvFold], span: Span, limit: int | None) -> Iterator[Entry]:
+def scan(host: ViewRunner[KvFold], span: KeyRange, limit: int | None) -> Iterator[Entry]:
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise Invalid(f"limit is a whole number from 0 up, or None, not {limit!r}")
     return _scan(host, span, limit)
 
 
-def behind(prefix: bytes) -> bytes | None:
+def prefix_end(prefix: bytes) -> bytes | None:
     """The smallest key after all keys with a prefix, None if there is none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
-def begins(prefix: Key | None) -> Callable[[bytes], bool]:
+def prefix_matcher(prefix: Key | None) -> Callable[[bytes], bool]:
     """A function that tests whether a key has a prefix."""
     start = b"" if not prefix else plain_key(prefix)
     return lambda key: key.startswith(start)
@@ -68,7 +68,7 @@ def _bound(key: Key) -> bytes:
     return plain_key(key) if key else b""
 
 
-def entry_of(host: Host[KvFold], key: bytes, slot: Slot) -> Entry | None:
+def entry_of(host: ViewRunner[KvFold], key: bytes, slot: Slot) -> Entry | None:
     """A key with its value, from memory or from the log; None if it has no value any more."""
     value = slot.value
     if value is None:
@@ -85,7 +85,7 @@ def entry_of(host: Host[KvFold], key: bytes, slot: Slot) -> Entry | None:
     )
 
 
-def _newer(host: Host[KvFold], key: bytes, slot: Slot) -> Entry | None:
+def _newer(host: ViewRunner[KvFold], key: bytes, slot: Slot) -> Entry | None:
     """The current entry of a key whose record has left the log since the key was looked up."""
     with host.reading() as fold:
         newer = fold.live(key, host.world.clock.now_us())
@@ -94,7 +94,7 @@ def _newer(host: Host[KvFold], key: bytes, slot: Slot) -> Entry | None:
     return None if newer is None else entry_of(host, key, newer)
 
 
-def _scan(host: Host[KvFold], span: Span, limit: int | None) -> Iterator[Entry]:
+def _scan(host: ViewRunner[KvFold], span: KeyRange, limit: int | None) -> Iterator[Entry]:
     now_us = host.world.clock.now_us
     first, next, reverse = span
     size = _PAGE_FIRST

@@ -15,21 +15,23 @@ from collections.abc import Mapping
 
 from strandline.errors import Closed, Conflict
 from strandline.views.kv import conditions
-from strandline.views.kv.conditions import Now, Write
+from strandline.views.kv.conditions import CurrentValue, KeyWrite
 from strandline.views.kv.fold import KvFold
-from strandline.views.kv.pending_writes import Changes, draft_of
-from strandline.views.kv.values import Delete, Key, Put, end_of, plain_key
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.kv.pending_writes import PendingWrites, draft_of
+from strandline.views.kv.values import Delete, Key, Put, expiry_of, plain_key
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 
-def commit(host: Host[KvFold], seen: Mapping[bytes, int], writes: Mapping[bytes, Write]) -> int:
+def commit(
+    host: ViewRunner[KvFold], seen: Mapping[bytes, int], writes: Mapping[bytes, KeyWrite]
+) -> int:
     """Write everything, if the keys that were read still have their versions (0: no key).
 
     Returns the version of the last key that was written, 0 if there was nothing to write.
     """
 
-    def decision(fold: KvFold) -> Draft | None:
+    def decision(fold: KvFold) -> ViewAppend | None:
         now_us = host.world.clock.now_us()
         for key, version in seen.items():
             slot = fold.live(key, now_us)
@@ -53,11 +55,11 @@ class Transaction:
     An exception inside the block propagates, and nothing is written. Owned by one thread.
     """
 
-    def __init__(self, host: Host[KvFold]) -> None:
+    def __init__(self, host: ViewRunner[KvFold]) -> None:
         self._host = host
         self._clock = host.world.clock
-        self._seen: dict[bytes, Now | None] = {}
-        self._changes = Changes(self._read, self._clock.now_us())
+        self._seen: dict[bytes, CurrentValue | None] = {}
+        self._changes = PendingWrites(self._read, self._clock.now_us())
         self._finished = False
 
     def __enter__(self) -> Transaction:
@@ -100,11 +102,11 @@ class Transaction:
     def touch(self, key: Key, ttl: float) -> bool:
         """Set a key to expire in ``ttl`` seconds; return whether it exists."""
         changes = self._open_changes()
-        return changes.ends(plain_key(key), end_of(ttl, changes.now_us))
+        return changes.set_expiry(plain_key(key), expiry_of(ttl, changes.now_us))
 
     def persist(self, key: Key) -> bool:
         """Remove the expiry of a key; return whether it exists."""
-        return self._open_changes().ends(plain_key(key), 0)
+        return self._open_changes().set_expiry(plain_key(key), 0)
 
     def json_get(self, key: Key, path: str = "$", default: object = None) -> object:
         plain = plain_key(key)
@@ -129,13 +131,13 @@ class Transaction:
         """Discard all writes. Repeated calls have no effect."""
         self._finished = True
 
-    def _read(self, key: bytes) -> Now | None:
+    def _read(self, key: bytes) -> CurrentValue | None:
         if key not in self._seen:
             with self._host.reading() as fold:
                 self._seen[key] = fold.now(key, self._clock.now_us())
         return self._seen[key]
 
-    def _open_changes(self) -> Changes:
+    def _open_changes(self) -> PendingWrites:
         if self._finished:
             raise Closed("this transaction has ended: begin another")
         return self._changes

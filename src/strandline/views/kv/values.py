@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from strandline.errors import Invalid, TooLarge
-from strandline.views.kv.meta_codec import EXPIRES_US_MAX, Deleted, Until, decode
+from strandline.views.kv.meta_codec import EXPIRES_US_MAX, DeletedMeta, ExpiryMeta, decode
 
 if TYPE_CHECKING:
     from strandline.records import Record
@@ -84,7 +84,7 @@ def change_of(record: Record) -> Change:
     """The change that a record with a key made."""
     assert record.key is not None
     meta = None if record.meta is None else decode(record.meta)
-    if type(meta) is Deleted:
+    if type(meta) is DeletedMeta:
         return Change(
             key=record.key, value=None, version=record.seq, ts=record.ts, expired=meta.expired
         )
@@ -93,7 +93,7 @@ def change_of(record: Record) -> Change:
         value=record.data,
         version=record.seq,
         ts=record.ts,
-        expires_us=meta.expires_us if type(meta) is Until else None,
+        expires_us=meta.expires_us if type(meta) is ExpiryMeta else None,
     )
 
 
@@ -127,7 +127,7 @@ def plain_value(value: bytes) -> bytes:
     return value
 
 
-def end_of(ttl: float | None, now_us: int) -> int:
+def expiry_of(ttl: float | None, now_us: int) -> int:
     """The time at which a ttl in seconds ends; 0 is never."""
     if ttl is None:
         return 0

@@ -24,7 +24,7 @@ from strandline.errors import RecordsLost
 from strandline.records import Record
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.values import Change, change_of
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 _PAGE_RECORDS = 1024
 
@@ -32,7 +32,9 @@ _PAGE_RECORDS = 1024
 class Watcher:
     """The position of one watcher. Owned by one thread."""
 
-    def __init__(self, host: Host[KvFold], matches: Callable[[bytes], bool], after: int) -> None:
+    def __init__(
+        self, host: ViewRunner[KvFold], matches: Callable[[bytes], bool], after: int
+    ) -> None:
         with host.reading() as fold:
             self._floor = fold.forgotten
         if 0 < after < self._floor:
@@ -44,7 +46,7 @@ class Watcher:
         self.caught_up = False
         """Whether the last page reached the end of the log."""
 
-    def look(self) -> list[Change]:
+    def read_changes(self) -> list[Change]:
         """The next changes, from at most one page of the log. Does not wait."""
         host, after, topic = self._host, self.position, self._host.topics[0]
         page = topic.read(after, _PAGE_RECORDS)
@@ -52,7 +54,7 @@ class Watcher:
         if gap is not None and after:  # a watcher that starts at 0 has missed nothing
             raise RecordsLost(topic.name, gap.gap_from, gap.gap_to, gap.reason)
         records = [record for record in page.records if record.key and self._matches(record.key)]
-        if marks := host.strangers():
+        if marks := host.foreign_marks():
             records = [record for record in records if not (record.meta or b"").startswith(marks)]
         with host.reading() as fold:
             forgotten = fold.forgotten
@@ -67,7 +69,7 @@ class Watcher:
         """Changes, until there is none for ``timeout_s``."""
         topic = self._host.topics[0]
         while True:
-            yield from self.look()
+            yield from self.read_changes()
             if self.caught_up and not topic.wait_for(self.position, timeout_s):
                 return
 
@@ -78,6 +80,6 @@ def _is_known(fold: KvFold, record: Record, floor: int) -> bool:
     return record.seq > floor or fold.find(record.key) is not None
 
 
-def _lost(host: Host[KvFold], after: int, forgotten: int) -> RecordsLost:
+def _lost(host: ViewRunner[KvFold], after: int, forgotten: int) -> RecordsLost:
     reason = "keys deleted there are forgotten: scan all keys again"
     return RecordsLost(host.topics[0].name, after + 1, forgotten, reason)

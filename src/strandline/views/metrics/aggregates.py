@@ -22,7 +22,7 @@ import re
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.views.metrics.value_types import Kind
+from strandline.views.metrics.value_types import ValueKind
 
 NAMES = ("avg", "sum", "count", "min", "max", "first", "last", "percentile", "rate")
 SECOND_NS = 1_000_000_000
@@ -30,7 +30,7 @@ SECOND_NS = 1_000_000_000
 _PERCENTILE = re.compile(r"percentile\(\s*([0-9]+(?:\.[0-9]+)?)\s*\)")
 
 
-class Aggregate(msgspec.Struct, frozen=True):
+class AggregateFunction(msgspec.Struct, frozen=True):
     """An aggregate function with its parameters."""
 
     name: str
@@ -49,16 +49,16 @@ class Aggregate(msgspec.Struct, frozen=True):
         """Whether the result depends on the order of the points."""
         return self.name in ("first", "last")
 
-    def kind(self, kind: Kind) -> Kind:
+    def kind(self, kind: ValueKind) -> ValueKind:
         """The kind of the result, for values of this kind."""
         if self.name == "count":
-            return Kind.INT
+            return ValueKind.INT
         if self.name in ("avg", "percentile", "rate"):
-            return Kind.FLOAT
-        return Kind.FLOAT if kind is Kind.FLOAT else Kind.INT
+            return ValueKind.FLOAT
+        return ValueKind.FLOAT if kind is ValueKind.FLOAT else ValueKind.INT
 
 
-def parse_aggregate(text: str) -> Aggregate:
+def parse_aggregate(text: str) -> AggregateFunction:
     """Parse the name of an aggregate: ``avg``, ``percentile(95)``."""
     match = _PERCENTILE.fullmatch(text)
     if match is not None:
@@ -67,10 +67,10 @@ def parse_aggregate(text: str) -> Aggregate:
         raise Invalid(
             f"there is no aggregate {text!r}: use {', '.join(NAMES[:-2])}, percentile(p) or rate"
         )
-    return Aggregate(text)
+    return AggregateFunction(text)
 
 
-def percentile(percent: float) -> Aggregate:
+def percentile(percent: float) -> AggregateFunction:
     if not 0 <= percent <= 100:
         raise Invalid(f"invalid percentile({percent:g}): give 0 to 100")
-    return Aggregate("percentile", percent=percent)
+    return AggregateFunction("percentile", percent=percent)

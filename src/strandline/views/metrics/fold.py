@@ -21,26 +21,26 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.view_config import MetricsConfig
 from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.reservoir.session import Session
-from strandline.views.metrics.ingest.batch import Row, Table, with_rows
-from strandline.views.metrics.ingest.record_codec import Floor, Written, meaning
-from strandline.views.metrics.rule_progress import Standings
-from strandline.views.metrics.rules import Progress, Standing
-from strandline.views.metrics.storage.block_index import Index
-from strandline.views.metrics.storage.block_pages import Pages
-from strandline.views.metrics.storage.catalog import Catalogue, Measurement
+from strandline.views.metrics.ingest.batch import PointRow, PointTable, with_rows
+from strandline.views.metrics.ingest.record_codec import FloorRecord, WrittenPoints, decode_record
+from strandline.views.metrics.rule_progress import RuleProgress
+from strandline.views.metrics.rules import Progress, RuleState
+from strandline.views.metrics.storage.block_index import BlockIndex
+from strandline.views.metrics.storage.block_pages import BlockPages
+from strandline.views.metrics.storage.catalog import Measurement, MetricsCatalog
 from strandline.views.metrics.storage.digest import digest_of, parts_of
-from strandline.views.metrics.storage.log_references import Lives
-from strandline.views.metrics.storage.merge_runs import Merge, Merging
-from strandline.views.metrics.storage.metadata import Facts
-from strandline.views.metrics.storage.point_reader import Reader
-from strandline.views.metrics.storage.runs import Run, Runs, by_field
+from strandline.views.metrics.storage.log_references import LogReferences
+from strandline.views.metrics.storage.merge_runs import Merge, RunMerger
+from strandline.views.metrics.storage.metadata import Metadata
+from strandline.views.metrics.storage.point_reader import PointReader
+from strandline.views.metrics.storage.runs import PointRun, PointRuns, by_field
 from strandline.views.metrics.storage.tail import FIELD_SHIFT, Tail
-from strandline.views.metrics.value_types import INT64_MIN, Ints, Kind
-from strandline.views.view import Rows, Seen, World
+from strandline.views.metrics.value_types import INT64_MIN, Ints, ValueKind
+from strandline.views.view import FoldColumns, FoldContext, VisibleItem
 
 TAIL_POINTS_MAX = 1 << 16
 TAIL_POINTS_MIN = 1 << 10
@@ -55,7 +55,7 @@ _SERIES_BYTES = 400
 """Estimated memory of a new series, until it is measured."""
 
 
-class Counts(msgspec.Struct):
+class MetricsCounts(msgspec.Struct):
     """Counts of skipped input. Not part of the digest: a replay may not read the same records."""
 
     ignored: int = 0
@@ -71,14 +71,14 @@ class _State(msgspec.Struct):
     next_run: int = 1
     order: list[int] = []
     merge: Merge | None = None
-    standings: list[Standing] = []
-    counts: Counts = msgspec.field(default_factory=Counts)
+    standings: list[RuleState] = []
+    counts: MetricsCounts = msgspec.field(default_factory=MetricsCounts)
 
 
 class _Meter:
     """Charges the memory of a fold to its share, until the fold is garbage-collected."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: MemoryShare) -> None:
         self._share = share
         self._charged = 0
 
@@ -93,10 +93,10 @@ class _Meter:
 class MetricsFold:
     """Measurements, folded from records. Owned by the thread that holds the lock of its host."""
 
-    def __init__(self, config: MetricsConfig, world: World) -> None:
-        self.catalogue = Catalogue()
-        self.standings = Standings()
-        self.counts = Counts()
+    def __init__(self, config: MetricsConfig, world: FoldContext) -> None:
+        self.catalogue = MetricsCatalog()
+        self.standings = RuleProgress()
+        self.counts = MetricsCounts()
         self._config = config
         self._world = world
         self._meter = _Meter(world.share)
@@ -109,26 +109,26 @@ class MetricsFold:
         """Start from the saved state, or empty if the state is empty."""
         saved = msgspec.msgpack.decode(state, type=_State) if state else _State()
         ram, spill = self._world.ram_bytes, self._world.spill
-        self._pages = Pages(
+        self._pages = BlockPages(
             session, space, next_number=saved.next_page, spill=spill, ram_bytes=ram // 2
         )
         maps = [
             PagedMap(session, space=n, page_bytes=MAP_PAGE_BYTES, ram_bytes=ram // 4, spill=spill)
             for n in (space + 1, space + 2)
         ]
-        self._index, self._facts = Index(maps[0]), Facts(maps[1])
-        self._runs = Runs(
+        self._index, self._facts = BlockIndex(maps[0]), Metadata(maps[1])
+        self._runs = PointRuns(
             self._index,
             self._pages,
             next_number=saved.next_run,
             block_points=self._config.block_points,
         )
-        self._merging = Merging(self._runs, self._kind_of, self._floor_of)
-        self.reader = Reader(self._runs, self._tail)
-        self.lives = Lives(self._facts)
+        self._merging = RunMerger(self._runs, self._kind_of, self._floor_of)
+        self.reader = PointReader(self._runs, self._tail)
+        self.log_references = LogReferences(self._facts)
         self.counts = saved.counts
         self.catalogue.load(self._facts)
-        by_number = {run.number: run for _, run in self._facts.all("u", kind=Run)}
+        by_number = {run.number: run for _, run in self._facts.all("u", kind=PointRun)}
         self._runs.runs = [by_number[number] for number in saved.order]
         self._runs_saved = set(saved.order)
         self._merging.resume(saved.merge)
@@ -141,7 +141,7 @@ class MetricsFold:
         """Write to the session what has changed since the last save."""
         self.flush()
         self.catalogue.save(self._facts)
-        self.lives.save()
+        self.log_references.save()
         self._save_runs()
         self._pages.save()
         self._index.map.save()
@@ -157,38 +157,40 @@ class MetricsFold:
         )
         return msgspec.msgpack.encode(state)
 
-    def apply(self, source: int, rows: Rows) -> None:
+    def apply(self, source: int, rows: FoldColumns) -> None:
         """Apply records to the state."""
         assert source == 0, "a metrics view has one topic"
         for seq, ts, meta, data in zip(rows.seqs, rows.stamps, rows.metas, rows.data, strict=True):
-            content = meaning(meta, data, ts)
-            if isinstance(content, Row):
+            content = decode_record(meta, data, ts)
+            if isinstance(content, PointRow):
                 self._add_row(content, seq)
-            elif isinstance(content, Written):
+            elif isinstance(content, WrittenPoints):
                 self._add_tables(content.tables, seq)
                 if content.progress is not None:
                     self._advance(content.progress, seq)
                 elif not content.tables:
                     self.counts.ignored += 1
-            elif isinstance(content, Floor):
+            elif isinstance(content, FloorRecord):
                 self._raise_floor(content, seq)
             elif content is None:
                 self.counts.ignored += 1
             else:
                 for replaced in self.standings.put(content, seq):
-                    self.lives.replaced(replaced)
+                    self.log_references.mark_replaced(replaced)
         self._meter.set(self._ram())
 
     def digest(self) -> bytes:
         """A checksum of all points, names, rules and floors."""
         return digest_of(self.catalogue, self.standings, self.reader)
 
-    def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
+    def visible_items(
+        self, first: bytes | None = None, next: bytes | None = None
+    ) -> Iterator[VisibleItem]:
         """Columns of points, names, rules and floors."""
         parts = parts_of(self.catalogue, self.standings, self.reader)
         for name in sorted(parts):
             if (first is None or name >= first) and (next is None or name < next):
-                yield Seen(name, parts[name])
+                yield VisibleItem(name, parts[name])
 
     def flush(self) -> None:
         """Sort the tail into a run, and do some merge work."""
@@ -209,13 +211,13 @@ class MetricsFold:
         return len(at)
 
     def _write_run(self, columns: Ints, at: Ints, bits: Ints) -> None:
-        run = self._runs.begin()
+        run = self._runs.new_run()
         for number, points in by_field(columns, at, bits):
             field = self.catalogue.fields[number]
             self._runs.write(run, number, field.kind, points)
             ends = np.flatnonzero(np.append(points.series[1:] != points.series[:-1], True))
             table = self.catalogue.measurements[field.measurement].series
-            table.seen(points.series[ends], points.at[ends])
+            table.record_last_points(points.series[ends], points.at[ends])
         self._runs.runs.append(run)
 
     def evict(self, size: int) -> int:
@@ -242,7 +244,7 @@ class MetricsFold:
             live[numbers.searchsorted(newest)] = True
         return numbers[live]
 
-    def kept_records(self) -> set[int]:
+    def required_records(self) -> set[int]:
         """Seqs of records that must stay in the log, even when all their points are gone."""
         return {field.defined_by for field in self.catalogue.fields} | self.standings.seqs()
 
@@ -257,7 +259,7 @@ class MetricsFold:
             "ram_bytes": self._ram(),
         }
 
-    def _add_tables(self, tables: list[Table], seq: int) -> None:
+    def _add_tables(self, tables: list[PointTable], seq: int) -> None:
         """Add points to the tail, in the order in which they were written."""
         ordered: list[tuple[Ints, Ints, Ints, Ints]] = []
         for table in tables:
@@ -271,11 +273,11 @@ class MetricsFold:
             positions = np.argsort(order, kind="stable")
             self._add(columns[positions], at[positions], bits[positions])
 
-    def _add_row(self, row: Row, seq: int) -> None:
+    def _add_row(self, row: PointRow, seq: int) -> None:
         """Add the points of one row to the tail, without building columns."""
         at, catalogue = row.at, self.catalogue
         measurement = catalogue.measurement(row.measurement)
-        self.lives.add(seq, measurement.number, at)
+        self.log_references.add(seq, measurement.number, at)
         fields = [catalogue.field(measurement, name, kind, seq) for name, kind in row.fields]
         if at < measurement.floor:
             self.counts.below_floor += len(fields)
@@ -284,7 +286,7 @@ class MetricsFold:
             self.counts.other_kind += fields.count(None)
             if not any(fields):
                 return
-        self.standings.late(measurement.name, at, at)
+        self.standings.mark_stale(measurement.name, at, at)
         series = catalogue.number_of(measurement, row.series)
         for field, bits in zip(fields, row.bits, strict=True):
             if field is not None:
@@ -292,11 +294,13 @@ class MetricsFold:
                     self.flush()
                 self._tail.add_one(field.number << FIELD_SHIFT | series, at, bits)
 
-    def _columns(self, table: Table, seq: int) -> Iterator[tuple[Ints, Ints, Ints, Ints | None]]:
+    def _columns(
+        self, table: PointTable, seq: int
+    ) -> Iterator[tuple[Ints, Ints, Ints, Ints | None]]:
         """The points of a batch to add, field by field: columns, times, bits, order."""
         measurement = self.catalogue.measurement(table.measurement)
         fields = [self.catalogue.field(measurement, name, kind, seq) for name, kind in table.fields]
-        self.lives.add(seq, measurement.number, int(table.at.max()))
+        self.log_references.add(seq, measurement.number, int(table.at.max()))
         at, order = table.at, table.order
         if int(at.min()) < measurement.floor:
             live = at >= measurement.floor
@@ -308,7 +312,7 @@ class MetricsFold:
         self.counts.other_kind += fields.count(None) * len(at)
         if not any(fields):
             return
-        self.standings.late(measurement.name, at, int(at.min()))
+        self.standings.mark_stale(measurement.name, at, int(at.min()))
         numbers = self.catalogue.numbers_of(measurement, table.series)
         rows = numbers if table.rows is None else numbers[table.rows]
         for field, bits in zip(fields, table.columns, strict=True):
@@ -329,24 +333,26 @@ class MetricsFold:
     def _advance(self, progress: Progress, seq: int) -> None:
         """Record the progress of a rule whose result the points are."""
         target = self.catalogue.measurement(progress.into)
-        self.lives.add(seq, target.number, max(progress.redone, default=progress.until - 1))
+        self.log_references.add(
+            seq, target.number, max(progress.redone, default=progress.until - 1)
+        )
         self.standings.advance(progress, seq)
 
-    def _raise_floor(self, record: Floor, seq: int) -> None:
+    def _raise_floor(self, record: FloorRecord, seq: int) -> None:
         measurement = self.catalogue.measurement(record.measurement)
         if record.floor <= measurement.floor:
-            self.lives.replaced(seq)
+            self.log_references.mark_replaced(seq)
             return
         before = self.catalogue.raise_floor(measurement, record.floor, seq)
         if before:
-            self.lives.replaced(before)
+            self.log_references.mark_replaced(before)
         for field in measurement.fields.values():
             self._runs.drop_below(field.number, record.floor)
         self._runs.prune(keep=self._merging.inputs())
         live = self.live_series(measurement)
         numbers = measurement.series.numbers()
         self.catalogue.forget(measurement, np.setdiff1d(numbers, live, assume_unique=True))
-        self.standings.raised(measurement.name, record.floor)
+        self.standings.drop_stale_below(measurement.name, record.floor)
 
     def _save_runs(self) -> None:
         runs = {run.number: run for run in self._runs.runs}
@@ -358,7 +364,7 @@ class MetricsFold:
                 self._facts.put("u", number, fact=run)
         self._runs_saved = set(runs)
 
-    def _kind_of(self, field: int) -> Kind:
+    def _kind_of(self, field: int) -> ValueKind:
         return self.catalogue.fields[field].kind
 
     def _floor_of(self, field: int) -> int:

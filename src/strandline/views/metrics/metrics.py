@@ -21,27 +21,39 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Literal
 
 from strandline.errors import Invalid, StrandlineError
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.views.metrics.aggregates import parse_aggregate
-from strandline.views.metrics.external_rollups import accept
+from strandline.views.metrics.external_rollups import append_external_windows
 from strandline.views.metrics.fold import TAIL_POINTS_MAX, MetricsFold
-from strandline.views.metrics.ingest.batch import Row, Table
+from strandline.views.metrics.ingest.batch import PointRow, PointTable
 from strandline.views.metrics.ingest.column_input import row_of, tables_of
 from strandline.views.metrics.ingest.record_codec import draft_points, draft_row, draft_rule
 from strandline.views.metrics.ingest.strict_parser import parse
 from strandline.views.metrics.names import tags_of
 from strandline.views.metrics.query import executor, field_query
 from strandline.views.metrics.query.durations import Moment, at_ns, duration_ns
-from strandline.views.metrics.query.field_query import EACH, Question
-from strandline.views.metrics.query.result import Answer
-from strandline.views.metrics.report import Cardinality, Statistics, cardinality_of, statistics_of
-from strandline.views.metrics.rule_runner import Upkeep
-from strandline.views.metrics.rules import Downsample, Keep, Removed, Rule, checked, name_of
+from strandline.views.metrics.query.field_query import EACH, FieldSelection
+from strandline.views.metrics.query.result import MetricsResult
+from strandline.views.metrics.report import (
+    Cardinality,
+    MetricsStatistics,
+    cardinality_of,
+    statistics_of,
+)
+from strandline.views.metrics.rule_runner import RuleRunner
+from strandline.views.metrics.rules import (
+    DownsamplingRule,
+    RetentionRule,
+    Rule,
+    RuleRemoval,
+    check_rule,
+    name_of,
+)
 from strandline.views.metrics.storage.series_index import Matcher
-from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, INT64_MIN, Kind
-from strandline.views.rollup_windows import MadeWindows
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, INT64_MIN, ValueKind
+from strandline.views.rollup_windows import RollupWindows
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 POINT_BYTES = 24
 """Memory that a point takes until it is in a block."""
@@ -55,11 +67,11 @@ Duration = str | int
 class Metrics:
     """A metrics view of a topic. Safe to call from many threads."""
 
-    def __init__(self, host: Host[MetricsFold]) -> None:
+    def __init__(self, host: ViewRunner[MetricsFold]) -> None:
         self._host = host
-        self._runner = Upkeep(host)
+        self._runner = RuleRunner(host)
         self._refused = 0
-        host.world.share.evicts(_evictor(weakref.ref(host)))
+        host.world.share.add_evictor(_evictor(weakref.ref(host)))
 
     @property
     def name(self) -> str:
@@ -75,7 +87,7 @@ class Metrics:
         tags: Mapping[str, str],
         fields: Mapping[str, float | int | bool],
         at: Moment | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Write one point for each field, at time ``at``, or at the current time without it."""
         when = self._now_ns() if at is None else at_ns(at)
         row = row_of(measurement, tags, fields, when, self._kinds(measurement))
@@ -84,14 +96,14 @@ class Metrics:
 
     def write_lines(
         self, text: str | bytes, *, precision: Literal["ns", "us", "ms", "s"] = "ns"
-    ) -> Appended | None:
+    ) -> AppendResult | None:
         """Write line protocol; None if it has no line. An error names line and column."""
         tables = parse(text, precision=precision, now_ns=self._now_ns())
         return self._append(tables) if tables else None
 
     def write_table(
         self, measurement: str, table: Any, *, at: str = "at", tags: Sequence[str] = ()
-    ) -> Appended | None:
+    ) -> AppendResult | None:
         """Write an Arrow table or a dict of arrays: a column of times, columns of tags and fields.
 
         Return None if there is no value.
@@ -100,12 +112,12 @@ class Metrics:
         tables = tables_of(measurement, table, at=at, tags=tags, kind_of=kinds)
         return self._append(tables) if tables else None
 
-    def query(self, text: str) -> Answer:
+    def query(self, text: str) -> MetricsResult:
         """Run a query of the pipe language (views/metrics/query/parser.py)."""
         planned = executor.plan(text, self._now_ns())
         with self._host.reading() as fold:
-            result = executor.ask(fold, planned)
-        return executor.finish(result, planned)
+            result = executor.read_fold(fold, planned)
+        return executor.apply_steps(result, planned)
 
     def read(
         self,
@@ -116,12 +128,12 @@ class Metrics:
         first: Moment = AT_MIN,
         next: Moment = INT64_MAX,
         limit: int | None = None,
-    ) -> Answer:
+    ) -> MetricsResult:
         """Points of a field, from ``first`` on and before ``next``; at most ``limit`` per series.
 
         Without ``field`` it reads the only field, or the one named value.
         """
-        selection = Question(measurement, field, _equal(tags), *_between(first, next))
+        selection = FieldSelection(measurement, field, _equal(tags), *_between(first, next))
         with self._host.reading() as fold:
             return field_query.points(fold, selection, limit)
 
@@ -136,17 +148,17 @@ class Metrics:
         tags: Mapping[str, str] | None = None,
         first: Moment = AT_MIN,
         next: Moment = INT64_MAX,
-    ) -> Answer:
+    ) -> MetricsResult:
         """One value for each group and window: ``avg``, ``percentile(95)``, ... (aggregates.py).
 
         ``by`` names tags to group by; without tags there is one group, and with "*" each series is
         a group.
         """
         width = None if window is None else duration_ns(window)
-        selection = Question(measurement, field, _equal(tags), *_between(first, next))
+        selection = FieldSelection(measurement, field, _equal(tags), *_between(first, next))
         groups = _tags_of(by)
         with self._host.reading() as fold:
-            (result,) = field_query.aggregated(
+            (result,) = field_query.aggregate_field(
                 fold, selection, [parse_aggregate(aggregate)], width=width, by=groups
             )
         return result
@@ -183,11 +195,11 @@ class Metrics:
 
     def keep(self, measurement: str, duration: Duration) -> None:
         """Remove points of a measurement that are older than this. Writes of older points fail."""
-        self._apply_rule(Keep(measurement=measurement, keep_ns=duration_ns(duration)))
+        self._apply_rule(RetentionRule(measurement=measurement, keep_ns=duration_ns(duration)))
 
     def keep_all(self, measurement: str) -> None:
         """Remove the retention rule of a measurement: its points stay from now on."""
-        self._apply_rule(Removed(kind="keep", measurement=measurement))
+        self._apply_rule(RuleRemoval(kind="keep", measurement=measurement))
 
     def downsample(
         self,
@@ -204,7 +216,7 @@ class Metrics:
         A window is computed ``delay`` after it has ended; late points cause it to be recomputed.
         """
         groups = _tags_of(by)
-        rule = Downsample(
+        rule = DownsamplingRule(
             source=source,
             into=into,
             window_ns=duration_ns(window),
@@ -216,7 +228,7 @@ class Metrics:
 
     def stop_downsampling(self, into: str) -> None:
         """Remove the rule that downsamples into this measurement; its points stay."""
-        self._apply_rule(Removed(kind="downsample", measurement=into))
+        self._apply_rule(RuleRemoval(kind="downsample", measurement=into))
 
     def rules(self) -> list[Rule]:
         """The rules in force."""
@@ -227,32 +239,34 @@ class Metrics:
         """Apply the rules: compute windows that have ended, remove points that are too old."""
         self._runner.run_once()
 
-    def accept(self, windows: MadeWindows, draft: Draft) -> bool:
+    def accept(self, windows: RollupWindows, draft: ViewAppend) -> bool:
         """Append windows of a rule that another process computed; False if they are not valid."""
-        return accept(self._host, windows, draft)
+        return append_external_windows(self._host, windows, draft)
 
     def maintain(self) -> None:
         """Apply the rules, and delete records of the log that are not needed any more."""
         try:
             self._runner.run_once()
         finally:
-            self._runner.let_go()
+            self._runner.trim_log()
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> MetricsStatistics:
         """Counts and memory use of the view."""
         with self._host.reading() as fold:
             return statistics_of(fold, refused=self._refused)
 
-    def _append(self, tables: list[Table]) -> Appended:
+    def _append(self, tables: list[PointTable]) -> AppendResult:
         points = min(TAIL_POINTS_MAX, sum(table.points for table in tables))
         self._host.world.share.admit(POINT_BYTES * points + SERIES_BYTES * self._count_new(tables))
         return self._append_checked(tables, draft_points(tables))
 
-    def _append_checked(self, written: Sequence[Table | Row], draft: Draft) -> Appended:
+    def _append_checked(
+        self, written: Sequence[PointTable | PointRow], draft: ViewAppend
+    ) -> AppendResult:
         if self._is_known(written):
             return self._host.append(draft)
 
-        def decide(fold: MetricsFold) -> Draft:
+        def decide(fold: MetricsFold) -> ViewAppend:
             for each in written:
                 self._check(fold, each)
             return draft
@@ -261,7 +275,7 @@ class Metrics:
         assert appended is not None, "the decision always returns a draft"
         return appended
 
-    def _count_new(self, tables: list[Table]) -> int:
+    def _count_new(self, tables: list[PointTable]) -> int:
         """The approximate number of new series, counted without the lock."""
         find = self._host.fold.catalogue.find
         count = 0
@@ -271,7 +285,7 @@ class Metrics:
             count += sum(packed not in known for packed in table.series)
         return count
 
-    def _is_known(self, written: Sequence[Table | Row]) -> bool:
+    def _is_known(self, written: Sequence[PointTable | PointRow]) -> bool:
         """Whether every field exists with the right kind, and no point is too old.
 
         Checked without the lock: the kind of a field never changes, and a floor that rises during
@@ -288,7 +302,7 @@ class Metrics:
                     return False
         return True
 
-    def _check(self, fold: MetricsFold, written: Table | Row) -> None:
+    def _check(self, fold: MetricsFold, written: PointTable | PointRow) -> None:
         measurement = fold.catalogue.find(written.measurement)
         if measurement is None:
             return
@@ -313,18 +327,18 @@ class Metrics:
         known = self._host.fold.catalogue.find(measurement)
         fields = {} if known is None else known.fields
 
-        def kind_of(name: str) -> Kind | None:
+        def kind_of(name: str) -> ValueKind | None:
             field = fields.get(name)
             return None if field is None else field.kind
 
         return kind_of
 
-    def _apply_rule(self, rule: Rule | Removed) -> None:
-        def decide(fold: MetricsFold) -> Draft | None:
+    def _apply_rule(self, rule: Rule | RuleRemoval) -> None:
+        def decide(fold: MetricsFold) -> ViewAppend | None:
             standing = fold.standings.find(*name_of(rule))
-            if isinstance(rule, Removed):
+            if isinstance(rule, RuleRemoval):
                 return None if standing is None else draft_rule(rule)
-            checked(rule, fold.standings.rules())
+            check_rule(rule, fold.standings.rules())
             return None if standing is not None and standing.rule == rule else draft_rule(rule)
 
         self._host.decide(decide)
@@ -333,7 +347,7 @@ class Metrics:
         return self._host.world.clock.now_us() * 1000
 
 
-def _evictor(host: weakref.ref[Host[MetricsFold]]) -> Callable[[int], int]:
+def _evictor(host: weakref.ref[ViewRunner[MetricsFold]]) -> Callable[[int], int]:
     """Frees memory of a view, if it still exists. A failure frees nothing and is not reported."""
 
     def evict(size: int) -> int:
@@ -350,8 +364,8 @@ def _evictor(host: weakref.ref[Host[MetricsFold]]) -> Callable[[int], int]:
     return evict
 
 
-def _earliest(written: Table | Row) -> int:
-    return written.at if isinstance(written, Row) else int(written.at.min())
+def _earliest(written: PointTable | PointRow) -> int:
+    return written.at if isinstance(written, PointRow) else int(written.at.min())
 
 
 def _equal(tags: Mapping[str, str] | None) -> tuple[Matcher, ...]:

@@ -23,7 +23,7 @@ class Cardinality(msgspec.Struct, frozen=True, kw_only=True):
     measurements: dict[str, MeasurementCardinality]
 
 
-class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Counts and memory use of a metrics view."""
 
     points: int
@@ -54,9 +54,9 @@ def cardinality_of(fold: MetricsFold) -> Cardinality:
     return Cardinality(series=sum(each.series for each in by_name.values()), measurements=by_name)
 
 
-def statistics_of(fold: MetricsFold, *, refused: int) -> Statistics:
+def statistics_of(fold: MetricsFold, *, refused: int) -> MetricsStatistics:
     numbers = fold.statistics()
-    return Statistics(
+    return MetricsStatistics(
         points=numbers["tail_points"] + numbers["run_points"],
         blocks=numbers["blocks"],
         runs=numbers["runs"],

@@ -15,28 +15,28 @@ from pyroaring import BitMap64
 from strandline.config.view_config import KINDS
 from strandline.errors import Conflict, StrandlineError
 from strandline.views.metrics.fold import MetricsFold
-from strandline.views.metrics.ingest.batch import Table
+from strandline.views.metrics.ingest.batch import PointTable
 from strandline.views.metrics.ingest.record_codec import draft_floor, draft_points
 from strandline.views.metrics.names import canonical
 from strandline.views.metrics.query import field_query
-from strandline.views.metrics.query.field_query import EACH, Question
-from strandline.views.metrics.query.result import Answer
+from strandline.views.metrics.query.field_query import EACH, FieldSelection
+from strandline.views.metrics.query.result import MetricsResult
 from strandline.views.metrics.rules import (
     STALE_MAX,
-    Downsample,
-    Keep,
+    DownsamplingRule,
     Progress,
+    RetentionRule,
     Rule,
-    Standing,
+    RuleState,
+    aggregated_field,
     aggregates_of,
-    aligned,
+    align_floor,
     describe,
-    field_made,
 )
 from strandline.views.metrics.storage.catalog import Measurement
-from strandline.views.metrics.value_types import INT64_MIN, Kind, to_bits
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.metrics.value_types import INT64_MIN, ValueKind, to_bits
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 POINTS_AT_ONCE = 500_000
 """The approximate number of points that one step writes."""
@@ -46,10 +46,10 @@ BUCKETS_AT_ONCE = 4096
 """The number of buckets of log references that are examined in one run."""
 
 
-class Upkeep:
+class RuleRunner:
     """Applies the rules of one view. Safe to call from many threads: every step is a decision."""
 
-    def __init__(self, host: Host[MetricsFold]) -> None:
+    def __init__(self, host: ViewRunner[MetricsFold]) -> None:
         self._host = host
         self._bucket = 0
 
@@ -61,9 +61,9 @@ class Upkeep:
             rules = fold.standings.rules()
         failures: list[tuple[Rule, StrandlineError]] = []
         # Downsample before points are removed.
-        for rule in sorted(rules, key=lambda rule: isinstance(rule, Keep)):
+        for rule in sorted(rules, key=lambda rule: isinstance(rule, RetentionRule)):
             try:
-                if isinstance(rule, Downsample):
+                if isinstance(rule, DownsamplingRule):
                     self._downsample(rule, now_ns)
                 else:
                     self._raise_floor(rule, now_ns)
@@ -72,17 +72,17 @@ class Upkeep:
         if failures:
             raise _joined_error(failures)
 
-    def let_go(self) -> int:
+    def trim_log(self) -> int:
         """Delete records that are not needed any more; return how many."""
         host = self._host
         if _is_shared(host):
             return 0
         with host.reading() as fold:
             floors = [measurement.floor for measurement in fold.catalogue.measurements]
-            removable, self._bucket = fold.lives.take(
+            removable, self._bucket = fold.log_references.remove_expired(
                 floors.__getitem__, self._bucket, BUCKETS_AT_ONCE, host.secured[0]
             )
-            removable -= BitMap64(fold.kept_records())
+            removable -= BitMap64(fold.required_records())
         if not removable:
             return 0
         count = host.release(0, removable)
@@ -90,10 +90,10 @@ class Upkeep:
         host.release(0, before=host.topics[0].estimate().earliest_seq)
         return count
 
-    def _downsample(self, rule: Downsample, now_ns: int) -> None:
+    def _downsample(self, rule: DownsamplingRule, now_ns: int) -> None:
         complete = complete_at(rule, now_ns)
 
-        def decide(fold: MetricsFold) -> Draft | None:
+        def decide(fold: MetricsFold) -> ViewAppend | None:
             standing = fold.standings.find("downsample", rule.into)
             source = fold.catalogue.find(rule.source)
             if standing is None or standing.rule != rule or source is None:
@@ -105,8 +105,8 @@ class Upkeep:
         while self._host.decide(decide) is not None:
             pass
 
-    def _raise_floor(self, rule: Keep, now_ns: int) -> None:
-        def decide(fold: MetricsFold) -> Draft | None:
+    def _raise_floor(self, rule: RetentionRule, now_ns: int) -> None:
+        def decide(fold: MetricsFold) -> ViewAppend | None:
             measurement = fold.catalogue.find(rule.measurement)
             standing = fold.standings.find("keep", rule.measurement)
             if measurement is None or standing is None or standing.rule != rule:
@@ -127,15 +127,15 @@ def _joined_error(failures: list[tuple[Rule, StrandlineError]]) -> StrandlineErr
     return first
 
 
-def _is_shared(host: Host[MetricsFold]) -> bool:
+def _is_shared(host: ViewRunner[MetricsFold]) -> bool:
     """Whether another view may need the records: then none are deleted."""
     views = host.topics[0].config.views
     return any(getattr(views, kind) is not None for kind in KINDS if kind != host.kind)
 
 
 def _draft_stale(
-    fold: MetricsFold, rule: Downsample, standing: Standing, source: Measurement
-) -> Draft | None:
+    fold: MetricsFold, rule: DownsamplingRule, standing: RuleState, source: Measurement
+) -> ViewAppend | None:
     """The draft for stale windows; None if there are none."""
     windows = sorted(standing.stale)[:STALE_MAX]
     if not windows or standing.until is None:
@@ -149,23 +149,27 @@ def _draft_stale(
 
 
 def _draft_due(
-    fold: MetricsFold, rule: Downsample, standing: Standing, source: Measurement, complete: int
-) -> Draft | None:
+    fold: MetricsFold,
+    rule: DownsamplingRule,
+    standing: RuleState,
+    source: Measurement,
+    complete: int,
+) -> ViewAppend | None:
     """The draft for the next windows that have ended; None if none are due."""
-    due = next_due(fold, rule, source, standing.until, complete)
+    due = next_range_due(fold, rule, source, standing.until, complete)
     if due is None:
         return None
     tables = list(tables_of(fold, rule, source, *due))
     return draft_points(tables, Progress(rule.into, standing.seq, due[1]))
 
 
-def complete_at(rule: Downsample, now_ns: int) -> int:
+def complete_at(rule: DownsamplingRule, now_ns: int) -> int:
     """The end of the last window that has ended, the delay included."""
     return (now_ns - rule.delay_ns) // rule.window_ns * rule.window_ns
 
 
-def next_due(
-    fold: MetricsFold, rule: Downsample, source: Measurement, until: int | None, complete: int
+def next_range_due(
+    fold: MetricsFold, rule: DownsamplingRule, source: Measurement, until: int | None, complete: int
 ) -> tuple[int, int] | None:
     """The time range of the next step of a rule with this progress; None if nothing is due."""
     width = rule.window_ns
@@ -182,26 +186,26 @@ def next_due(
 
 
 def tables_of(
-    fold: MetricsFold, rule: Downsample, source: Measurement, first: int, until: int
-) -> Iterator[Table]:
+    fold: MetricsFold, rule: DownsamplingRule, source: Measurement, first: int, until: int
+) -> Iterator[PointTable]:
     """The aggregates of the windows between two times, as batches."""
     aggregates = aggregates_of(rule)
     for name in sorted(source.fields):
-        selection = Question(source.name, name, (), first, until)
+        selection = FieldSelection(source.name, name, (), first, until)
         by = EACH if rule.by is None else rule.by
-        results = field_query.aggregated(
+        results = field_query.aggregate_field(
             fold, selection, aggregates, width=rule.window_ns, by=by, unfit="left out"
         )
         for aggregate, result in zip(aggregates, results, strict=True):
             kind = aggregate.kind(source.fields[name].kind)
-            table = _table(fold, rule, field_made(name, aggregate), kind, result)
+            table = _table(fold, rule, aggregated_field(name, aggregate), kind, result)
             if table is not None:
                 yield table
 
 
 def _table(
-    fold: MetricsFold, rule: Downsample, field: str, kind: Kind, result: Answer
-) -> Table | None:
+    fold: MetricsFold, rule: DownsamplingRule, field: str, kind: ValueKind, result: MetricsResult
+) -> PointTable | None:
     result = result.replace(chosen=np.isfinite(result.values))
     if not len(result):
         return None
@@ -215,7 +219,7 @@ def _table(
     used, rows = np.unique(result.group, return_inverse=True)
     tags = [result.groups[index] for index in used.tolist()]
     packed = [canonical({tag: value for tag, value in each.items() if value}) for each in tags]
-    return Table(
+    return PointTable(
         measurement=rule.into,
         fields=((field, kind),),
         series=packed,
@@ -232,7 +236,9 @@ def _highest_floor(fold: MetricsFold, measurement: Measurement, floor_max: int) 
         begin = measurement.floor if state.until is None else state.until
         earliest = _earliest(fold, measurement, begin)
         floor_max = min(floor_max, *state.stale, floor_max if earliest is None else earliest)
-    return aligned(floor_max, [each.rule for each in states if isinstance(each.rule, Downsample)])
+    return align_floor(
+        floor_max, [each.rule for each in states if isinstance(each.rule, DownsamplingRule)]
+    )
 
 
 def _earliest(fold: MetricsFold, measurement: Measurement, first: int) -> int | None:

@@ -16,21 +16,21 @@ import math
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.views.metrics.aggregates import Aggregate, parse_aggregate
+from strandline.views.metrics.aggregates import AggregateFunction, parse_aggregate
 from strandline.views.metrics.names import check_name
 
 STALE_MAX = 64
 """The most stale windows that one step recomputes."""
 
 
-class Keep(msgspec.Struct, frozen=True, kw_only=True, tag="keep"):
+class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, tag="keep"):
     """Points of a measurement are removed when they are older than this."""
 
     measurement: str
     keep_ns: int
 
 
-class Downsample(msgspec.Struct, frozen=True, kw_only=True, tag="downsample"):
+class DownsamplingRule(msgspec.Struct, frozen=True, kw_only=True, tag="downsample"):
     """Points of a measurement are aggregated into another, one point for each window."""
 
     source: str
@@ -43,7 +43,7 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True, tag="downsample"):
     """How long after its end a window is computed. Later points cause a recomputation."""
 
 
-class Removed(msgspec.Struct, frozen=True, kw_only=True, tag="removed"):
+class RuleRemoval(msgspec.Struct, frozen=True, kw_only=True, tag="removed"):
     """Removes a rule."""
 
     kind: str
@@ -51,7 +51,7 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True, tag="removed"):
     """The measurement of a Keep, or the target of a Downsample."""
 
 
-Rule = Keep | Downsample
+Rule = RetentionRule | DownsamplingRule
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
@@ -66,7 +66,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     """The starts of stale windows that were recomputed."""
 
 
-class Standing(msgspec.Struct):
+class RuleState(msgspec.Struct):
     """A rule and its progress."""
 
     rule: Rule
@@ -80,23 +80,25 @@ class Standing(msgspec.Struct):
         return name_of(self.rule)
 
 
-def name_of(rule: Rule | Removed) -> tuple[str, str]:
+def name_of(rule: Rule | RuleRemoval) -> tuple[str, str]:
     """The identity of a rule: a newer rule with the same name replaces it."""
-    if isinstance(rule, Removed):
+    if isinstance(rule, RuleRemoval):
         return rule.kind, rule.measurement
-    return ("keep", rule.measurement) if isinstance(rule, Keep) else ("downsample", rule.into)
+    return (
+        ("keep", rule.measurement) if isinstance(rule, RetentionRule) else ("downsample", rule.into)
+    )
 
 
 def describe(rule: Rule) -> str:
     """A description of the rule for messages."""
-    if isinstance(rule, Keep):
+    if isinstance(rule, RetentionRule):
         return f"the rule that keeps {rule.measurement!r}"
     return f"the rule that makes {rule.into!r} of {rule.source!r}"
 
 
-def checked(rule: Rule, others: list[Rule]) -> Rule:
+def check_rule(rule: Rule, others: list[Rule]) -> Rule:
     """Return the rule if it is valid beside the others, else raise Invalid."""
-    if isinstance(rule, Keep):
+    if isinstance(rule, RetentionRule):
         check_name(rule.measurement, "a measurement")
         if rule.keep_ns <= 0:
             raise Invalid(f"points cannot be kept for {rule.keep_ns} ns: give more than 0")
@@ -115,26 +117,26 @@ def checked(rule: Rule, others: list[Rule]) -> Rule:
     return rule
 
 
-def aggregates_of(rule: Downsample) -> list[Aggregate]:
+def aggregates_of(rule: DownsamplingRule) -> list[AggregateFunction]:
     return [parse_aggregate(name) for name in rule.aggregates]
 
 
-def field_made(field: str, aggregate: Aggregate) -> str:
+def aggregated_field(field: str, aggregate: AggregateFunction) -> str:
     """The name of the field with the aggregate of a field: load, avg -> load_avg."""
     return f"{field}_{aggregate.label}"
 
 
-def aligned(floor: int, rules: list[Downsample]) -> int:
+def align_floor(floor: int, rules: list[DownsamplingRule]) -> int:
     """The highest floor, at most ``floor``, that is not inside a window of the rules."""
     step = math.lcm(*(rule.window_ns for rule in rules))
     return floor // step * step
 
 
-def _check_no_cycle(rule: Downsample, others: list[Rule]) -> None:
+def _check_no_cycle(rule: DownsamplingRule, others: list[Rule]) -> None:
     source_of = {
         other.into: other.source
         for other in others
-        if isinstance(other, Downsample) and other.into != rule.into
+        if isinstance(other, DownsamplingRule) and other.into != rule.into
     }
     source: str | None = rule.source
     while source is not None:

@@ -36,7 +36,7 @@ _DOUBLE = struct.Struct("<d")
 _BITS = struct.Struct("<q")
 
 
-class Kind(IntEnum):
+class ValueKind(IntEnum):
     """The type of the values of a field."""
 
     INT = 1
@@ -48,24 +48,28 @@ class Kind(IntEnum):
         return _LABELS[self]
 
 
-_LABELS = {Kind.INT: "int64", Kind.FLOAT: "float64", Kind.BOOL: "bool"}
-_DTYPES = {Kind.INT: np.dtype("<i8"), Kind.FLOAT: np.dtype("<f8"), Kind.BOOL: np.dtype("?")}
+_LABELS = {ValueKind.INT: "int64", ValueKind.FLOAT: "float64", ValueKind.BOOL: "bool"}
+_DTYPES = {
+    ValueKind.INT: np.dtype("<i8"),
+    ValueKind.FLOAT: np.dtype("<f8"),
+    ValueKind.BOOL: np.dtype("?"),
+}
 
 
-def kind_of_value(value: object) -> Kind:
+def kind_of_value(value: object) -> ValueKind:
     """The kind of a Python or numpy number."""
     if isinstance(value, (bool, np.bool_)):
-        return Kind.BOOL
+        return ValueKind.BOOL
     if isinstance(value, (int, np.integer)):
-        return Kind.INT
+        return ValueKind.INT
     if isinstance(value, (float, np.floating)):
-        return Kind.FLOAT
+        return ValueKind.FLOAT
     raise Invalid(f"{value!r} cannot be a field's value: give an int, a float or a bool")
 
 
-def bits_of(value: Any, kind: Kind) -> int:
+def bits_of(value: Any, kind: ValueKind) -> int:
     """The bits of one number of this kind."""
-    if kind is Kind.FLOAT:
+    if kind is ValueKind.FLOAT:
         number = float(value)
         if not isfinite(number):
             raise Invalid(f"{value!r} cannot be a field's value: it is not finite")
@@ -76,19 +80,19 @@ def bits_of(value: Any, kind: Kind) -> int:
     return number
 
 
-def to_bits(values: Values, kind: Kind) -> Ints:
+def to_bits(values: Values, kind: ValueKind) -> Ints:
     """The bits of numbers of this kind."""
     typed = np.ascontiguousarray(values, dtype=_DTYPES[kind])
-    return typed.astype("<i8") if kind is Kind.BOOL else typed.view("<i8")
+    return typed.astype("<i8") if kind is ValueKind.BOOL else typed.view("<i8")
 
 
-def from_bits(bits: Ints, kind: Kind) -> Values:
+def from_bits(bits: Ints, kind: ValueKind) -> Values:
     """The numbers of bits, in the type of their kind."""
-    if kind is Kind.FLOAT:
+    if kind is ValueKind.FLOAT:
         return np.ascontiguousarray(bits).view("<f8")
-    return bits.astype("?") if kind is Kind.BOOL else bits
+    return bits.astype("?") if kind is ValueKind.BOOL else bits
 
 
-def numbers(bits: Ints, kind: Kind) -> Values:
+def numbers(bits: Ints, kind: ValueKind) -> Values:
     """The numbers of bits for arithmetic: booleans are 0 and 1."""
-    return np.ascontiguousarray(bits).view("<f8") if kind is Kind.FLOAT else bits
+    return np.ascontiguousarray(bits).view("<f8") if kind is ValueKind.FLOAT else bits

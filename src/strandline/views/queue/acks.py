@@ -19,44 +19,50 @@ from strandline.views.queue.codec import (
     JOBS_MAX,
     LEASE_MS_MAX,
     NACK,
+    LeaseRecord,
     Seqs,
-    Word,
-    encode_word,
+    encode_lease_record,
 )
 from strandline.views.queue.fold import LEASES, QueueFold
-from strandline.views.queue.job import Held, Settled, Ticket, life_of, of_this_life
-from strandline.views.queue.notifier import Bell
-from strandline.views.queue.times import moment_after
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.queue.job import (
+    AckResult,
+    LeaseReference,
+    LeaseTicket,
+    lease_epoch_of,
+    number_in_epoch,
+)
+from strandline.views.queue.notifier import Notifier
+from strandline.views.queue.times import time_after
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
-Words = Callable[[QueueFold, Seqs], list[Word]]
+_LeaseRecords = Callable[[QueueFold, Seqs], list[LeaseRecord]]
 """Returns the records of leases for jobs that are held."""
 
 
-class Settling:
+class LeaseOperations:
     """Acks, nacks and extensions of leases. Safe to use from many threads."""
 
-    def __init__(self, host: Host[QueueFold], notifier: Bell) -> None:
+    def __init__(self, host: ViewRunner[QueueFold], notifier: Notifier) -> None:
         self._host = host
         self._notifier = notifier
         self._clock = host.world.clock
 
-    def ack(self, held: Sequence[Held]) -> Settled:
+    def ack(self, held: Sequence[LeaseReference]) -> AckResult:
         """End jobs that are done."""
-        return self._apply(held, lambda _, seqs: [Word(END, seqs, ACKED)])
+        return self._apply(held, lambda _, seqs: [LeaseRecord(END, seqs, ACKED)])
 
-    def nack(self, held: Sequence[Held], delay: float) -> Settled:
+    def nack(self, held: Sequence[LeaseReference], delay: float) -> AckResult:
         """Return jobs, to be claimed again after ``delay`` seconds."""
-        not_before = moment_after(self._clock.now_us(), delay, "delay")
-        return self._apply(held, lambda _, seqs: [Word(NACK, seqs, not_before)])
+        not_before = time_after(self._clock.now_us(), delay, "delay")
+        return self._apply(held, lambda _, seqs: [LeaseRecord(NACK, seqs, not_before)])
 
-    def extend(self, held: Sequence[Held], lease: float | None) -> Settled:
+    def extend(self, held: Sequence[LeaseReference], lease: float | None) -> AckResult:
         """Extend leases to ``lease`` seconds from now, by default to the lease of the queue."""
         own_ms = None if lease is None else lease_ms_of(lease)
 
-        def words(fold: QueueFold, seqs: Seqs) -> list[Word]:
-            fold.look(self._clock.monotonic(), self._clock.now_us())
+        def words(fold: QueueFold, seqs: Seqs) -> list[LeaseRecord]:
+            fold.advance_time(self._clock.monotonic(), self._clock.now_us())
             lease_ms = fold.config.lease_ms if own_ms is None else own_ms
             leases = fold.jobs.leases
             grants = fold.jobs.column("grant", seqs)
@@ -64,7 +70,7 @@ class Settling:
             for grant in np.unique(grants).tolist():
                 workers.setdefault(leases.terms(grant).worker, []).append(seqs[grants == grant])
             return [
-                Word(EXTEND, np.concatenate(of_worker), lease_ms, worker)
+                LeaseRecord(EXTEND, np.concatenate(of_worker), lease_ms, worker)
                 for worker, of_worker in sorted(workers.items())
             ]
 
@@ -74,66 +80,66 @@ class Settling:
         """Return all jobs that a worker holds, without delay; return how many."""
         released = 0
 
-        def decision(fold: QueueFold) -> Draft | None:
+        def decision(fold: QueueFold) -> ViewAppend | None:
             nonlocal released
             seqs = fold.jobs.held_by(worker)
             released = len(seqs)
-            return said([Word(NACK, seqs)]) if released else None
+            return lease_append([LeaseRecord(NACK, seqs)]) if released else None
 
         self._host.decide(decision)
-        self._notifier.ring()
+        self._notifier.notify()
         return released
 
-    def tickets(self, worker: bytes, seqs: Sequence[int]) -> list[Ticket]:
+    def tickets(self, worker: bytes, seqs: Sequence[int]) -> list[LeaseTicket]:
         """Tickets for those of these jobs that a worker holds."""
-        epoch = life_of(self._host.topics[LEASES])
+        epoch = lease_epoch_of(self._host.topics[LEASES])
         with self._host.reading() as fold:
             held = fold.jobs.held_among(worker, np.array(seqs, dtype=np.int64))
             pairs = held.tolist(), fold.jobs.column("lease", held).tolist()
-        return [Ticket(seq, epoch + lease) for seq, lease in zip(*pairs, strict=True)]
+        return [LeaseTicket(seq, epoch + lease) for seq, lease in zip(*pairs, strict=True)]
 
-    def in_hand(self, held: Sequence[Held]) -> list[bool]:
+    def still_leased(self, held: Sequence[LeaseReference]) -> list[bool]:
         """Which of these are still under their lease, which has not expired."""
-        epoch = life_of(self._host.topics[LEASES])
+        epoch = lease_epoch_of(self._host.topics[LEASES])
         seqs = np.array([one.seq for one in held], dtype=np.int64)
-        leases = np.array([of_this_life(one.lease, epoch) for one in held], dtype=np.int64)
+        leases = np.array([number_in_epoch(one.lease, epoch) for one in held], dtype=np.int64)
         with self._host.reading() as fold:
-            fold.look(self._clock.monotonic(), self._clock.now_us())
+            fold.advance_time(self._clock.monotonic(), self._clock.now_us())
             result: list[bool] = fold.jobs.holds(seqs, leases, in_time=True).tolist()
         return result
 
-    def _apply(self, held: Sequence[Held], words: Words) -> Settled:
-        epoch = life_of(self._host.topics[LEASES])
-        by_seq = {one.seq: of_this_life(one.lease, epoch) for one in held}
+    def _apply(self, held: Sequence[LeaseReference], words: _LeaseRecords) -> AckResult:
+        epoch = lease_epoch_of(self._host.topics[LEASES])
+        by_seq = {one.seq: number_in_epoch(one.lease, epoch) for one in held}
         seqs = np.fromiter(by_seq, dtype=np.int64, count=len(by_seq))
         leases = np.fromiter(by_seq.values(), dtype=np.int64, count=len(by_seq))
         if not len(seqs):
-            return Settled(0)
-        result = Settled(0)
+            return AckResult(0)
+        result = AckResult(0)
 
-        def decision(fold: QueueFold) -> Draft | None:
+        def decision(fold: QueueFold) -> ViewAppend | None:
             nonlocal result
             holds = fold.jobs.holds(seqs, leases)
             done = int(np.count_nonzero(holds))
             if done == len(seqs):
-                result = Settled(done)
-                return said(words(fold, seqs))
-            result = Settled(done, tuple(seqs[~holds].tolist()))
-            return said(words(fold, seqs[holds])) if done else None
+                result = AckResult(done)
+                return lease_append(words(fold, seqs))
+            result = AckResult(done, tuple(seqs[~holds].tolist()))
+            return lease_append(words(fold, seqs[holds])) if done else None
 
         self._host.decide(decision)
-        self._notifier.ring()
+        self._notifier.notify()
         return result
 
 
-def said(words: Sequence[Word]) -> Draft:
+def lease_append(words: Sequence[LeaseRecord]) -> ViewAppend:
     """The append of records of leases, all or none. A record has at most ``JOBS_MAX`` jobs."""
     parts = [
         word._replace(seqs=word.seqs[first : first + JOBS_MAX])
         for word in words
         for first in range(0, len(word.seqs), JOBS_MAX)
     ]
-    return Draft(LEASES, [encode_word(part) for part in parts])
+    return ViewAppend(LEASES, [encode_lease_record(part) for part in parts])
 
 
 def lease_ms_of(lease: float) -> int:

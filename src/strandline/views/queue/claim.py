@@ -17,22 +17,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from strandline.views.queue.acks import Settling, said
-from strandline.views.queue.codec import CLAIM, END, LOST, NO_SEQS, Seqs, Word
+from strandline.views.queue.acks import LeaseOperations, lease_append
+from strandline.views.queue.codec import CLAIM, END, LOST, NO_SEQS, LeaseRecord, Seqs
 from strandline.views.queue.dead_letters import DeadLetters
 from strandline.views.queue.expiry import end_expired
 from strandline.views.queue.fold import JOBS, LEASES, QueueFold
-from strandline.views.queue.job import Job, life_of
-from strandline.views.queue.notifier import Bell
+from strandline.views.queue.job import Job, lease_epoch_of
+from strandline.views.queue.notifier import Notifier
 from strandline.views.queue.state.transitions import LEASE_BITS
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
-PATIENCE_S = 0.1
+POLL_INTERVAL_S = 0.1
 """The interval at which waiting claims check for plain appends to the topic."""
 
 
-class Asker:
+class ClaimRequest:
     """A claim request and its result. Owned by the thread that serves it."""
 
     def __init__(self, worker: bytes, count: int, lease_ms: int | None) -> None:
@@ -48,7 +48,7 @@ class Asker:
 class _RequestJobs(NamedTuple):
     """The jobs that one request gets."""
 
-    request: Asker
+    request: ClaimRequest
     seqs: Seqs
     deliveries: Seqs
     lease_ms: int
@@ -64,11 +64,15 @@ class _Outcome:
         self.now_us = 0
 
 
-class Claiming:
+class Claims:
     """Serves claims. Safe to use from many threads."""
 
     def __init__(
-        self, host: Host[QueueFold], notifier: Bell, acks: Settling, dead: DeadLetters
+        self,
+        host: ViewRunner[QueueFold],
+        notifier: Notifier,
+        acks: LeaseOperations,
+        dead: DeadLetters,
     ) -> None:
         self._host = host
         self._clock = host.world.clock
@@ -76,26 +80,28 @@ class Claiming:
         self._acks = acks
         self._dead = dead
         self._cohort_lock = threading.Lock()
-        self._cohort: list[Asker] = []
+        self._cohort: list[ClaimRequest] = []
 
-    def claim(self, request: Asker, wait_s: float) -> list[Job]:
+    def claim(self, request: ClaimRequest, wait_s: float) -> list[Job]:
         """The jobs of a request; waits for the first one at most ``wait_s`` seconds."""
         if not wait_s:
             self._serve_with_cohort(request)
             return request.jobs
         until = self._clock.monotonic() + wait_s
         # Subscribed before the queue is checked, so no change in between is missed.
-        with self._notifier.listen() as event:
+        with self._notifier.subscribe_event() as event:
             while True:
                 event.clear()
                 next_s = self._serve_with_cohort(request)
                 left_s = until - self._clock.monotonic()
                 if request.jobs or left_s <= 0:
                     return request.jobs
-                pause_s = min(left_s, PATIENCE_S, PATIENCE_S if next_s is None else max(next_s, 0))
+                pause_s = min(
+                    left_s, POLL_INTERVAL_S, POLL_INTERVAL_S if next_s is None else max(next_s, 0)
+                )
                 self._clock.wait(event, pause_s)
 
-    def _serve_with_cohort(self, request: Asker) -> float | None:
+    def _serve_with_cohort(self, request: ClaimRequest) -> float | None:
         """Serve a request, with its cohort; return the seconds until a job becomes ready."""
         jitter_ms = self._host.fold.config.claim_jitter_ms
         if not jitter_ms:
@@ -112,7 +118,7 @@ class Claiming:
         return None
 
     def _lead(self, jitter_ms: int) -> float | None:
-        cohort: list[Asker] = []
+        cohort: list[ClaimRequest] = []
         try:
             try:
                 self._clock.wait(threading.Event(), jitter_ms / 1000)
@@ -129,7 +135,7 @@ class Claiming:
                 if request.served is not None:
                     request.served.set()
 
-    def _serve(self, requests: Sequence[Asker]) -> float | None:
+    def _serve(self, requests: Sequence[ClaimRequest]) -> float | None:
         """Serve all requests in one pass."""
         self._dead.finish()
         while True:
@@ -144,17 +150,17 @@ class Claiming:
                 return None
 
     def _decide(
-        self, requests: Sequence[Asker], outcome: _Outcome, fold: QueueFold
-    ) -> Draft | None:
+        self, requests: Sequence[ClaimRequest], outcome: _Outcome, fold: QueueFold
+    ) -> ViewAppend | None:
         now, outcome.now_us = self._clock.monotonic(), self._clock.now_us()
         outcome.batches, outcome.bury_first = [], False
-        fold.look(now, outcome.now_us)
+        fold.advance_time(now, outcome.now_us)
         if fold.paused:
             return None
         expiries = end_expired(self._host, fold, outcome.now_us)
         if expiries is not None:
             return expiries
-        seqs = fold.jobs.board.select(sum(request.count for request in requests))
+        seqs = fold.jobs.table.select(sum(request.count for request in requests))
         if not len(seqs):
             outcome.wait_s = fold.wait_s(now, outcome.now_us)
             return None
@@ -169,12 +175,14 @@ class Claiming:
                 outcome.batches.append(
                     _RequestJobs(request, seqs[indexes], deliveries[indexes] + 1, lease_ms)
                 )
-        return said([Word(CLAIM, b.seqs, b.lease_ms, b.request.worker) for b in outcome.batches])
+        return lease_append(
+            [LeaseRecord(CLAIM, b.seqs, b.lease_ms, b.request.worker) for b in outcome.batches]
+        )
 
     def _deliver(self, claim: int, outcome: _Outcome) -> bool:
         """Add the claimed jobs to their requests; return whether any request got one."""
         lost: list[int] = []
-        epoch = life_of(self._host.topics[LEASES])
+        epoch = lease_epoch_of(self._host.topics[LEASES])
         for number, batch in enumerate(outcome.batches, claim):
             deadline = outcome.now_us + batch.lease_ms * 1000
             records = {
@@ -190,11 +198,11 @@ class Claiming:
                     job = Job(self._acks, record, lease, deliveries, deadline)
                     batch.request.jobs.append(job)
         if lost:  # a repair of the log gave up their records
-            self._host.decide(lambda _: said([Word(END, np.array(lost), LOST)]))
+            self._host.decide(lambda _: lease_append([LeaseRecord(END, np.array(lost), LOST)]))
         return any(batch.request.jobs for batch in outcome.batches)
 
 
-def deal(count: int, requests: Sequence[Asker]) -> list[Seqs]:
+def deal(count: int, requests: Sequence[ClaimRequest]) -> list[Seqs]:
     """The indexes of jobs that each request gets: round robin, each at most its count."""
     if len(requests) == 1:
         return [np.arange(min(count, requests[0].count))]

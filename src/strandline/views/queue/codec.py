@@ -64,7 +64,7 @@ _GRANT = struct.Struct("<IH")
 _TIME_MAX = 2**63 - 1
 
 
-class Job(NamedTuple):
+class StoredJobOptions(NamedTuple):
     """The options of a job."""
 
     priority: int = PRIORITY
@@ -76,10 +76,10 @@ class Job(NamedTuple):
     """Number of the redrive and seq of the dead letter that became this job."""
 
 
-PLAIN = Job()
+PLAIN = StoredJobOptions()
 
 
-class Word(NamedTuple):
+class LeaseRecord(NamedTuple):
     """One record of leases. The kind determines which fields are used."""
 
     kind: int
@@ -93,7 +93,7 @@ class Word(NamedTuple):
 NO_SEQS: Seqs = np.empty(0, dtype=np.int64)
 
 
-def encode_job(job: Job) -> bytes | None:
+def encode_job(job: StoredJobOptions) -> bytes | None:
     """The meta of a job, None for default options."""
     if job == PLAIN:
         return None
@@ -110,7 +110,7 @@ def encode_job(job: Job) -> bytes | None:
     return b"".join((*parts, job.group))
 
 
-def decode_job(meta: bytes | None) -> Job:
+def decode_job(meta: bytes | None) -> StoredJobOptions:
     """The options in a meta; the defaults for a foreign meta."""
     if meta is None or not meta.startswith(_JOB) or len(meta) < _HEAD.size:
         return PLAIN
@@ -129,15 +129,17 @@ def decode_job(meta: bytes | None) -> Job:
         return PLAIN
     at += _RETURN.size if flags & _RETURNED else 0
     not_before, expires = (max(0, time) for time in times)
-    return Job(priority, not_before, expires, bool(flags & _UNIQUE), meta[at:], returned)
+    return StoredJobOptions(
+        priority, not_before, expires, bool(flags & _UNIQUE), meta[at:], returned
+    )
 
 
-def foreign(meta: bytes | None) -> bytes | None:
+def foreign_meta(meta: bytes | None) -> bytes | None:
     """The meta of a plain append; None for a meta that the queue wrote."""
     return None if meta is None or meta.startswith(_JOB) else meta
 
 
-def encode_word(word: Word) -> bytes:
+def encode_lease_record(word: LeaseRecord) -> bytes:
     """A record of leases."""
     head = _LEASE + bytes((word.kind,))
     if word.kind in (CLAIM, EXTEND):
@@ -151,7 +153,7 @@ def encode_word(word: Word) -> bytes:
     return head + word.seqs.astype("<i8", copy=False).tobytes()
 
 
-def decode_word(data: bytes) -> Word | None:
+def decode_lease_record(data: bytes) -> LeaseRecord | None:
     """The decoded record of leases, None if it is not one."""
     if not data.startswith(_LEASE) or len(data) < 4:
         return None
@@ -168,7 +170,7 @@ def decode_word(data: bytes) -> Word | None:
         elif kind in (END, PAUSE):
             number, at = data[at], at + 1
         elif kind == SURVEY:
-            return Word(SURVEY, NO_SEQS, 0, data[at:])
+            return LeaseRecord(SURVEY, NO_SEQS, 0, data[at:])
         else:
             return None
         seqs = np.frombuffer(data, dtype="<i8", offset=at) if at < len(data) else NO_SEQS
@@ -176,7 +178,7 @@ def decode_word(data: bytes) -> Word | None:
         return None
     if at > len(data) or len(seqs) > JOBS_MAX or not _distinct(seqs):
         return None
-    return Word(kind, seqs, number, text)
+    return LeaseRecord(kind, seqs, number, text)
 
 
 def _distinct(seqs: Seqs) -> bool:
@@ -188,6 +190,6 @@ def _distinct(seqs: Seqs) -> bool:
     return int(seqs[0]) > 0
 
 
-def check_moment(time_us: int) -> bool:
+def is_valid_time(time_us: int) -> bool:
     """Whether a time can be encoded."""
     return 0 <= time_us <= _TIME_MAX

@@ -37,14 +37,14 @@ from msgspec import UNSET, UnsetType
 
 from strandline.log.append.batch import META_SIZE_MAX
 from strandline.records import Record
-from strandline.views.queue.codec import PRIORITY, decode_job, foreign
+from strandline.views.queue.codec import PRIORITY, decode_job, foreign_meta
 
 _MARK = b"\0dead"
 _HEAD = struct.Struct("<5sqqHB")
 _PREFIX = b'{"$dead_letter_from":'
 _raw = msgspec.json.Decoder(msgspec.Raw)
 
-WORN_OUT = "deliveries"
+TOO_MANY_DELIVERIES = "deliveries"
 """The reason of a job that was delivered as often as the queue allows."""
 
 
@@ -74,7 +74,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether its key was unique."""
 
 
-Where = Callable[[DeadLetter], bool]
+DeadLetterPredicate = Callable[[DeadLetter], bool]
 """A filter: whether an operation applies to a dead letter."""
 
 
@@ -103,7 +103,7 @@ class _Origin(
 def encode(record: Record, deliveries: int, reason: str, queue: str) -> bytes:
     """The meta of a dead letter. A meta of the job that is too large for it is omitted."""
     job = decode_job(record.meta)
-    own = foreign(record.meta)
+    own = foreign_meta(record.meta)
     fields: dict[str, Any] = {}
     if job.group:
         fields |= _pair("group", job.group, _as_text(job.group))
@@ -179,7 +179,7 @@ def _decode_binary(record: Record) -> DeadLetter:
         deliveries=deliveries,
         priority=job.priority,
         group=job.group,
-        meta=foreign(meta),
+        meta=foreign_meta(meta),
         unique=job.unique,
     )
 

@@ -16,7 +16,7 @@ _LETTERS_AT_ONCE = 1000
 _BYTES_AT_ONCE = 16 << 20
 
 
-class OwnLetters:
+class DeadLetterCount:
     """Counts letters of one node. Safe to use from many threads."""
 
     def __init__(self, node: str) -> None:

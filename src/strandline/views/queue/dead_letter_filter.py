@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.views.queue.dead_letter_codec import DeadLetter, Where
+from strandline.views.queue.dead_letter_codec import DeadLetter, DeadLetterPredicate
 
 
-class Meant(msgspec.Struct, frozen=True, kw_only=True):
+class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Matches dead letters that fulfil all conditions; all letters without a condition.
 
     ``queue.dead.redrive(Meant(tag="eu*", before_us=...).where(), dry_run=True)``
@@ -26,9 +26,9 @@ class Meant(msgspec.Struct, frozen=True, kw_only=True):
     after_us: int | None = None
     """Became a dead letter at or after this time."""
 
-    def where(self) -> Where | None:
+    def predicate(self) -> DeadLetterPredicate | None:
         """The filter as a function, None for all letters."""
-        return None if self == EVERY else self._matches
+        return None if self == ALL_DEAD_LETTERS else self._matches
 
     def _matches(self, letter: DeadLetter) -> bool:
         return (
@@ -43,7 +43,7 @@ class Meant(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-EVERY = Meant()
+ALL_DEAD_LETTERS = DeadLetterFilter()
 
 
 def _is_tagged(letter: DeadLetter, tag: str) -> bool:

@@ -26,17 +26,29 @@ from pyroaring import BitMap64
 from strandline.errors import Invalid, UnknownTopic
 from strandline.log.topic.topic import Topic
 from strandline.log.topic.validation import check_whole
-from strandline.records import Numbered, Record
+from strandline.records import BatchNumber, Record
 from strandline.views.queue import dead_letter_codec
-from strandline.views.queue.acks import said
-from strandline.views.queue.codec import BURY, DEAD, END, Job, Seqs, Word, encode_job
-from strandline.views.queue.dead_letter_codec import WORN_OUT, DeadLetter, Where
-from strandline.views.queue.dead_letter_count import OwnLetters
+from strandline.views.queue.acks import lease_append
+from strandline.views.queue.codec import (
+    BURY,
+    DEAD,
+    END,
+    LeaseRecord,
+    Seqs,
+    StoredJobOptions,
+    encode_job,
+)
+from strandline.views.queue.dead_letter_codec import (
+    TOO_MANY_DELIVERIES,
+    DeadLetter,
+    DeadLetterPredicate,
+)
+from strandline.views.queue.dead_letter_count import DeadLetterCount
 from strandline.views.queue.fold import JOB_BYTES, JOBS, LEASES, Burial, QueueFold
-from strandline.views.queue.notifier import Bell
-from strandline.views.queue.unique_keys import taken
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.queue.notifier import Notifier
+from strandline.views.queue.unique_keys import job_with_key
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 PRODUCER = "queue"
 """The producer of burials in the topic of dead letters of one queue."""
@@ -45,7 +57,7 @@ BYTES_AT_ONCE = 16 << 20
 _JOBS_TO_MEASURE = 16
 
 
-class Redriven(msgspec.Struct, frozen=True, kw_only=True):
+class RedriveResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a redrive, or of its dry run."""
 
     matched: int
@@ -59,7 +71,9 @@ class Redriven(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetters:
     """The dead letters of a queue. Safe to use from many threads."""
 
-    def __init__(self, host: Host[QueueFold], topic: Callable[[], Topic], notifier: Bell) -> None:
+    def __init__(
+        self, host: ViewRunner[QueueFold], topic: Callable[[], Topic], notifier: Notifier
+    ) -> None:
         self._host = host
         self._clock = host.world.clock
         self._topic = topic
@@ -67,9 +81,9 @@ class DeadLetters:
         self._working = threading.RLock()
         self._redrive_complete = False
         """Whether the letters of the newest redrive were deleted."""
-        self._node = mark_of(host.topics[JOBS].identity[0]) if dead_letter_of(host) else None
+        self._node = node_of(host.topics[JOBS].identity[0]) if dead_letter_of(host) else None
         """The node of the queue's letters in a shared topic, else None."""
-        self._own_letters = OwnLetters(self._node) if self._node else None
+        self._own_letters = DeadLetterCount(self._node) if self._node else None
         self._producer = self._node or PRODUCER
 
     def count(self) -> int:
@@ -97,8 +111,12 @@ class DeadLetters:
         return letters
 
     def redrive(
-        self, where: Where | None = None, *, limit: int | None = None, dry_run: bool = False
-    ) -> Redriven:
+        self,
+        where: DeadLetterPredicate | None = None,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> RedriveResult:
         """Put dead letters back into the queue: all, or those that ``where`` accepts, at most
         ``limit``.
 
@@ -118,10 +136,10 @@ class DeadLetters:
                 kept.extend(sorted(self._put_back(letters)))
 
         self._each(where, limit, put_back)
-        self._notifier.ring()
-        return Redriven(matched=matched, redriven=matched - len(kept), kept=tuple(kept))
+        self._notifier.notify()
+        return RedriveResult(matched=matched, redriven=matched - len(kept), kept=tuple(kept))
 
-    def purge(self, where: Where | None = None, *, dry_run: bool = False) -> int:
+    def purge(self, where: DeadLetterPredicate | None = None, *, dry_run: bool = False) -> int:
         """Delete dead letters: all, or those that ``where`` accepts; return how many."""
         purged = 0
 
@@ -129,7 +147,7 @@ class DeadLetters:
             nonlocal purged
             purged += len(letters)
             if not dry_run:
-                self._topic().let_go(BitMap64([letter.seq for letter in letters]))
+                self._topic().trim(BitMap64([letter.seq for letter in letters]))
 
         self._each(where, None, delete)
         return purged
@@ -153,19 +171,19 @@ class DeadLetters:
         """Bury those of the next ``count`` jobs that were delivered too often."""
         with self._working:
             self.finish()
-            number = (self._topic().taken(self._producer) or 0) + 1
+            number = (self._topic().last_number(self._producer) or 0) + 1
 
-            def decision(fold: QueueFold) -> Draft | None:
+            def decision(fold: QueueFold) -> ViewAppend | None:
                 seqs = self._worn_out(fold, count)
-                return said([Word(BURY, seqs, number)]) if len(seqs) else None
+                return lease_append([LeaseRecord(BURY, seqs, number)]) if len(seqs) else None
 
             self._host.decide(decision)
             self.finish()
 
     def _worn_out(self, fold: QueueFold, count: int) -> Seqs:
         """Those of the next jobs that were delivered too often, about ``BYTES_AT_ONCE`` at most."""
-        fold.look(self._clock.monotonic(), self._clock.now_us())
-        seqs, most = fold.jobs.board.select(count), fold.config.deliveries_max
+        fold.advance_time(self._clock.monotonic(), self._clock.now_us())
+        seqs, most = fold.jobs.table.select(count), fold.config.deliveries_max
         seqs = np.sort(seqs[fold.jobs.column("deliveries", seqs) >= most]) if most else seqs[:0]
         size, fitting = 0, 0
         while fitting < min(len(seqs), JOBS_AT_ONCE) and size < BYTES_AT_ONCE:
@@ -181,7 +199,7 @@ class DeadLetters:
         with self._host.reading() as fold:
             counts = fold.jobs.column("deliveries", burial.seqs).tolist()
         deliveries = dict(zip(seqs, counts, strict=True))
-        self._host.topics[LEASES].secure()
+        self._host.topics[LEASES].sync()
         if records:
             topic = self._topic()
             topic.append_many(
@@ -190,16 +208,18 @@ class DeadLetters:
                 tags=[record.tag for record in records],
                 nodes=[self._node] * len(records),
                 metas=[
-                    dead_letter_codec.encode(each, deliveries[each.seq], WORN_OUT, self._host.name)
+                    dead_letter_codec.encode(
+                        each, deliveries[each.seq], TOO_MANY_DELIVERIES, self._host.name
+                    )
                     for each in records
                 ],
-                idempotency_key=Numbered(self._producer, burial.number),
+                idempotency_key=BatchNumber(self._producer, burial.number),
             )
-            topic.secure()
+            topic.sync()
 
-        def decision(fold: QueueFold) -> Draft | None:
+        def decision(fold: QueueFold) -> ViewAppend | None:
             is_open = fold.burial is not None and fold.burial.number == burial.number
-            return said([Word(END, burial.seqs, DEAD)]) if is_open else None
+            return lease_append([LeaseRecord(END, burial.seqs, DEAD)]) if is_open else None
 
         self._host.decide(decision)
 
@@ -208,7 +228,7 @@ class DeadLetters:
         self._host.world.share.admit(JOB_BYTES * len(letters))
         stay: set[int] = set()
 
-        def decision(fold: QueueFold) -> Draft | None:
+        def decision(fold: QueueFold) -> ViewAppend | None:
             nonlocal stay
             stay = self._colliding(fold, letters)
             redriven = [letter for letter in letters if letter.seq not in stay]
@@ -216,7 +236,7 @@ class DeadLetters:
 
         self._redrive_complete = False
         if self._host.decide(decision) is not None:
-            self._host.topics[JOBS].secure()
+            self._host.topics[JOBS].sync()
             self._delete([letter.seq for letter in letters if letter.seq not in stay])
         self._redrive_complete = True
         return stay
@@ -228,13 +248,16 @@ class DeadLetters:
         for each in letters:
             if each.unique:
                 key = each.key or b""
-                if key in keys or taken(self._host, fold, key):
+                if key in keys or job_with_key(self._host, fold, key):
                     colliding.add(each.seq)
                 keys.add(key)
         return colliding
 
     def _each(
-        self, where: Where | None, limit: int | None, act: Callable[[list[DeadLetter]], None]
+        self,
+        where: DeadLetterPredicate | None,
+        limit: int | None,
+        act: Callable[[list[DeadLetter]], None],
     ) -> None:
         """Apply ``act`` to the current letters that ``where`` accepts, in batches."""
         if limit is not None:
@@ -272,27 +295,27 @@ class DeadLetters:
 
     def _delete(self, seqs: Sequence[int]) -> None:
         topic = self._topic()
-        present = topic.pick(seqs).records
+        present = topic.get_many(seqs).records
         if present:
-            topic.let_go(BitMap64([record.seq for record in present]))
+            topic.trim(BitMap64([record.seq for record in present]))
 
 
-def dead_letter_of(host: Host[QueueFold]) -> str | None:
+def dead_letter_of(host: ViewRunner[QueueFold]) -> str | None:
     """The configured topic for dead letters; None for the queue's own."""
     config = host.topics[JOBS].config.views.queue
     return None if config is None else config.dead_letter
 
 
-def mark_of(topic_id: int) -> str:
+def node_of(topic_id: int) -> str:
     """The node of a queue's letters in a topic that several queues share."""
     return f"queue:{topic_id}"
 
 
-def _as_jobs(letters: Sequence[DeadLetter]) -> Draft:
+def _as_jobs(letters: Sequence[DeadLetter]) -> ViewAppend:
     number = letters[0].seq
     metas = [
         encode_job(
-            Job(
+            StoredJobOptions(
                 priority=each.priority,
                 unique=each.unique,
                 group=each.group,
@@ -301,7 +324,7 @@ def _as_jobs(letters: Sequence[DeadLetter]) -> Draft:
         )
         for each in letters
     ]
-    return Draft(
+    return ViewAppend(
         JOBS,
         [each.data for each in letters],
         [each.key for each in letters],

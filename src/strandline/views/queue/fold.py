@@ -41,15 +41,15 @@ from strandline.views.queue.codec import (
     NACK,
     PAUSE,
     SURVEY,
+    LeaseRecord,
     Seqs,
-    Word,
 )
 from strandline.views.queue.state import chunk_codec, lease_snapshot
-from strandline.views.queue.state.job_chunk import BLOCKED, DYING, HELD, KINDS, LAPSED, Chunk
-from strandline.views.queue.state.lease_snapshot import Statement
-from strandline.views.queue.state.leases import Terms
+from strandline.views.queue.state.job_chunk import BLOCKED, DYING, HELD, KINDS, LAPSED, JobChunk
+from strandline.views.queue.state.lease_snapshot import SurveyRecord
+from strandline.views.queue.state.leases import LeaseTerms
 from strandline.views.queue.state.transitions import Jobs
-from strandline.views.view import Rows, Seen, World
+from strandline.views.view import FoldColumns, FoldContext, VisibleItem
 
 JOBS, LEASES = 0, 1
 """The sources."""
@@ -68,7 +68,7 @@ class Burial(NamedTuple):
     seqs: Seqs
 
 
-class Returned(NamedTuple):
+class _RedrivenLetters(NamedTuple):
     """The dead letters that the newest redrive has put back into the queue."""
 
     number: int
@@ -83,7 +83,7 @@ class AgeLimit(NamedTuple):
     next_us: int
 
 
-class Released(NamedTuple):
+class _ReleasableRecords(NamedTuple):
     """Records that the log does not need any more once this state is durable."""
 
     leases_head: int
@@ -113,22 +113,22 @@ class _Rest(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
 class QueueFold:
     """The state of a queue. Owned by one thread: the one that holds the lock of its host."""
 
-    def __init__(self, config: QueueConfig, world: World) -> None:
+    def __init__(self, config: QueueConfig, world: FoldContext) -> None:
         self.config = config
         self.jobs = Jobs()
         self.heads = [0, 0]
         """The newest seq of each source that was folded in."""
         self.paused = False
         self.burial: Burial | None = None
-        self.returned = Returned(0, ())
-        self.released = Released(0, 0, BitMap64())
+        self.returned = _RedrivenLetters(0, ())
+        self.releasable = _ReleasableRecords(0, 0, BitMap64())
         self.survey_begin = 0
         """The seq at which the newest complete survey begins."""
         self.survey_end = 0
         """The seq of its last record."""
         self.survey_bytes = 0
         """Its size."""
-        self.spoken = 0
+        self.lease_bytes = 0
         """Bytes in the topic of leases since its beginning."""
         self.measured = False
         """Whether the size of each job is known: only a cap in bytes needs that."""
@@ -144,26 +144,26 @@ class QueueFold:
     def __del__(self) -> None:
         self._share.release(self._charged)
 
-    def apply(self, source: int, rows: Rows) -> None:
+    def apply(self, source: int, rows: FoldColumns) -> None:
         """Fold records in. Each comes once and in order."""
         if source == JOBS:
             self._put(rows)
         else:
             for seq, data in zip(rows.seqs, rows.data, strict=True):
-                self.spoken += len(data)
-                word = codec.decode_word(data)
+                self.lease_bytes += len(data)
+                word = codec.decode_lease_record(data)
                 if word is not None:
                     self._apply_lease_record(seq, word)
-                    self.jobs.board.tidy()
+                    self.jobs.table.shrink_chunks()
         self.heads[source] = rows.seqs[-1]
         self._count_memory()
         if self.when_applied is not None:
             self.when_applied(self)
 
-    def look(self, now: float, wall_us: int) -> None:
+    def advance_time(self, now: float, wall_us: int) -> None:
         """Expire leases by the monotonic time and delays by the wall clock."""
-        self.jobs.look(now)
-        board = self.jobs.board
+        self.jobs.expire_leases(now)
+        board = self.jobs.table
         if wall_us < self._wall_us:
             board.demote(wall_us)
         board.promote(wall_us)
@@ -173,7 +173,7 @@ class QueueFold:
         """Determine the size of each job, from now on: reads the existing jobs once."""
         if self.measured:
             return
-        for chunk in list(self.jobs.board.chunks.values()):
+        for chunk in list(self.jobs.table.chunks.values()):
             seqs = chunk.seqs((chunk.state >= BLOCKED).nonzero()[0])
             for first in range(0, len(seqs), _MEASURED_AT_ONCE):
                 records = fetch(JOBS, seqs[first : first + _MEASURED_AT_ONCE].tolist())
@@ -185,7 +185,7 @@ class QueueFold:
 
     def wait_s(self, now: float, wall_us: int) -> float | None:
         """Seconds until time alone makes a job ready; None if it never does."""
-        lapses, due = self.jobs.leases.next(), self.jobs.board.dues.next()
+        lapses, due = self.jobs.leases.next(), self.jobs.table.delay_timers.next()
         waits = [] if lapses is None else [lapses - now]
         if due is not None:
             waits.append((due - wall_us) / 1e6)
@@ -207,13 +207,13 @@ class QueueFold:
             chunk_page = session.read(self._chunk_page(number))
             if chunk_page is None:
                 raise Corrupt(f"chunk {number} of a queue is missing", path="a page")
-            self.jobs.board.adopt(chunk_codec.decode(number, chunk_page))
+            self.jobs.table.adopt(chunk_codec.decode(number, chunk_page))
         self._load_rest(rest)
         self._count_memory()
 
     def save(self, session: Session) -> bytes:
         """Write the changed pages; return what else is needed to load them."""
-        board = self.jobs.board
+        board = self.jobs.table
         for number in sorted(board.changed):
             board.trim(number)
             session.write(self._chunk_page(number), chunk_codec.encode(board.chunks[number]))
@@ -223,29 +223,31 @@ class QueueFold:
         board.dropped.clear()
         session.write(self._rest_page, msgspec.msgpack.encode(self._rest()))
         before = board.first_live() or self.heads[JOBS] + 1
-        self.released = Released(self.heads[LEASES], before, self.jobs.ended.copy())
+        self.releasable = _ReleasableRecords(self.heads[LEASES], before, self.jobs.ended.copy())
         self._count_memory()
         return _FORM
 
-    def forget(self, released: Released) -> None:
+    def forget(self, released: _ReleasableRecords) -> None:
         """Forget ended jobs whose records were deleted from the log."""
         self.jobs.ended.difference_update(released.seqs)
 
     def digest(self) -> bytes:
         """A checksum of everything that a user can see, independent of how it came about."""
         checksum = xxhash.xxh3_128()
-        for _, chunk in sorted(self.jobs.board.chunks.items()):
+        for _, chunk in sorted(self.jobs.table.chunks.items()):
             for column in _visible(chunk):
                 checksum.update(column)
         checksum.update(b"paused" if self.paused else b"")
         return checksum.digest()
 
-    def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
+    def visible_items(
+        self, first: bytes | None = None, next: bytes | None = None
+    ) -> Iterator[VisibleItem]:
         """Jobs by seq as eight bytes, big-endian; before them whether the queue is paused."""
         if not first and (next is None or next > b""):
-            yield Seen(b"", b"paused" if self.paused else b"")
+            yield VisibleItem(b"", b"paused" if self.paused else b"")
         low = int.from_bytes((first or b"").ljust(8, b"\0")[:8], "big")
-        for _, chunk in sorted(self.jobs.board.chunks.items()):
+        for _, chunk in sorted(self.jobs.table.chunks.items()):
             seqs, *columns = _visible(chunk)
             cells = [np.frombuffer(column, "u1") for column in columns]
             numbers = np.frombuffer(seqs, "<i8")
@@ -255,9 +257,9 @@ class QueueFold:
                 name = int(numbers[row]).to_bytes(8, "big")
                 if next is not None and name >= next:
                     return
-                yield Seen(name, wide[row].tobytes())
+                yield VisibleItem(name, wide[row].tobytes())
 
-    def _put(self, rows: Rows) -> None:
+    def _put(self, rows: FoldColumns) -> None:
         seqs = np.asarray(rows.seqs, dtype=np.int64)
         if rows.metas.count(None) == len(rows.metas):
             self.jobs.add(seqs, rows.keys, codec.PLAIN)
@@ -269,20 +271,20 @@ class QueueFold:
                 number, seq = job.returned
                 if seq:
                     known = self.returned.seqs if number == self.returned.number else ()
-                    self.returned = Returned(number, (*known, seq))
+                    self.returned = _RedrivenLetters(number, (*known, seq))
                 at = following
         if self.measured:
             sizes = list(map(_size, rows.keys, rows.tags, rows.metas, rows.data))
             self.jobs.measure(seqs, np.array(sizes, dtype=np.int64))
-        self.jobs.board.tidy()
+        self.jobs.table.shrink_chunks()
 
-    def _apply_lease_record(self, seq: int, word: Word) -> None:
+    def _apply_lease_record(self, seq: int, word: LeaseRecord) -> None:
         """Apply a record of leases."""
         jobs = self.jobs
         if word.kind == CLAIM:
-            jobs.claim(seq, word.seqs, Terms(word.text, word.number))
+            jobs.claim(seq, word.seqs, LeaseTerms(word.text, word.number))
         elif word.kind == EXTEND:
-            jobs.extend(seq, word.seqs, Terms(word.text, word.number))
+            jobs.extend(seq, word.seqs, LeaseTerms(word.text, word.number))
         elif word.kind == NACK:
             jobs.give_back(word.seqs, word.number)
         elif word.kind == END:
@@ -299,19 +301,21 @@ class QueueFold:
             if statement is not None:
                 self._apply_survey(seq, statement)
 
-    def _apply_survey(self, seq: int, statement: Statement) -> None:
+    def _apply_survey(self, seq: int, statement: SurveyRecord) -> None:
         """Apply a record of a survey: it holds at its position, whatever the state was before."""
         if not statement.begin:
             self.paused = statement.paused
             buried = np.frombuffer(statement.buried, dtype="<i8")
             self.burial = Burial(statement.burial, buried) if len(buried) else None
-            self._survey_start = (seq, self.spoken)
+            self._survey_start = (seq, self.lease_bytes)
         live = lease_snapshot.live_of(statement)
         self.jobs.keep_only(live, statement.first, statement.following)
-        self.jobs.restore(lease_snapshot.claimed(statement), lease_snapshot.terms_of(statement))
+        self.jobs.restore(
+            lease_snapshot.claim_columns(statement), lease_snapshot.terms_of(statement)
+        )
         if statement.last and self._survey_start[0] == (statement.begin or seq):
             self.survey_begin, self.survey_end = self._survey_start[0], seq
-            self.survey_bytes = self.spoken = self.spoken - self._survey_start[1]
+            self.survey_bytes = self.lease_bytes = self.lease_bytes - self._survey_start[1]
 
     def _load_rest(self, rest: _Rest) -> None:
         self.heads = list(rest.heads)
@@ -319,18 +323,18 @@ class QueueFold:
         if rest.burial is not None:
             number, seqs = rest.burial
             self.burial = Burial(number, np.frombuffer(seqs, dtype="<i8"))
-        self.returned = Returned(*rest.returned)
+        self.returned = _RedrivenLetters(*rest.returned)
         self.survey_begin, self.survey_end = rest.survey
-        self.survey_bytes, self.spoken = rest.survey_bytes, rest.spoken
+        self.survey_bytes, self.lease_bytes = rest.survey_bytes, rest.spoken
         self.jobs.ended = BitMap64.deserialize(rest.ended)
         self.measured = rest.measured
-        terms = {number: Terms(worker, lease_ms) for number, worker, lease_ms in rest.grants}
+        terms = {number: LeaseTerms(worker, lease_ms) for number, worker, lease_ms in rest.grants}
         self.jobs.load(terms)
 
     def _rest(self) -> _Rest:
         buried = self.burial
         return _Rest(
-            chunks=BitMap64(self.jobs.board.chunks).serialize(),
+            chunks=BitMap64(self.jobs.table.chunks).serialize(),
             heads=self.heads,
             paused=self.paused,
             burial=None if buried is None else (buried.number, buried.seqs.tobytes()),
@@ -338,8 +342,8 @@ class QueueFold:
             ended=self.jobs.ended.serialize(),
             survey=(self.survey_begin, self.survey_end),
             survey_bytes=self.survey_bytes,
-            spoken=self.spoken,
-            grants=[(number, *terms) for number, terms in self.jobs.leases.listed()],
+            spoken=self.lease_bytes,
+            grants=[(number, *terms) for number, terms in self.jobs.leases.all_terms()],
             measured=self.measured,
         )
 
@@ -366,7 +370,7 @@ def _size(key: bytes | None, tag: str | None, meta: bytes | None, data: bytes) -
     return key_and_meta + len(data) + (0 if tag is None else len(tag.encode()))
 
 
-def _visible(chunk: Chunk) -> list[bytes]:
+def _visible(chunk: JobChunk) -> list[bytes]:
     rows = (chunk.state >= BLOCKED).nonzero()[0]
     states = chunk.state[rows]
     seen = np.full(len(rows), _WAITING, dtype=np.uint8)

@@ -15,14 +15,14 @@ import msgspec
 
 from strandline.log.topic.topic import Topic
 from strandline.records import Record
-from strandline.views.queue.codec import foreign
+from strandline.views.queue.codec import foreign_meta
 
-NOBODYS = -1
+NO_LEASE = -1
 _FOLD_BITS = 64
 _TOPIC_BITS = 32
 
 
-class Held(Protocol):
+class LeaseReference(Protocol):
     """Identifies a claimed job: a job, or a ticket."""
 
     @property
@@ -32,32 +32,32 @@ class Held(Protocol):
     def lease(self) -> int: ...
 
 
-class Ticket(NamedTuple):
+class LeaseTicket(NamedTuple):
     """Identifies a claimed job without the job itself, such as in another process."""
 
     seq: int
     lease: int
 
 
-def life_of(leases: Topic) -> int:
+def lease_epoch_of(leases: Topic) -> int:
     """The epoch of a topic of leases, as the upper bits of all its leases."""
     topic_id, began_us = leases.identity
     return (began_us << _TOPIC_BITS | topic_id) << _FOLD_BITS
 
 
-def of_this_life(lease: int, epoch: int) -> int:
+def number_in_epoch(lease: int, epoch: int) -> int:
     """The number of a lease in the fold; a number that no lease has if the epoch differs."""
-    return lease - epoch if lease >> _FOLD_BITS == epoch >> _FOLD_BITS else NOBODYS
+    return lease - epoch if lease >> _FOLD_BITS == epoch >> _FOLD_BITS else NO_LEASE
 
 
-class Put(msgspec.Struct, frozen=True, gc=False):
+class PutResult(msgspec.Struct, frozen=True, gc=False):
     """The result of a put. ``existed``: ``seq`` is an earlier job with the same unique key."""
 
     seq: int
     existed: bool = False
 
 
-class Settled(msgspec.Struct, frozen=True):
+class AckResult(msgspec.Struct, frozen=True):
     """The result of an operation on claimed jobs."""
 
     done: int
@@ -66,14 +66,14 @@ class Settled(msgspec.Struct, frozen=True):
     """Seqs of jobs that are no longer under the given lease."""
 
 
-class Settles(Protocol):
+class _JobOperations(Protocol):
     """The operations of the holder of a lease."""
 
-    def ack(self, held: Sequence[Held]) -> Settled: ...
+    def ack(self, held: Sequence[LeaseReference]) -> AckResult: ...
 
-    def nack(self, held: Sequence[Held], delay: float) -> Settled: ...
+    def nack(self, held: Sequence[LeaseReference], delay: float) -> AckResult: ...
 
-    def extend(self, held: Sequence[Held], lease: float | None) -> Settled: ...
+    def extend(self, held: Sequence[LeaseReference], lease: float | None) -> AckResult: ...
 
 
 class Job:
@@ -94,7 +94,7 @@ class Job:
 
     def __init__(
         self,
-        acks: Settles,
+        acks: _JobOperations,
         record: Record,
         lease: int,
         deliveries: int,
@@ -113,7 +113,7 @@ class Job:
         self.data = record.data
         self.key = record.key
         self.tag = record.tag
-        self.meta = foreign(record.meta)
+        self.meta = foreign_meta(record.meta)
         """The meta of a plain append."""
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class Job:
         return self._acks.extend((self,), lease).done == 1
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PeekedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A waiting job, as ``peek`` returns it."""
 
     seq: int

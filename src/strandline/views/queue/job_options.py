@@ -11,11 +11,11 @@ from strandline.views.queue.codec import (
     PLAIN,
     PRIORITY_MAX,
     WORKER_SIZE_MAX,
-    Job,
-    check_moment,
+    StoredJobOptions,
     encode_job,
+    is_valid_time,
 )
-from strandline.views.queue.times import moment_after
+from strandline.views.queue.times import time_after
 
 Key = bytes | str
 
@@ -27,9 +27,9 @@ def job_of(
     delay: float,
     at: int | None,
     ttl: float | None,
-) -> Job:
+) -> StoredJobOptions:
     """The options of all jobs of one call."""
-    return Job(
+    return StoredJobOptions(
         priority=checked_priority(priority),
         not_before=_not_before(now_us, delay, at),
         expires=0 if ttl is None else _expires(now_us, ttl),
@@ -37,7 +37,7 @@ def job_of(
 
 
 def metas_of(
-    job: Job,
+    job: StoredJobOptions,
     count: int,
     *,
     keys: Sequence[bytes | None] | None,
@@ -106,17 +106,17 @@ def checked_priority(priority: int) -> int:
 
 def _not_before(now_us: int, delay: float, at: int | None) -> int:
     if at is None:
-        return moment_after(now_us, delay, "delay")
+        return time_after(now_us, delay, "delay")
     if delay:
         raise Invalid("give a delay or a time (at), not both")
     check_whole(at=at)
-    if not check_moment(at):
+    if not is_valid_time(at):
         raise Invalid(f"at is a time in microseconds since 1970, not {at}")
     return at if at > now_us else 0
 
 
 def _expires(now_us: int, ttl: float) -> int:
-    expires = moment_after(now_us, ttl, "ttl")
+    expires = time_after(now_us, ttl, "ttl")
     if not expires:
         raise Invalid("a ttl is more than 0 seconds: omit it for a job that never expires")
     return expires

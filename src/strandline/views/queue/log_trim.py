@@ -15,14 +15,14 @@ import threading
 from pyroaring import BitMap64
 
 from strandline.errors import TooLarge
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.views.queue import expiry
-from strandline.views.queue.codec import NO_SEQS, SURVEY, Word, encode_word
+from strandline.views.queue.codec import NO_SEQS, SURVEY, LeaseRecord, encode_lease_record
 from strandline.views.queue.fold import JOBS, LEASES, QueueFold
 from strandline.views.queue.state import lease_snapshot
-from strandline.views.queue.state.lease_snapshot import Span
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.queue.state.lease_snapshot import SurveyRange
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 SURVEY_BYTES_MIN = 1 << 20
 """The topic of leases is not surveyed before it has this many bytes."""
@@ -31,10 +31,10 @@ SURVEY_SHARE = 4
 _ROWS_MIN = 16
 
 
-class Upkeep:
+class LogTrim:
     """Trims one queue. Safe to use from many threads."""
 
-    def __init__(self, host: Host[QueueFold]) -> None:
+    def __init__(self, host: ViewRunner[QueueFold]) -> None:
         self._host = host
         self._working = threading.Lock()
         self._released_before = 0
@@ -46,7 +46,7 @@ class Upkeep:
             self._release_jobs()
             self._release_leases()
             fold = self._host.fold
-            if fold.spoken > max(SURVEY_BYTES_MIN, SURVEY_SHARE * fold.survey_bytes):
+            if fold.lease_bytes > max(SURVEY_BYTES_MIN, SURVEY_SHARE * fold.survey_bytes):
                 self._survey()
 
     def survey(self) -> None:
@@ -57,7 +57,7 @@ class Upkeep:
     def _release_jobs(self) -> None:
         host = self._host
         with host.lock:
-            fold, released = host.fold, host.fold.released
+            fold, released = host.fold, host.fold.releasable
         if released.leases_head > host.secured[LEASES] or not released.seqs:
             return
         scattered = BitMap64(released.seqs)
@@ -80,7 +80,9 @@ class Upkeep:
         begin, first, rows_max = 0, 1, lease_snapshot.ROWS_MAX
         while first < end or not begin:
             try:
-                appended, following = self._append_statement(Span(begin, first, end), rows_max)
+                appended, following = self._append_statement(
+                    SurveyRange(begin, first, end), rows_max
+                )
             except TooLarge:
                 if rows_max <= _ROWS_MIN:
                     raise
@@ -88,19 +90,22 @@ class Upkeep:
                 continue
             begin, first = begin or appended.first_seq, following
 
-    def _append_statement(self, span: Span, rows_max: int) -> tuple[Appended, int]:
+    def _append_statement(self, span: SurveyRange, rows_max: int) -> tuple[AppendResult, int]:
         """Append one record of a survey; return it and the first seq of the next one."""
         following = span.first
 
-        def decision(fold: QueueFold) -> Draft:
+        def decision(fold: QueueFold) -> ViewAppend:
             nonlocal following
-            part = lease_snapshot.state(fold.jobs.board, fold.jobs.leases, span, rows_max)
+            part = lease_snapshot.survey_record(fold.jobs.table, fold.jobs.leases, span, rows_max)
             if not span.begin:
                 number, seqs = fold.burial or (0, NO_SEQS)
-                part = lease_snapshot.opening(part, paused=fold.paused, burial=number, buried=seqs)
+                part = lease_snapshot.first_record(
+                    part, paused=fold.paused, burial=number, buried=seqs
+                )
             following = part.following
-            return Draft(
-                LEASES, [encode_word(Word(SURVEY, NO_SEQS, 0, lease_snapshot.encode(part)))]
+            return ViewAppend(
+                LEASES,
+                [encode_lease_record(LeaseRecord(SURVEY, NO_SEQS, 0, lease_snapshot.encode(part)))],
             )
 
         appended = self._host.decide(decision)

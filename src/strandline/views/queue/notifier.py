@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 
-class Bell:
+class Notifier:
     """Callbacks for changes of a queue. Safe to use from many threads."""
 
     def __init__(self) -> None:
@@ -19,14 +19,14 @@ class Bell:
         self._callbacks: list[Callable[[], None]] = []
 
     @contextlib.contextmanager
-    def listen(self) -> Iterator[threading.Event]:
+    def subscribe_event(self) -> Iterator[threading.Event]:
         """An event that every change sets. Clear it before checking the queue again."""
         event = threading.Event()
-        with self.calling(event.set):
+        with self.subscribe(event.set):
             yield event
 
     @contextlib.contextmanager
-    def calling(self, callback: Callable[[], None]) -> Iterator[None]:
+    def subscribe(self, callback: Callable[[], None]) -> Iterator[None]:
         """Call a function at every change. It runs in the thread that made the change: it must be
         fast and must not raise."""
         with self._lock:
@@ -37,7 +37,7 @@ class Bell:
             with self._lock:
                 self._callbacks.remove(callback)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Notify all callbacks of a change."""
         # Read without the lock: a caller that subscribes now checks the queue after this change.
         if self._callbacks:

@@ -10,11 +10,11 @@ import numpy as np
 
 from strandline.errors import Invalid
 from strandline.log.topic.validation import check_whole
-from strandline.views.queue.acks import said
-from strandline.views.queue.codec import END, NO_SEQS, PURGED, Seqs, Word
+from strandline.views.queue.acks import lease_append
+from strandline.views.queue.codec import END, NO_SEQS, PURGED, LeaseRecord, Seqs
 from strandline.views.queue.fold import JOBS, QueueFold
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 _JOBS_AT_ONCE = 1000
 _SEQ_MAX = (1 << 62) - 1
@@ -52,7 +52,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         return tag == self.tag
 
 
-def purge(host: Host[QueueFold], filter: JobFilter, *, dry_run: bool) -> int:
+def purge(host: ViewRunner[QueueFold], filter: JobFilter, *, dry_run: bool) -> int:
     """End the current waiting jobs that a filter matches; return how many."""
     first, following = filter.from_seq or 1, (filter.to_seq or _SEQ_MAX) + 1
     with host.reading() as fold:
@@ -68,16 +68,16 @@ def purge(host: Host[QueueFold], filter: JobFilter, *, dry_run: bool) -> int:
     return purged
 
 
-def _end(host: Host[QueueFold], seqs: Seqs) -> int:
+def _end(host: ViewRunner[QueueFold], seqs: Seqs) -> int:
     ended = 0
 
-    def decision(fold: QueueFold) -> Draft | None:
+    def decision(fold: QueueFold) -> ViewAppend | None:
         nonlocal ended
         waiting = NO_SEQS
         if len(seqs):
             waiting = np.intersect1d(seqs, _waiting(fold, int(seqs[0]), int(seqs[-1]) + 1))
         ended = len(waiting)
-        return said([Word(END, waiting, PURGED)]) if ended else None
+        return lease_append([LeaseRecord(END, waiting, PURGED)]) if ended else None
 
     host.decide(decision)
     return ended
@@ -86,5 +86,5 @@ def _end(host: Host[QueueFold], seqs: Seqs) -> int:
 def _waiting(fold: QueueFold, first: int, following: int) -> Seqs:
     if first >= following:
         return NO_SEQS
-    parts = [seqs for seqs, _ in fold.jobs.board.waiting_between(first, following)]
+    parts = [seqs for seqs, _ in fold.jobs.table.waiting_between(first, following)]
     return np.concatenate([NO_SEQS, *parts])

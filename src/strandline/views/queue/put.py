@@ -11,15 +11,15 @@ from typing import TypeVar
 
 from strandline.views.queue import expiry
 from strandline.views.queue.fold import JOBS, QueueFold
-from strandline.views.queue.job import Put
-from strandline.views.queue.unique_keys import taken
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.queue.job import PutResult
+from strandline.views.queue.unique_keys import job_with_key
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 T = TypeVar("T")
 
 
-class Batch:
+class JobBatch:
     """Jobs to put, as columns."""
 
     def __init__(
@@ -34,11 +34,11 @@ class Batch:
         self.metas = metas
         self.tags = None if tag is None else [tag] * len(data)
 
-    def draft(self, indexes: Sequence[int] | None = None) -> Draft:
+    def draft(self, indexes: Sequence[int] | None = None) -> ViewAppend:
         """The append of all jobs, or of those at some indexes."""
         if indexes is None:
-            return Draft(JOBS, self.data, self.keys, self.metas, self.tags)
-        return Draft(
+            return ViewAppend(JOBS, self.data, self.keys, self.metas, self.tags)
+        return ViewAppend(
             JOBS,
             [self.data[index] for index in indexes],
             _select(self.keys, indexes),
@@ -47,23 +47,25 @@ class Batch:
         )
 
 
-def put(host: Host[QueueFold], batch: Batch) -> list[Put]:
+def put(host: ViewRunner[QueueFold], batch: JobBatch) -> list[PutResult]:
     """Put jobs; return their seqs."""
     if not batch.data:
         return []
     if batch.keys is None:
         appended = host.append(batch.draft())
-        return [Put(seq) for seq in range(appended.first_seq, appended.last_seq + 1)]
+        return [PutResult(seq) for seq in range(appended.first_seq, appended.last_seq + 1)]
     return _put_unique(host, batch, batch.keys)
 
 
-def _put_unique(host: Host[QueueFold], batch: Batch, keys: Sequence[bytes | None]) -> list[Put]:
+def _put_unique(
+    host: ViewRunner[QueueFold], batch: JobBatch, keys: Sequence[bytes | None]
+) -> list[PutResult]:
     expiry.sweep(host)  # an expired job must not keep its key
     existing: dict[int, int] = {}
     duplicates: dict[int, int] = {}
     new: list[int] = []
 
-    def decision(fold: QueueFold) -> Draft | None:
+    def decision(fold: QueueFold) -> ViewAppend | None:
         existing.clear()
         duplicates.clear()
         new.clear()
@@ -72,7 +74,7 @@ def _put_unique(host: Host[QueueFold], batch: Batch, keys: Sequence[bytes | None
             if key is not None and key in first:
                 duplicates[index] = first[key]
                 continue
-            seq = 0 if key is None else taken(host, fold, key)
+            seq = 0 if key is None else job_with_key(host, fold, key)
             if seq:
                 existing[index] = seq
             else:
@@ -87,7 +89,7 @@ def _put_unique(host: Host[QueueFold], batch: Batch, keys: Sequence[bytes | None
         seqs |= zip(new, range(appended.first_seq, appended.last_seq + 1), strict=True)
     seqs |= {index: seqs[other] for index, other in duplicates.items()}
     fresh = set(new)
-    return [Put(seqs[index], index not in fresh) for index in range(len(keys))]
+    return [PutResult(seqs[index], index not in fresh) for index in range(len(keys))]
 
 
 def _select(column: Sequence[T] | None, indexes: Sequence[int]) -> list[T] | None:

@@ -23,21 +23,29 @@ from strandline.log.topic.validation import check_whole
 from strandline.views.queue import expiry, job_options
 from strandline.views.queue import purge as queue_purge
 from strandline.views.queue import put as queue_put
-from strandline.views.queue.acks import Settling, lease_ms_of
-from strandline.views.queue.claim import Asker, Claiming
-from strandline.views.queue.codec import NO_SEQS, PAUSE, PRIORITY, Word, encode_word
+from strandline.views.queue.acks import LeaseOperations, lease_ms_of
+from strandline.views.queue.claim import ClaimRequest, Claims
+from strandline.views.queue.codec import NO_SEQS, PAUSE, PRIORITY, LeaseRecord, encode_lease_record
 from strandline.views.queue.dead_letters import DeadLetters
 from strandline.views.queue.fold import JOBS, LEASES, QueueFold
-from strandline.views.queue.job import Held, Job, Put, QueueStatistics, Settled, Ticket, Waiting
+from strandline.views.queue.job import (
+    AckResult,
+    Job,
+    LeaseReference,
+    LeaseTicket,
+    PeekedJob,
+    PutResult,
+    QueueStatistics,
+)
 from strandline.views.queue.job_options import Key
-from strandline.views.queue.log_trim import Upkeep
-from strandline.views.queue.notifier import Bell
+from strandline.views.queue.log_trim import LogTrim
+from strandline.views.queue.notifier import Notifier
 from strandline.views.queue.purge import JobFilter
-from strandline.views.queue.queue_bounds import Bounds
+from strandline.views.queue.queue_bounds import QueueLimits
 from strandline.views.queue.state.job_chunk import BLOCKED, DELAYED, DYING, HELD, LAPSED, READY
 from strandline.views.queue.times import checked_wait
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 CLAIM_MAX = 10_000
 """Jobs of one claim."""
@@ -46,16 +54,16 @@ CLAIM_MAX = 10_000
 class Queue:
     """A work queue. Safe to use from many threads."""
 
-    def __init__(self, host: Host[QueueFold], *, dead: Callable[[], Topic]) -> None:
+    def __init__(self, host: ViewRunner[QueueFold], *, dead: Callable[[], Topic]) -> None:
         self._host = host
         self._clock = host.world.clock
-        self._notifier = Bell()
-        self._acks = Settling(host, self._notifier)
+        self._notifier = Notifier()
+        self._acks = LeaseOperations(host, self._notifier)
         self.dead = DeadLetters(host, dead, self._notifier)
         """The dead letters of the queue."""
-        self._claims = Claiming(host, self._notifier, self._acks, self.dead)
-        self._log_trim = Upkeep(host)
-        self._bounds = Bounds(host)
+        self._claims = Claims(host, self._notifier, self._acks, self.dead)
+        self._log_trim = LogTrim(host)
+        self._bounds = QueueLimits(host)
 
     @property
     def name(self) -> str:
@@ -77,7 +85,7 @@ class Queue:
         key: Key | None = None,
         group: Key | None = None,
         tag: str | None = None,
-    ) -> Put:
+    ) -> PutResult:
         """Put a job. It can be claimed after ``delay`` or the time ``at``, until its ``ttl`` ends.
 
         If a job with the same ``key`` is waiting or in flight, that job is returned and nothing is
@@ -109,7 +117,7 @@ class Queue:
         groups: Sequence[Key | None] | None = None,
         priorities: Sequence[int] | None = None,
         tag: str | None = None,
-    ) -> list[Put]:
+    ) -> list[PutResult]:
         """Put jobs, all or none. For a key that is in use, the result is the job that has it."""
         job = job_options.job_of(
             self._clock.now_us(), priority=priority, delay=delay, at=at, ttl=ttl
@@ -119,9 +127,9 @@ class Queue:
             job, len(data), keys=plain, groups=groups, priorities=priorities
         )
         self._bounds.admit(len(data))
-        results = queue_put.put(self._host, queue_put.Batch(data, plain, metas, tag))
+        results = queue_put.put(self._host, queue_put.JobBatch(data, plain, metas, tag))
         self._bounds.enforce_caps()
-        self._notifier.ring()
+        self._notifier.notify()
         return results
 
     def purge(
@@ -137,7 +145,7 @@ class Queue:
         """
         filter = JobFilter(tag=tag, from_seq=from_seq, to_seq=to_seq).checked()
         purged = queue_purge.purge(self._host, filter, dry_run=dry_run)
-        self._notifier.ring()
+        self._notifier.notify()
         return purged
 
     def claim(
@@ -151,41 +159,43 @@ class Queue:
         if not 1 <= max <= CLAIM_MAX:
             raise Invalid(f"claim 1 to {CLAIM_MAX} jobs, not {max}")
         lease_ms = None if lease is None else lease_ms_of(lease)
-        request = Asker(job_options.plain_worker(worker), max, lease_ms)
+        request = ClaimRequest(job_options.plain_worker(worker), max, lease_ms)
         return self._claims.claim(request, checked_wait(wait_s))
 
-    def ack(self, job: Held) -> bool:
+    def ack(self, job: LeaseReference) -> bool:
         """End a job that is done. False if it is no longer under this lease."""
         return self._acks.ack((job,)).done == 1
 
-    def ack_many(self, jobs: Sequence[Held]) -> Settled:
+    def ack_many(self, jobs: Sequence[LeaseReference]) -> AckResult:
         """End jobs that are done."""
         return self._acks.ack(jobs)
 
-    def nack(self, job: Held, *, delay: float = 0.0) -> bool:
+    def nack(self, job: LeaseReference, *, delay: float = 0.0) -> bool:
         """Return a job, to be claimed again after ``delay`` seconds. False if it is not under this
         lease."""
         return self._acks.nack((job,), delay).done == 1
 
-    def nack_many(self, jobs: Sequence[Held], *, delay: float = 0.0) -> Settled:
+    def nack_many(self, jobs: Sequence[LeaseReference], *, delay: float = 0.0) -> AckResult:
         """Return jobs."""
         return self._acks.nack(jobs, delay)
 
-    def extend(self, job: Held, *, lease: float | None = None) -> bool:
+    def extend(self, job: LeaseReference, *, lease: float | None = None) -> bool:
         """Extend a lease to ``lease`` seconds from now. False if the job is no longer under it."""
         return self._acks.extend((job,), lease).done == 1
 
-    def extend_many(self, jobs: Sequence[Held], *, lease: float | None = None) -> Settled:
+    def extend_many(
+        self, jobs: Sequence[LeaseReference], *, lease: float | None = None
+    ) -> AckResult:
         """Extend leases."""
         return self._acks.extend(jobs, lease)
 
-    def held(self, worker: str, seqs: Sequence[int]) -> list[Ticket]:
+    def held(self, worker: str, seqs: Sequence[int]) -> list[LeaseTicket]:
         """Tickets for those of these jobs that a worker holds, for callers that have only seqs."""
         return self._acks.tickets(job_options.plain_worker(worker), seqs)
 
-    def in_hand(self, jobs: Sequence[Held]) -> list[bool]:
+    def still_leased(self, jobs: Sequence[LeaseReference]) -> list[bool]:
         """Which of these are still under their lease, which has not expired."""
-        return self._acks.in_hand(jobs) if jobs else []
+        return self._acks.still_leased(jobs) if jobs else []
 
     def release(self, worker: str) -> int:
         """Return all jobs that a worker holds, such as after a lost connection; return how many."""
@@ -194,29 +204,29 @@ class Queue:
             raise Invalid("name the worker whose jobs are to be returned")
         return self._acks.release(plain)
 
-    def calling(self, callback: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
+    def subscribe(self, callback: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
         """Call a function whenever there may be a job to claim: ``with queue.calling(wake):``.
 
         The thread that made the change calls it, so it must be fast. There is no call for a plain
         append to the topic, nor for the passing of time: see ``due_s``.
         """
-        return self._notifier.calling(callback)
+        return self._notifier.subscribe(callback)
 
     def due_s(self) -> float | None:
         """Seconds until time alone makes a job ready; None if it never does."""
         with self._host.reading() as fold:
             now, wall_us = self._clock.monotonic(), self._clock.now_us()
-            fold.look(now, wall_us)
+            fold.advance_time(now, wall_us)
             return None if fold.paused else fold.wait_s(now, wall_us)
 
-    def peek(self, max: int = 1) -> list[Waiting]:
+    def peek(self, max: int = 1) -> list[PeekedJob]:
         """The jobs that would be claimed next, at most ``max``. They are not claimed."""
         check_whole(max=max)
         if not 1 <= max <= CLAIM_MAX:
             raise Invalid(f"peek at 1 to {CLAIM_MAX} jobs, not {max}")
         with self._host.reading() as fold:
-            fold.look(self._clock.monotonic(), self._clock.now_us())
-            seqs = fold.jobs.board.select(max)
+            fold.advance_time(self._clock.monotonic(), self._clock.now_us())
+            seqs = fold.jobs.table.select(max)
             expires = fold.jobs.column("expires", seqs)
             now_us = self._clock.now_us()
             seqs = seqs[(expires == 0) | (expires > now_us)]
@@ -225,7 +235,7 @@ class Queue:
             deliveries = fold.jobs.column("deliveries", seqs).tolist()
         columns = dict(zip(seqs.tolist(), zip(priorities, deliveries, strict=True), strict=True))
         return [
-            Waiting(
+            PeekedJob(
                 seq=record.seq,
                 ts=record.ts,
                 data=record.data,
@@ -253,8 +263,8 @@ class Queue:
     def statistics(self) -> QueueStatistics:
         """The current numbers of jobs."""
         with self._host.reading() as fold:
-            fold.look(self._clock.monotonic(), self._clock.now_us())
-            tally = fold.jobs.board.tally.tolist()
+            fold.advance_time(self._clock.monotonic(), self._clock.now_us())
+            tally = fold.jobs.table.tally.tolist()
             paused = fold.paused
         return QueueStatistics(
             ready=tally[READY] + tally[LAPSED],
@@ -275,10 +285,12 @@ class Queue:
         self._log_trim.run_once()
 
     def _pause(self, *, paused: bool) -> None:
-        def decision(fold: QueueFold) -> Draft | None:
+        def decision(fold: QueueFold) -> ViewAppend | None:
             if fold.paused == paused:
                 return None
-            return Draft(LEASES, [encode_word(Word(PAUSE, NO_SEQS, int(paused)))])
+            return ViewAppend(
+                LEASES, [encode_lease_record(LeaseRecord(PAUSE, NO_SEQS, int(paused)))]
+            )
 
         self._host.decide(decision)
-        self._notifier.ring()
+        self._notifier.notify()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from strandline.log.state.job_rules import WaitingJobs
 from strandline.views.queue import expiry
 from strandline.views.queue.fold import JOB_BYTES, JOBS, QueueFold
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 PLAIN_BYTES = 4
 """Bytes that a job with default options takes."""
@@ -18,15 +18,15 @@ _UNFOLDED_MAX = 10_000
 """Records that are estimated before they are folded in; with more the queue catches up first."""
 
 
-class Bounds:
+class QueueLimits:
     """The limits of one queue. Safe to use from many threads."""
 
-    def __init__(self, host: Host[QueueFold]) -> None:
+    def __init__(self, host: ViewRunner[QueueFold]) -> None:
         self._host = host
         self._topic = host.topics[JOBS]
         self._waiting: WaitingJobs | None = None
         host.when_loaded = self._follow
-        host.turn = self.enforce
+        host.periodic_work = self.enforce
         self._follow(host.fold)
 
     def admit(self, count: int) -> None:
@@ -41,7 +41,7 @@ class Bounds:
                 host.lock.release()
         host.world.share.admit(JOB_BYTES * count + PLAIN_BYTES * unfolded)
 
-    def make_room(self) -> None:
+    def end_expired_and_publish(self) -> None:
         """End expired jobs and publish the waiting ones, because the topic looks full."""
         expiry.sweep(self._host)
         with self._host.reading() as fold:
@@ -64,7 +64,7 @@ class Bounds:
     def _follow(self, fold: QueueFold) -> None:
         """Publish the jobs of a fold that replaces another."""
         self._waiting = None
-        self._topic.ruled_by(self, fold.jobs.ended, None)
+        self._topic.attach_queue(self, fold.jobs.ended, None)
         fold.when_applied = self._publish
 
     def _publish(self, fold: QueueFold, head_seq: int = 0) -> None:
@@ -74,9 +74,9 @@ class Bounds:
             if self._waiting is not None:
                 self._follow(fold)
             return
-        count, size = fold.jobs.board.waiting
+        count, size = fold.jobs.table.waiting
         is_first = self._waiting is None
         waiting = self._waiting = self._waiting or WaitingJobs()
         waiting.publish(max(head_seq, fold.heads[JOBS]), count, size)
         if is_first:
-            self._topic.ruled_by(self, fold.jobs.ended, waiting)
+            self._topic.attach_queue(self, fold.jobs.ended, waiting)

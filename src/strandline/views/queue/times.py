@@ -8,7 +8,7 @@ SECONDS_MAX = 10 * 365 * 86_400
 """The longest duration: ten years."""
 
 
-def moment_after(now_us: int, seconds: float, name: str) -> int:
+def time_after(now_us: int, seconds: float, name: str) -> int:
     """The time ``seconds`` from now, in microseconds; 0 for now."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise Invalid(f"{name} is a number of seconds, not {type(seconds).__name__}")

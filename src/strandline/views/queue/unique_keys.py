@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from strandline.views.queue.fold import JOBS, QueueFold
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 
-def taken(host: Host[QueueFold], fold: QueueFold, key: bytes) -> int:
+def job_with_key(host: ViewRunner[QueueFold], fold: QueueFold, key: bytes) -> int:
     """The job that has this key, 0 for none. The fold has only the hash, the record has the key."""
     seq = fold.jobs.by_key(key)
     if not seq:

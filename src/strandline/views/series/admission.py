@@ -26,7 +26,7 @@ def ceiling_of(config: SeriesConfig, now_us: int) -> int:
 
 def due_floor(config: SeriesConfig, newest: int, now_us: int) -> int:
     """The floor that retention implies; ``AT_MIN`` without retention or without points."""
-    retention = config.kept
+    retention = config.effective_retention
     if not retention:
         return AT_MIN
     if config.retention_by == "clock":
@@ -35,7 +35,7 @@ def due_floor(config: SeriesConfig, newest: int, now_us: int) -> int:
     return max(AT_MIN, min(newest, ceiling_of(config, now_us)) - retention)
 
 
-def refusals(ats: Sequence[int], floor: int, ceiling: int) -> list[RefusedPoint]:
+def refused_points(ats: Sequence[int], floor: int, ceiling: int) -> list[RefusedPoint]:
     """The points that are refused."""
     if min(ats) >= floor and max(ats) <= ceiling:
         return []
@@ -46,7 +46,7 @@ def refusals(ats: Sequence[int], floor: int, ceiling: int) -> list[RefusedPoint]
     ]
 
 
-def refusal(
+def refused_error(
     names: Sequence[bytes],
     refused: Sequence[RefusedPoint],
     floor: int,

@@ -44,7 +44,7 @@ _LIST_POINTS_MAX = 64
 _MASK = (1 << 64) - 1
 
 
-class Points(NamedTuple):
+class SeriesPoints(NamedTuple):
     """Points of one source in order of (at, seq), as columns."""
 
     ats: list[int]
@@ -54,7 +54,7 @@ class Points(NamedTuple):
     """None: the payload is only in the log, or was not requested."""
 
 
-class Bounds(NamedTuple):
+class PointBounds(NamedTuple):
     """From (first_at, first_seq) to last_at, both included."""
 
     first_at: int
@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
     last_at: int
 
 
-ALL = Bounds(AT_MIN, 0, AT_MAX)
+ALL = PointBounds(AT_MIN, 0, AT_MAX)
 
 
 def pack(
@@ -105,8 +105,8 @@ def squeeze(data: bytes) -> bytes:
 
 
 def unpack(
-    data: bytes, bounds: Bounds, where: str = "a block of a series", *, payloads: bool = True
-) -> Points:
+    data: bytes, bounds: PointBounds, where: str = "a block of a series", *, payloads: bool = True
+) -> SeriesPoints:
     """The points within bounds; ``where`` is the path of ``Corrupt`` if the bytes are not a block.
 
     Without ``payloads``, payloads are not unpacked.
@@ -134,20 +134,20 @@ def unpack(
     if inline and payloads and unpacked:
         unpacked = packing.unpack(data, payloads_at, count, slice(low, high), where)
     kinds = _unpack_kinds(data, kinds_at, kinds_code, low, high)
-    return Points(_as_list(ats[low:high]), _as_list(seqs[low:high]), kinds, unpacked)
+    return SeriesPoints(_as_list(ats[low:high]), _as_list(seqs[low:high]), kinds, unpacked)
 
 
-def cut(points: Points, bounds: Bounds) -> Points:
+def cut(points: SeriesPoints, bounds: PointBounds) -> SeriesPoints:
     """The points within bounds."""
     return _slice(points, *find(points.ats, points.seqs, bounds))
 
 
-def first(points: Points, count: int) -> Points:
+def first(points: SeriesPoints, count: int) -> SeriesPoints:
     """The first ``count`` points, or all if there are fewer."""
     return _slice(points, 0, count)
 
 
-def extend(points: Points, more: Points) -> None:
+def extend(points: SeriesPoints, more: SeriesPoints) -> None:
     """Append points that follow."""
     points.ats.extend(more.ats)
     points.seqs.extend(more.seqs)
@@ -156,7 +156,7 @@ def extend(points: Points, more: Points) -> None:
 
 
 def find(
-    ats: Sequence[int] | np.ndarray, seqs: Sequence[int] | np.ndarray, bounds: Bounds
+    ats: Sequence[int] | np.ndarray, seqs: Sequence[int] | np.ndarray, bounds: PointBounds
 ) -> tuple[int, int]:
     """The index of the first point within bounds, and that after the last."""
     low = bisect_left(ats, bounds.first_at)
@@ -166,9 +166,9 @@ def find(
     return low, max(low, high)
 
 
-def _slice(points: Points, low: int, high: int) -> Points:
+def _slice(points: SeriesPoints, low: int, high: int) -> SeriesPoints:
     ats, seqs, kinds, payloads = points
-    return Points(ats[low:high], seqs[low:high], kinds[low:high], payloads[low:high])
+    return SeriesPoints(ats[low:high], seqs[low:high], kinds[low:high], payloads[low:high])
 
 
 def _width(values: list[int]) -> int:

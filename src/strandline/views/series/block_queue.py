@@ -17,14 +17,14 @@ Entry = tuple[bytes, bytes]
 _ENTRY_BYTES = sys.getsizeof((b"", b"")) + 2 * sys.getsizeof(b"") + 8
 
 
-class Portion(NamedTuple):
+class SourceBlocks(NamedTuple):
     """The oldest blocks of one source."""
 
     number: int
     entries: list[Entry]
 
 
-class Pending:
+class BlockQueue:
     """The queue. Owned by one thread."""
 
     def __init__(self) -> None:
@@ -45,17 +45,17 @@ class Pending:
         """The waiting blocks of one source, oldest first."""
         return self._blocks.get(number, [])
 
-    def oldest(self, count: int) -> list[Portion]:
+    def oldest(self, count: int) -> list[SourceBlocks]:
         """``count`` blocks: the oldest of the sources that have waited longest."""
         portions = []
         for number, entries in islice(self._blocks.items(), count):
-            portions.append(Portion(number, entries[:count]))
+            portions.append(SourceBlocks(number, entries[:count]))
             count -= len(entries)
             if count <= 0:
                 break
         return portions
 
-    def drop(self, portion: Portion) -> None:
+    def drop(self, portion: SourceBlocks) -> None:
         """Remove blocks that were written to the map."""
         number, written = portion
         remaining = self._blocks[number][len(written) :]

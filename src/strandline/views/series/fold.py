@@ -27,13 +27,13 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.view_config import SeriesConfig
 from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.reservoir.session import Session
-from strandline.views.series.block import Bounds, Points
-from strandline.views.series.block_cache import Decoded
-from strandline.views.series.index import Index, LatePoint
+from strandline.views.series.block import PointBounds, SeriesPoints
+from strandline.views.series.block_cache import DecodedBlocks
+from strandline.views.series.index import LatePoint, PointIndex
 from strandline.views.series.meta import (
     AT_MAX,
     AT_MIN,
@@ -42,15 +42,15 @@ from strandline.views.series.meta import (
     NORMAL,
     PLAIN,
     ROUTE_MASK,
-    Floor,
-    Found,
-    only_point,
+    FloorRaise,
+    PointColumns,
     points_of,
+    single_point,
 )
 from strandline.views.series.payloads import Payload
-from strandline.views.series.source_state import PAYLOAD_BYTES, TAIL_BYTES, Source, memory_of
-from strandline.views.series.source_table import Sources
-from strandline.views.view import Rows, Seen, World
+from strandline.views.series.source_state import PAYLOAD_BYTES, TAIL_BYTES, SourceState, memory_of
+from strandline.views.series.source_table import SourceTable
+from strandline.views.view import FoldColumns, FoldContext, VisibleItem
 
 _BLOCKS, _LATE, _SOURCES = range(3)
 """Spaces of the maps, counted from the space of the view."""
@@ -62,7 +62,7 @@ _DIGEST_POINTS = 65_536
 _HEAD = struct.Struct("<qQ")
 
 
-class Counts(msgspec.Struct, array_like=True):
+class SeriesCounts(msgspec.Struct, array_like=True):
     """Points by route, since the series was created or rebuilt."""
 
     normal: int = 0
@@ -72,7 +72,7 @@ class Counts(msgspec.Struct, array_like=True):
     """Plain records that were before the floor already when they were applied."""
 
 
-class State(msgspec.Struct, array_like=True):
+class SeriesFoldState(msgspec.Struct, array_like=True):
     """The saved state besides the maps."""
 
     floor: int = AT_MIN
@@ -81,28 +81,28 @@ class State(msgspec.Struct, array_like=True):
     points: int = 0
     next_number: int = 1
     sources: int = 0
-    counts: Counts = msgspec.field(default_factory=Counts)
+    counts: SeriesCounts = msgspec.field(default_factory=SeriesCounts)
     gone: bytes = b""
 
 
 class SeriesFold:
     """The state of a series. Owned by one thread: the one that holds the host's lock."""
 
-    def __init__(self, config: SeriesConfig, world: World) -> None:
+    def __init__(self, config: SeriesConfig, world: FoldContext) -> None:
         self.config = config
         self._world = world
-        self._charged = Charged(world.share)
+        self._charged = _MemoryCharge(world.share)
         weakref.finalize(self, self._charged.set, 0).atexit = False
         self._ticks = 0
         self._loaded = False
         self.gone = BitMap64()
         """Records before the floor that are not in the index any more, but still in the log."""
-        self.swept = AT_MIN
+        self.trimmed_floor = AT_MIN
         """The floor up to which the index was trimmed: no entry is below it."""
 
     def load(self, session: Session, space: int, state: bytes) -> None:
         """Load the saved state; start empty if there is none."""
-        saved = msgspec.msgpack.decode(state, type=State) if state else State()
+        saved = msgspec.msgpack.decode(state, type=SeriesFoldState) if state else SeriesFoldState()
         self.floor, self.floor_seq = saved.floor, saved.floor_seq
         self.newest, self.points = saved.newest, saved.points
         self.counts = saved.counts
@@ -112,8 +112,8 @@ class SeriesFold:
         late = self._map(session, space + _LATE, ram // 8)
         stored = self._map(session, space + _SOURCES, ram // 8)
         self._maps = (blocks, late, stored)
-        self.index = Index(blocks, late, Decoded(ram // 16))
-        self.sources = Sources(stored, ram // 4, self.index, self._world.share)
+        self.index = PointIndex(blocks, late, DecodedBlocks(ram // 16))
+        self.sources = SourceTable(stored, ram // 4, self.index, self._world.share)
         self.sources.next_number, self.sources.count = saved.next_number, saved.sources
         self._loaded = True
         self.recount()
@@ -126,7 +126,7 @@ class SeriesFold:
             each.save()
         self.recount()
         return msgspec.msgpack.encode(
-            State(
+            SeriesFoldState(
                 self.floor,
                 self.floor_seq,
                 self.newest,
@@ -138,10 +138,10 @@ class SeriesFold:
             )
         )
 
-    def apply(self, source: int, rows: Rows) -> None:
+    def apply(self, source: int, rows: FoldColumns) -> None:
         """Apply records to the state."""
         count, waiting = len(rows.seqs), len(self.index.pending)
-        point = only_point(rows) if count == 1 else None
+        point = single_point(rows) if count == 1 else None
         if point is not None:
             self._add_point(*point)
         else:
@@ -163,21 +163,23 @@ class SeriesFold:
                 digest.update(part)
         return digest.digest()
 
-    def seen(self, first: bytes | None = None, next: bytes | None = None) -> Iterator[Seen]:
+    def visible_items(
+        self, first: bytes | None = None, next: bytes | None = None
+    ) -> Iterator[VisibleItem]:
         """The floor, then sources with a checksum of their points; names have a prefix."""
         if not first and (next is None or next > b""):
-            yield Seen(b"", _HEAD.pack(self.floor, 0))
+            yield VisibleItem(b"", _HEAD.pack(self.floor, 0))
         for name in self.names(self.floor, AT_MAX):
             key = b"s" + name
             if (first is None or key >= first) and (next is None or key < next):
                 digest = hashlib.blake2b(digest_size=16)
                 for part in self._source_bytes(name):
                     digest.update(part)
-                yield Seen(key, digest.digest())
+                yield VisibleItem(key, digest.digest())
 
     def _source_bytes(self, name: bytes) -> Iterator[bytes]:
         """The readable state of a source, as bytes."""
-        head = self.sources.look(name)
+        head = self.sources.find_readonly(name)
         assert head is not None, "a source that was just listed"
         yield _HEAD.pack(head.max_at, head.max_seq)
         for ats, seqs, kinds, _ in self._in_parts(head):
@@ -198,15 +200,15 @@ class SeriesFold:
         return AT_MIN if source is None else source.max_at
 
     def select(
-        self, name: bytes, bounds: Bounds, limit: int = 0, *, payloads: bool = True
-    ) -> Points:
+        self, name: bytes, bounds: PointBounds, limit: int = 0, *, payloads: bool = True
+    ) -> SeriesPoints:
         """The first ``limit`` live points of a source within bounds; 0 is all."""
-        source = self.sources.look(name)
+        source = self.sources.find_readonly(name)
         if source is None or source.max_at < bounds.first_at or source.max_at < self.floor:
-            return Points([], [], [], [])
+            return SeriesPoints([], [], [], [])
         self._tick(_READ_TICKS)
         if bounds.first_at < self.floor:
-            bounds = Bounds(self.floor, 0, bounds.last_at)
+            bounds = PointBounds(self.floor, 0, bounds.last_at)
         return self.index.select(source, bounds, limit, payloads=payloads)
 
     def names(self, start: int, end: int) -> list[bytes]:
@@ -215,23 +217,23 @@ class SeriesFold:
         heads = self.sources.heads()
         return sorted(name for name, head in heads if head.max_at >= start and head.oldest <= end)
 
-    def newest_of(self, name: bytes) -> Points:
+    def newest_of(self, name: bytes) -> SeriesPoints:
         """The newest live point of a source; empty if there is none."""
-        source = self.sources.look(name)
+        source = self.sources.find_readonly(name)
         if source is None or source.max_at < self.floor:
-            return Points([], [], [], [])
+            return SeriesPoints([], [], [], [])
         self._tick(_READ_TICKS)
-        return self.index.select(source, Bounds(source.max_at, source.max_seq, source.max_at))
+        return self.index.select(source, PointBounds(source.max_at, source.max_seq, source.max_at))
 
-    def newest_of_all(self) -> tuple[dict[bytes, Points], dict[bytes, int]]:
+    def newest_of_all(self) -> tuple[dict[bytes, SeriesPoints], dict[bytes, int]]:
         """The newest points of all sources: those in memory, and the seqs of the others."""
-        in_memory: dict[bytes, Points] = {}
+        in_memory: dict[bytes, SeriesPoints] = {}
         seqs: dict[bytes, int] = {}
         for name, head in self.sources.heads():
             if head.max_at < self.floor:
                 continue
             if head.ats:
-                in_memory[name] = head.within(Bounds(head.max_at, head.max_seq, head.max_at))
+                in_memory[name] = head.within(PointBounds(head.max_at, head.max_seq, head.max_at))
             else:
                 seqs[name] = head.max_seq
         return in_memory, seqs
@@ -261,22 +263,22 @@ class SeriesFold:
         if self._ticks >= _RECOUNT_EVERY:
             self.recount()
 
-    def _in_parts(self, source: Source) -> Iterator[Points]:
+    def _in_parts(self, source: SourceState) -> Iterator[SeriesPoints]:
         """All live points of a source in parts of bounded size."""
-        bounds = Bounds(self.floor, 0, AT_MAX)
+        bounds = PointBounds(self.floor, 0, AT_MAX)
         while True:
             part = self.index.select(source, bounds, _DIGEST_POINTS, payloads=False)
             yield part
             if len(part.seqs) < _DIGEST_POINTS:
                 return
-            bounds = Bounds(part.ats[-1], part.seqs[-1] + 1, AT_MAX)
+            bounds = PointBounds(part.ats[-1], part.seqs[-1] + 1, AT_MAX)
 
-    def _add_points(self, points: Found) -> None:
+    def _add_points(self, points: PointColumns) -> None:
         """Add points to the tails of their sources, and earlier ones to the late arrivals."""
         late: list[LatePoint] = []
         routes = [0, 0, 0]
-        hot, find_or_make = self.sources.hot, self.sources.find_or_make
-        payloads = small(points.data, self.config.inline_bytes)
+        hot, find_or_make = self.sources.hot, self.sources.find_or_create
+        payloads = inline_payloads(points.data, self.config.inline_bytes)
         sizes = memory_of(payloads)
         for seq, name, at, marked, payload, size in zip(*points[:4], payloads, sizes, strict=True):
             source = hot.get(name)
@@ -296,8 +298,8 @@ class SeriesFold:
         sources = self.sources
         source = sources.hot.get(name)
         if source is None:
-            source = sources.find_or_make(name)
-        (payload,) = small((data,), self.config.inline_bytes)
+            source = sources.find_or_create(name)
+        (payload,) = inline_payloads((data,), self.config.inline_bytes)
         size = len(payload) + PAYLOAD_BYTES if payload else 0
         routes = [0, 0, 0]
         routes[kind & ROUTE_MASK] = 1
@@ -310,7 +312,7 @@ class SeriesFold:
         self._count(routes, 0 if in_tail else 1)
 
     def _add_to_tail(
-        self, source: Source, at: int, seq: int, kind: int, payload: Payload, size: int
+        self, source: SourceState, at: int, seq: int, kind: int, payload: Payload, size: int
     ) -> bool:
         """Add a point to the tail of its source; False if it is before the tail."""
         source.used = source.dirty = True
@@ -330,7 +332,7 @@ class SeriesFold:
             self.sources.seal_block(source, spacing)
         return True
 
-    def _plain_kind(self, source: Source, at: int) -> int:
+    def _plain_kind(self, source: SourceState, at: int) -> int:
         self.counts.below_floor += at < self.floor
         return NORMAL if at >= source.max_at else LATE
 
@@ -342,7 +344,7 @@ class SeriesFold:
         self.points += sum(routes)
         self.sources.tail_points += sum(routes) - late
 
-    def _raise_floor(self, record: Floor) -> None:
+    def _raise_floor(self, record: FloorRaise) -> None:
         """Apply a floor. It never falls, so records of lower floors may be removed from the log."""
         lower = record.seq
         if record.at > self.floor:
@@ -355,10 +357,10 @@ class SeriesFold:
         return PagedMap(session, space=space, ram_bytes=ram_bytes, spill=self._world.spill)
 
 
-class Charged:
+class _MemoryCharge:
     """The memory that a fold has charged to its share. Owned by one thread."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: MemoryShare) -> None:
         self._share = share
         self._size = 0
 
@@ -370,7 +372,7 @@ class Charged:
         self._size = size
 
 
-def small(payloads: Sequence[bytes], inline_bytes: int) -> list[Payload]:
+def inline_payloads(payloads: Sequence[bytes], inline_bytes: int) -> list[Payload]:
     """Payloads that are stored with their points, and None for the others."""
     if not inline_bytes:
         return [None] * len(payloads)

@@ -31,8 +31,8 @@ from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.views.series.adaptive_spacing import CAPACITY, HIGH, Tuning
 from strandline.views.series.block import (
     ALL,
-    Bounds,
-    Points,
+    PointBounds,
+    SeriesPoints,
     cut,
     extend,
     first,
@@ -40,11 +40,11 @@ from strandline.views.series.block import (
     squeeze,
     unpack,
 )
-from strandline.views.series.block_cache import Decoded
-from strandline.views.series.block_queue import Entry, Pending, Portion
+from strandline.views.series.block_cache import DecodedBlocks
+from strandline.views.series.block_queue import BlockQueue, Entry, SourceBlocks
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.payloads import Payload
-from strandline.views.series.source_state import Source
+from strandline.views.series.source_state import SourceState
 
 _KEY = struct.Struct(">QQQ")
 _KIND = struct.Struct("<I")
@@ -57,26 +57,28 @@ LatePoint = tuple[int, int, int, int, Payload]
 """Number of the source, at, seq, kind, payload."""
 
 
-class Index:
+class PointIndex:
     """Finds the points of a source. Owned by one thread."""
 
-    def __init__(self, blocks: PagedMap, late: PagedMap, decoded: Decoded | None = None) -> None:
+    def __init__(
+        self, blocks: PagedMap, late: PagedMap, decoded: DecodedBlocks | None = None
+    ) -> None:
         self._blocks = blocks
         self._late = late
-        self.decoded = Decoded(0) if decoded is None else decoded
-        self.pending = Pending()
+        self.decoded = DecodedBlocks(0) if decoded is None else decoded
+        self.pending = BlockQueue()
         self.tuning = Tuning()
         self.full = 0
         """The number of times that the queue was full and a batch was written at once."""
         self._due = 0
         """Blocks of the current batch that are not written yet."""
 
-    def seal(self, source: Source, count: int) -> None:
+    def seal(self, source: SourceState, count: int) -> None:
         """Build blocks of the first points of a tail."""
         while count > 0:
             count -= self.seal_block(source, count)
 
-    def seal_block(self, source: Source, count: int) -> int:
+    def seal_block(self, source: SourceState, count: int) -> int:
         """Build one block of at most ``count`` first points of a tail; return their number."""
         if len(self.pending) >= CAPACITY:
             self.full += 1
@@ -129,13 +131,13 @@ class Index:
             )
 
     def select(
-        self, source: Source, bounds: Bounds, limit: int = 0, *, payloads: bool = True
-    ) -> Points:
+        self, source: SourceState, bounds: PointBounds, limit: int = 0, *, payloads: bool = True
+    ) -> SeriesPoints:
         """At most ``limit`` points within bounds in order of (at, seq); 0 is all.
 
         Without ``payloads``, payloads are only returned where they cost nothing.
         """
-        points = Points([], [], [], [])
+        points = SeriesPoints([], [], [], [])
         for part in self._parts(source, bounds, payloads=payloads):
             extend(points, part)
             if limit and len(points.ats) >= limit:
@@ -147,10 +149,10 @@ class Index:
                 points = _columns(sorted([*zip(*points, strict=True), *late]))
         return first(points, limit) if limit else points
 
-    def drop_below(self, source: Source, floor: int, step: int, removed: BitMap64) -> bool:
+    def drop_below(self, source: SourceState, floor: int, step: int, removed: BitMap64) -> bool:
         """Remove points before the floor, and add their seqs to ``gone``. At most ``step`` blocks
         and ``step`` late arrivals are processed; False if there may be more."""
-        below = Bounds(AT_MIN, 0, floor - 1)
+        below = PointBounds(AT_MIN, 0, floor - 1)
         self._write_source(source.number)
         blocks_done = self._drop_blocks(source, below, step, removed)
         late_done = self._drop_late(source, below, step, removed)
@@ -163,7 +165,9 @@ class Index:
         source.oldest = max(source.oldest, floor)
         return True
 
-    def _parts(self, source: Source, bounds: Bounds, *, payloads: bool) -> Iterator[Points]:
+    def _parts(
+        self, source: SourceState, bounds: PointBounds, *, payloads: bool
+    ) -> Iterator[SeriesPoints]:
         """The points in blocks, in the map and in the queue, then those in the tail."""
         if source.blocks and bounds.first_at <= source.end:
             pending = self.pending.of(source.number)
@@ -177,12 +181,14 @@ class Index:
         elif source.stored:
             yield self._unpack(source.stored, bounds, payloads=payloads)
 
-    def _unpack(self, block: bytes, bounds: Bounds, *, payloads: bool) -> Points:
+    def _unpack(self, block: bytes, bounds: PointBounds, *, payloads: bool) -> SeriesPoints:
         if payloads:
             return self.decoded.within(block, bounds)
         return unpack(block, bounds, payloads=False)
 
-    def _map_blocks(self, number: int, bounds: Bounds, pending: list[Entry]) -> Iterator[bytes]:
+    def _map_blocks(
+        self, number: int, bounds: PointBounds, pending: list[Entry]
+    ) -> Iterator[bytes]:
         """The blocks from the last that starts before the bounds to the last that starts in them.
 
         Waiting blocks are after all others of the source. A failed batch may have written some of
@@ -199,7 +205,7 @@ class Index:
             yield block
 
     def _late_within(
-        self, number: int, bounds: Bounds, limit: int
+        self, number: int, bounds: PointBounds, limit: int
     ) -> Iterator[tuple[int, int, int, Payload]]:
         """Late arrivals as (at, seq, kind, payload)."""
         first = key_of(number, bounds.first_at, bounds.first_seq)
@@ -208,7 +214,9 @@ class Index:
             _, shifted, seq = _KEY.unpack(key)
             yield shifted - _SHIFT, seq, *_unpack_late(value)
 
-    def _drop_blocks(self, source: Source, below: Bounds, step: int, removed: BitMap64) -> bool:
+    def _drop_blocks(
+        self, source: SourceState, below: PointBounds, step: int, removed: BitMap64
+    ) -> bool:
         """A block with points on both sides is cut, and keeps its key, which is a lower bound."""
         number = source.number
         entries = self._blocks.range(
@@ -222,12 +230,14 @@ class Index:
                 self._blocks.delete(key)
                 source.blocks -= 1
             elif dead:
-                live = Bounds(below.last_at + 1, 0, AT_MAX)
+                live = PointBounds(below.last_at + 1, 0, AT_MAX)
                 self._blocks.put(key, squeeze(pack(*unpack(block, live))))
             removed.update(dead)
         return len(blocks) < step
 
-    def _drop_late(self, source: Source, below: Bounds, step: int, removed: BitMap64) -> bool:
+    def _drop_late(
+        self, source: SourceState, below: PointBounds, step: int, removed: BitMap64
+    ) -> bool:
         if not source.late:
             return True
         late = list(self._late_within(source.number, below, step))
@@ -242,7 +252,7 @@ class Index:
         waiting = self.pending.of(number)
         if waiting:
             self._blocks.put_many(_squeezed(waiting))
-            self.pending.drop(Portion(number, waiting))
+            self.pending.drop(SourceBlocks(number, waiting))
 
 
 def key_of(number: int, at: int, seq: int) -> bytes:
@@ -253,9 +263,9 @@ def _squeezed(entries: Iterable[Entry]) -> Iterator[Entry]:
     return ((key, squeeze(block)) for key, block in entries)
 
 
-def _columns(rows: list[tuple[int, int, int, Payload]]) -> Points:
+def _columns(rows: list[tuple[int, int, int, Payload]]) -> SeriesPoints:
     ats, seqs, kinds, payloads = zip(*rows, strict=True)
-    return Points(list(ats), list(seqs), list(kinds), list(payloads))
+    return SeriesPoints(list(ats), list(seqs), list(kinds), list(payloads))
 
 
 def _pack_late(kind: int, payload: Payload) -> bytes:

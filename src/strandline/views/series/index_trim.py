@@ -15,10 +15,10 @@ STEP = 256
 """Blocks, late arrivals or sources that are processed in one step."""
 
 
-def sweep(fold: SeriesFold) -> Iterator[None]:
+def trim_below_floor(fold: SeriesFold) -> Iterator[None]:
     """Remove a few entries per step, until none is below. The fold may change between steps."""
     floor = fold.floor
-    if fold.swept == floor:
+    if fold.trimmed_floor == floor:
         return
     for count, (name, head) in enumerate(fold.sources.heads(), start=1):
         if head.oldest < floor:
@@ -26,7 +26,7 @@ def sweep(fold: SeriesFold) -> Iterator[None]:
                 yield
         if count % STEP == 0:
             yield
-    fold.swept = floor
+    fold.trimmed_floor = floor
 
 
 def _drop_points(fold: SeriesFold, name: bytes, floor: int) -> bool:
@@ -36,7 +36,7 @@ def _drop_points(fold: SeriesFold, name: bytes, floor: int) -> bool:
         return True
     gone_before = len(fold.gone)
     try:
-        with fold.sources.counted(source):
+        with fold.sources.counting(source):
             done = fold.index.drop_below(source, floor, STEP, fold.gone)
     finally:
         fold.points -= len(fold.gone) - gone_before

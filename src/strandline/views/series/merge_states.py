@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.views.series.fold import Counts, State
+from strandline.views.series.fold import SeriesCounts, SeriesFoldState
 
 _SOURCES_BITS = 40
 
@@ -21,22 +21,22 @@ def first_number(index: int) -> int:
     return (index << _SOURCES_BITS) + 1
 
 
-def begin(index: int) -> bytes:
+def initial_state(index: int) -> bytes:
     """The initial state of the fold of a range."""
-    return msgspec.msgpack.encode(State(next_number=first_number(index)))
+    return msgspec.msgpack.encode(SeriesFoldState(next_number=first_number(index)))
 
 
 def join(states: Sequence[bytes]) -> bytes:
     """The state of all ranges, which are in order."""
-    parts = [msgspec.msgpack.decode(state, type=State) for state in states]
+    parts = [msgspec.msgpack.decode(state, type=SeriesFoldState) for state in states]
     gone = BitMap64().union(*(BitMap64.deserialize(each.gone) for each in parts if each.gone))
-    counts = Counts(
+    counts = SeriesCounts(
         normal=sum(each.counts.normal for each in parts),
         jitter=sum(each.counts.jitter for each in parts),
         late=sum(each.counts.late for each in parts),
         below_floor=sum(each.counts.below_floor for each in parts),
     )
-    joined = State(
+    joined = SeriesFoldState(
         floor=max(each.floor for each in parts),
         floor_seq=max(each.floor_seq for each in parts),
         newest=max(each.newest for each in parts),

@@ -21,7 +21,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from strandline.views.view import Rows
+from strandline.views.view import FoldColumns
 
 NORMAL, JITTER, LATE, FLOOR = range(4)
 ROUTE_BITS = 2
@@ -74,7 +74,7 @@ def version_of(kind: int) -> int:
     return kind >> ROUTE_BITS
 
 
-class Floor(NamedTuple):
+class FloorRaise(NamedTuple):
     """A record that raises the floor."""
 
     seq: int
@@ -85,7 +85,7 @@ PLAIN = -1
 """The kind of a plain point before it was compared with the newest of its source."""
 
 
-class Found(NamedTuple):
+class PointColumns(NamedTuple):
     """The points of some records, as columns, and the records that raise the floor."""
 
     seqs: Sequence[int]
@@ -93,10 +93,10 @@ class Found(NamedTuple):
     ats: list[int]
     kinds: list[int]
     data: Sequence[bytes]
-    floors: list[Floor]
+    floors: list[FloorRaise]
 
 
-def only_point(rows: Rows) -> tuple[int, bytes, int, int, bytes] | None:
+def single_point(rows: FoldColumns) -> tuple[int, bytes, int, int, bytes] | None:
     """Seq, name, at, kind and data of a single record; None if it is not a marked point."""
     name, meta = rows.keys[0], rows.metas[0]
     if name is None or meta is None or len(meta) != _META.size:
@@ -107,16 +107,16 @@ def only_point(rows: Rows) -> tuple[int, bytes, int, int, bytes] | None:
     return rows.seqs[0], name, at, version << ROUTE_BITS | route, rows.data[0]
 
 
-def points_of(rows: Rows) -> Found:
+def points_of(rows: FoldColumns) -> PointColumns:
     if len(rows.seqs) >= _COLUMNS_MIN:
         columns = _columns(rows)
         if columns is not None:
             names = cast("Sequence[bytes]", rows.keys)  # every marked point has a key
-            return Found(rows.seqs, names, *columns, rows.data, [])
+            return PointColumns(rows.seqs, names, *columns, rows.data, [])
     return _one_by_one(rows)
 
 
-def _columns(rows: Rows) -> tuple[list[int], list[int]] | None:
+def _columns(rows: FoldColumns) -> tuple[list[int], list[int]] | None:
     """Ats and kinds if all records are marked points, the common case."""
     metas = rows.metas
     if None in metas or None in rows.keys:
@@ -131,13 +131,13 @@ def _columns(rows: Rows) -> tuple[list[int], list[int]] | None:
     return columns["at"].tolist(), kinds.tolist()
 
 
-def _one_by_one(rows: Rows) -> Found:
+def _one_by_one(rows: FoldColumns) -> PointColumns:
     points: list[tuple[int, bytes, int, int, bytes]] = []
     floors = []
     for seq, ts, key, _, encoded, data in zip(*rows, strict=True):
         meta = decode(encoded)
         if meta is not None and meta.route == FLOOR:
-            floors.append(Floor(seq, meta.at))
+            floors.append(FloorRaise(seq, meta.at))
         elif key is None:
             continue
         elif meta is None:
@@ -146,6 +146,6 @@ def _one_by_one(rows: Rows) -> Found:
             kind = kind_of(meta.route, meta.version)
             points.append((seq, key, meta.at, kind, data))
     if not points:
-        return Found((), (), [], [], (), floors)
+        return PointColumns((), (), [], [], (), floors)
     seqs, names, ats, kinds, payloads = zip(*points, strict=True)
-    return Found(seqs, names, list(ats), list(kinds), payloads, floors)
+    return PointColumns(seqs, names, list(ats), list(kinds), payloads, floors)

@@ -9,25 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from strandline.views.series import meta
-from strandline.views.series.block import Bounds, Points
+from strandline.views.series.block import PointBounds, SeriesPoints
 from strandline.views.series.fold import SeriesFold
 from strandline.views.series.meta import version_of
 from strandline.views.series.values import Point
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 CHUNK = 4096
 """Points whose payloads are in memory together during an iteration."""
 
-SeriesHost = Host[SeriesFold]
+SeriesHost = ViewRunner[SeriesFold]
 
 
-def select(host: SeriesHost, names: Iterable[bytes], bounds: Bounds, limit: int) -> list[Points]:
+def select(
+    host: SeriesHost, names: Iterable[bytes], bounds: PointBounds, limit: int
+) -> list[SeriesPoints]:
     """The points of these sources, in their order."""
     with host.reading() as fold:
         return [fold.select(name, bounds, limit) for name in names]
 
 
-def select_all(host: SeriesHost, bounds: Bounds, limit: int) -> dict[bytes, Points]:
+def select_all(host: SeriesHost, bounds: PointBounds, limit: int) -> dict[bytes, SeriesPoints]:
     """The points of all sources with points in the bounds, in order of source names."""
     with host.reading() as fold:
         names = fold.names(bounds.first_at, bounds.last_at)
@@ -36,7 +38,7 @@ def select_all(host: SeriesHost, bounds: Bounds, limit: int) -> dict[bytes, Poin
 
 
 def fetch(
-    host: SeriesHost, names: Sequence[bytes], selected: Sequence[Points]
+    host: SeriesHost, names: Sequence[bytes], selected: Sequence[SeriesPoints]
 ) -> list[list[Point]]:
     """The points with their payloads, a list for each source."""
     missing = [seq for points in selected if None in points.payloads for seq in _missing(points)]
@@ -44,7 +46,7 @@ def fetch(
     return [_points(name, points, payloads) for name, points in zip(names, selected, strict=True)]
 
 
-def visit(host: SeriesHost, name: bytes, bounds: Bounds, limit: int) -> Iterator[Point]:
+def visit(host: SeriesHost, name: bytes, bounds: PointBounds, limit: int) -> Iterator[Point]:
     """The points of one source, a few in memory at a time."""
     remaining = limit
     while True:
@@ -55,7 +57,7 @@ def visit(host: SeriesHost, name: bytes, bounds: Bounds, limit: int) -> Iterator
         remaining -= len(chunk.seqs)
         if len(chunk.seqs) < count or (limit and not remaining):
             return
-        bounds = Bounds(chunk.ats[-1], chunk.seqs[-1] + 1, bounds.last_at)
+        bounds = PointBounds(chunk.ats[-1], chunk.seqs[-1] + 1, bounds.last_at)
 
 
 def newest(host: SeriesHost, name: bytes) -> Point | None:
@@ -88,14 +90,14 @@ def _by_source(host: SeriesHost, seqs: list[int]) -> dict[bytes, Point]:
     return points
 
 
-def _missing(points: Points) -> Iterator[int]:
+def _missing(points: SeriesPoints) -> Iterator[int]:
     """The seqs of points whose payloads are in the log."""
     for seq, payload in zip(points.seqs, points.payloads, strict=True):
         if payload is None:
             yield seq
 
 
-def _points(name: bytes, points: Points, payloads: dict[int, bytes]) -> list[Point]:
+def _points(name: bytes, points: SeriesPoints, payloads: dict[int, bytes]) -> list[Point]:
     """The points of one source, without those whose record was removed."""
     result = []
     for at, seq, kind, inline in zip(*points, strict=True):
@@ -106,7 +108,7 @@ def _points(name: bytes, points: Points, payloads: dict[int, bytes]) -> list[Poi
 
 
 def _payloads(host: SeriesHost, seqs: list[int]) -> dict[int, bytes]:
-    page = host.topics[0].pick(seqs)
+    page = host.topics[0].get_many(seqs)
     if len(page) == len(seqs):
         return dict(zip(seqs, page.data, strict=True))
     return {record.seq: record.data for record in page.records}

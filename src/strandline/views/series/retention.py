@@ -19,11 +19,11 @@ from strandline.config.view_config import KINDS
 from strandline.views.series import meta
 from strandline.views.series.admission import due_floor
 from strandline.views.series.fold import SeriesFold
-from strandline.views.series.index_trim import sweep
+from strandline.views.series.index_trim import trim_below_floor
 from strandline.views.series.meta import AT_MIN, FLOOR
 from strandline.views.series.point_reader import SeriesHost
-from strandline.views.series.values import Retained
-from strandline.views.view import Draft
+from strandline.views.series.values import RetentionResult
+from strandline.views.view import ViewAppend
 
 _AT_ONCE = 100_000
 """Records that are removed with one message in the log."""
@@ -32,24 +32,24 @@ _AT_ONCE = 100_000
 def raise_floor(host: SeriesHost, floor: int | None, step: int = 1) -> None:
     """Append a record with ``floor``, or the due one, if it is higher by at least ``step``."""
 
-    def decide(fold: SeriesFold) -> Draft | None:
+    def decide(fold: SeriesFold) -> ViewAppend | None:
         new_floor = floor
         if new_floor is None:
             new_floor = due_floor(fold.config, fold.newest, host.world.clock.now_us())
         if new_floor < fold.floor + step:
             return None
-        return Draft(0, (b"",), None, (meta.encode(FLOOR, 0, new_floor),))
+        return ViewAppend(0, (b"",), None, (meta.encode(FLOOR, 0, new_floor),))
 
     host.decide(decide)
 
 
-def forget(host: SeriesHost) -> Retained:
+def remove_below_floor(host: SeriesHost) -> RetentionResult:
     """Remove points below the floor from the index and from the log."""
     _trim_index(host)
     released = 0 if _is_shared(host) else _trim_log(host)
     with host.reading() as fold:
         floor = None if fold.floor == AT_MIN else fold.floor
-        return Retained(floor=floor, released=released, waiting=len(fold.gone))
+        return RetentionResult(floor=floor, released=released, waiting=len(fold.gone))
 
 
 def _trim_log(host: SeriesHost) -> int:
@@ -82,6 +82,6 @@ def _trim_index(host: SeriesHost) -> None:
     while True:
         with host.reading() as fold:
             if fold is not swept:
-                swept, steps = fold, sweep(fold)
+                swept, steps = fold, trim_below_floor(fold)
             if next(steps, 0) == 0:
                 return

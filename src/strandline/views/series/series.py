@@ -29,10 +29,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, overload
 
 from strandline.errors import Invalid, PointsRefused, StrandlineError
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.views.series import meta, point_reader, retention
-from strandline.views.series.admission import ceiling_of, refusal, refusals
-from strandline.views.series.block import Bounds
+from strandline.views.series.admission import ceiling_of, refused_error, refused_points
+from strandline.views.series.block import PointBounds
 from strandline.views.series.fold import SeriesFold, route_of
 from strandline.views.series.meta import AT_MAX, AT_MIN, NORMAL
 from strandline.views.series.payload_versions import PayloadVersions, check_version
@@ -40,17 +40,17 @@ from strandline.views.series.point_reader import SeriesHost
 from strandline.views.series.source_state import PAYLOAD_BYTES, POINT_BYTES, SOURCE_BYTES
 from strandline.views.series.values import (
     AppendedPoints,
-    Available,
+    AvailablePoints,
     Point,
     RefusedPoint,
-    Retained,
+    RetentionResult,
     SeriesStatistics,
     SourceName,
     check_at,
     check_limit,
     name_of,
 )
-from strandline.views.view import Draft
+from strandline.views.view import ViewAppend
 
 _FLOOR_STEPS = 100
 """Maintenance raises the floor in steps of this fraction of the retention, not at every save."""
@@ -66,7 +66,7 @@ class Series:
         self._refused = 0
         self.versions = PayloadVersions()
         """The readers of payloads, by version."""
-        self._share.evicts(_evictor(weakref.ref(host)))
+        self._share.add_evictor(_evictor(weakref.ref(host)))
 
     def __repr__(self) -> str:
         return f"Series({self._host.name!r})"
@@ -75,16 +75,20 @@ class Series:
     def name(self) -> str:
         return self._host.name
 
-    def append(self, source: SourceName, at: int, payload: bytes, *, version: int = 0) -> Appended:
+    def append(
+        self, source: SourceName, at: int, payload: bytes, *, version: int = 0
+    ) -> AppendResult:
         """Append one point."""
         name = name_of(source)
         check_at("at", at)
         check_version(version)
         self._share.admit(SOURCE_BYTES + POINT_BYTES + self._inline_size(payload))
 
-        def decide(fold: SeriesFold) -> Draft:
+        def decide(fold: SeriesFold) -> ViewAppend:
             self._check([name], [at], fold)
-            return Draft(0, (payload,), (name,), (meta.encode(fold.route(name, at), version, at),))
+            return ViewAppend(
+                0, (payload,), (name,), (meta.encode(fold.route(name, at), version, at),)
+            )
 
         appended, floor = self._append(decide)
         assert appended is not None, "a point is always appended"
@@ -108,7 +112,7 @@ class Series:
         *,
         version: int = ...,
         drop_refused: bool = ...,
-    ) -> Appended: ...
+    ) -> AppendResult: ...
 
     def append_many(
         self,
@@ -116,20 +120,20 @@ class Series:
         *,
         version: int = 0,
         drop_refused: bool = False,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append points, each (source, at, payload), as one batch: all of them or none.
 
         With ``drop_refused``, refused points are left out and listed in the result.
         """
         check_version(version)
-        batch = Batch(*_columns(points))
+        batch = _PointBatch(*_columns(points))
         self._reserve(len(set(batch.names)), batch.payloads)
         accepted, refused = batch, list[RefusedPoint]()
 
-        def decide(fold: SeriesFold) -> Draft | None:
+        def decide(fold: SeriesFold) -> ViewAppend | None:
             nonlocal accepted, refused
             if drop_refused:
-                refused = refusals(batch.ats, fold.floor, self._ceiling())
+                refused = refused_points(batch.ats, fold.floor, self._ceiling())
                 accepted = batch.without({point.place for point in refused})
             else:
                 self._check(batch.names, batch.ats, fold)
@@ -137,16 +141,18 @@ class Series:
             if not names:
                 return None
             metas = meta.encode_many(_routes(fold, names, ats), version, ats)
-            return Draft(0, payloads, names, metas)
+            return ViewAppend(0, payloads, names, metas)
 
         appended, floor = self._append(decide)
         dropped = {point.place for point in refused}
-        late = [each for each in refusals(batch.ats, floor, AT_MAX) if each.place not in dropped]
+        late = [
+            each for each in refused_points(batch.ats, floor, AT_MAX) if each.place not in dropped
+        ]
         if late and not drop_refused:
             raise self._refused_error(batch.names, late, floor, too_late=True)
         if appended is None:
             head = self._topic.head_seq
-            appended = Appended(head + 1, head, head)
+            appended = AppendResult(head + 1, head, head)
         if not drop_refused:
             return appended
         self._count_refused(len(refused) + len(late))
@@ -198,7 +204,7 @@ class Series:
 
     def range_from_available(
         self, sources: Iterable[SourceName], start: int, window: int, *, limit: int = 0
-    ) -> Available:
+    ) -> AvailablePoints:
         """The points within a window that starts at the earliest point from start on.
 
         ``end`` of the result is the end of the window: continue after it. None: no points.
@@ -207,9 +213,9 @@ class Series:
         distinct = list(dict.fromkeys(sources))
         first = self.earliest(distinct, start)
         if first is None or window < 0:
-            return Available(None, {})
+            return AvailablePoints(None, {})
         end = min(first + window, AT_MAX)
-        return Available(end, self.range(distinct, first, end, limit=limit))
+        return AvailablePoints(end, self.range(distinct, first, end, limit=limit))
 
     def visit(
         self,
@@ -271,7 +277,7 @@ class Series:
             firsts = [fold.select(name, bounds, 1, payloads=False).ats for name in names]
         return min((ats[0] for ats in firsts if ats), default=None)
 
-    def run_retention(self, floor: int | None = None) -> Retained:
+    def run_retention(self, floor: int | None = None) -> RetentionResult:
         """Remove all points before the floor, or before the floor that ``retention`` implies.
 
         The floor never falls: a lower one changes nothing. Records are removed from the log up to
@@ -280,15 +286,15 @@ class Series:
         if floor is not None:
             check_at("floor", floor)
         retention.raise_floor(self._host, floor)
-        return retention.forget(self._host)
+        return retention.remove_below_floor(self._host)
 
     def maintain(self) -> None:
         """Apply retention if it is due. The store calls it after every save of views."""
         config = self._host.fold.config
-        if config.kept:
-            step = max(1, config.kept // _FLOOR_STEPS)
+        if config.effective_retention:
+            step = max(1, config.effective_retention // _FLOOR_STEPS)
             retention.raise_floor(self._host, None, step)
-        retention.forget(self._host)
+        retention.remove_below_floor(self._host)
 
     def wait_for_pending(self) -> None:
         """Write all waiting index entries. For tests: reads include waiting entries anyway."""
@@ -300,7 +306,7 @@ class Series:
         with self._host.reading() as fold:
             return _statistics(fold, self._refused)
 
-    def _range(self, names: list[bytes], bounds: Bounds, limit: int) -> list[list[Point]]:
+    def _range(self, names: list[bytes], bounds: PointBounds, limit: int) -> list[list[Point]]:
         selected = point_reader.select(self._host, names, bounds, limit)
         return point_reader.fetch(self._host, names, selected)
 
@@ -314,7 +320,9 @@ class Series:
         size = len(payload) if isinstance(payload, bytes) else 0
         return size + PAYLOAD_BYTES if 0 < size <= self._host.fold.config.inline_bytes else 0
 
-    def _append(self, decide: Callable[[SeriesFold], Draft | None]) -> tuple[Appended | None, int]:
+    def _append(
+        self, decide: Callable[[SeriesFold], ViewAppend | None]
+    ) -> tuple[AppendResult | None, int]:
         """The seqs of points, and a floor that was raised just before; ``AT_MIN`` for none."""
         if self._topic.config.durability != "fsync":
             return self._host.decide(decide), AT_MIN
@@ -335,7 +343,7 @@ class Series:
         """Raise PointsRefused if a point is refused."""
         ceiling = self._ceiling()
         if min(ats) < fold.floor or max(ats) > ceiling:
-            raise self._refused_error(names, refusals(ats, fold.floor, ceiling), fold.floor)
+            raise self._refused_error(names, refused_points(ats, fold.floor, ceiling), fold.floor)
 
     def _refused_error(
         self,
@@ -347,7 +355,7 @@ class Series:
     ) -> PointsRefused:
         """Count refused points and return the error to raise."""
         self._count_refused(len(refused))
-        return refusal(names, refused, floor, self._ceiling(), too_late=too_late)
+        return refused_error(names, refused, floor, self._ceiling(), too_late=too_late)
 
     def _count_refused(self, count: int) -> None:
         if count:
@@ -355,19 +363,19 @@ class Series:
                 self._refused += count
 
 
-class Batch(NamedTuple):
+class _PointBatch(NamedTuple):
     """Points as columns."""
 
     names: list[bytes]
     ats: list[int]
     payloads: list[bytes]
 
-    def without(self, places: set[int]) -> Batch:
+    def without(self, places: set[int]) -> _PointBatch:
         if not places:
             return self
         indices = [index for index in range(len(self.ats)) if index not in places]
         names, ats, payloads = self
-        return Batch(
+        return _PointBatch(
             [names[index] for index in indices],
             [ats[index] for index in indices],
             [payloads[index] for index in indices],
@@ -421,11 +429,11 @@ def _routes(fold: SeriesFold, names: list[bytes], ats: list[int]) -> list[int]:
     return routes
 
 
-def _bounds(start: int, end: int, limit: int) -> Bounds:
+def _bounds(start: int, end: int, limit: int) -> PointBounds:
     check_at("start", start)
     check_at("end", end)
     check_limit(limit)
-    return Bounds(start, 0, end)
+    return PointBounds(start, 0, end)
 
 
 def _statistics(fold: SeriesFold, refused: int) -> SeriesStatistics:

@@ -28,7 +28,15 @@ from collections.abc import Iterable
 from itertools import islice
 
 from strandline.errors import Corrupt
-from strandline.views.series.block import ALL, Bounds, Points, find, pack, squeeze, unpack
+from strandline.views.series.block import (
+    ALL,
+    PointBounds,
+    SeriesPoints,
+    find,
+    pack,
+    squeeze,
+    unpack,
+)
 from strandline.views.series.meta import AT_MAX, AT_MIN
 from strandline.views.series.payloads import Payload
 
@@ -47,7 +55,7 @@ TAIL_BYTES = 8 * BLOCK_BYTES
 _HEAD = struct.Struct("<QqQqqQQ")
 
 
-class Source:
+class SourceState:
     """The state of one source. Owned by one thread."""
 
     __slots__ = (
@@ -102,12 +110,12 @@ class Source:
         self.kinds.insert(index, kind)
         self.payloads.insert(index, payload)
 
-    def within(self, bounds: Bounds) -> Points:
+    def within(self, bounds: PointBounds) -> SeriesPoints:
         """The points of the tail within bounds, in order."""
         low, high = find(self.ats, self.seqs, bounds)
         return self._slice(low, high)
 
-    def first(self, count: int) -> Points:
+    def first(self, count: int) -> SeriesPoints:
         """The first points of the tail, up to ``count`` or a full block, and at least one."""
         if self.payload_bytes > BLOCK_BYTES:
             size = 0
@@ -123,20 +131,20 @@ class Source:
         self.payload_bytes -= sum(memory_of(islice(self.payloads, count)))
         del self.ats[:count], self.seqs[:count], self.kinds[:count], self.payloads[:count]
 
-    def leave_payloads(self) -> None:
+    def drop_payloads(self) -> None:
         """Drop the payloads of the tail from memory: they are in the log."""
         self.payloads = [None] * len(self.payloads)
         self.payload_bytes = 0
 
-    def put(self, points: Points) -> None:
+    def replace_tail(self, points: SeriesPoints) -> None:
         """Replace the tail by these points, which are in order."""
         ats, seqs, kinds, payloads = points
         self.ats, self.seqs, self.kinds = array("q", ats), array("q", seqs), array("I", kinds)
         self.payloads = list(payloads)
         self.payload_bytes = sum(memory_of(payloads))
 
-    def _slice(self, low: int, high: int) -> Points:
-        return Points(
+    def _slice(self, low: int, high: int) -> SeriesPoints:
+        return SeriesPoints(
             self.ats[low:high].tolist(),
             self.seqs[low:high].tolist(),
             self.kinds[low:high].tolist(),
@@ -150,7 +158,7 @@ def memory_of(payloads: Iterable[Payload]) -> list[int]:
 
 
 SOURCE_BYTES = (
-    sys.getsizeof(Source(0))
+    sys.getsizeof(SourceState(0))
     + 3 * sys.getsizeof(array("q"))
     + sys.getsizeof([])
     + 3 * sys.getsizeof(1 << 40)  # numbers
@@ -159,7 +167,7 @@ SOURCE_BYTES = (
 """Memory of a source without points."""
 
 
-def encode(source: Source) -> bytes:
+def encode(source: SourceState) -> bytes:
     head = _HEAD.pack(
         source.number,
         source.max_at,
@@ -174,20 +182,20 @@ def encode(source: Source) -> bytes:
     return head + squeeze(pack(source.ats, source.seqs, source.kinds, source.payloads))
 
 
-def decode(data: bytes, where: str) -> Source:
+def decode(data: bytes, where: str) -> SourceState:
     """The source of these bytes; ``where`` is the path of ``Corrupt``."""
     source = decode_head(data, where)
     if source.stored:
-        source.put(unpack(source.stored, ALL, where))
+        source.replace_tail(unpack(source.stored, ALL, where))
         source.stored = b""
     return source
 
 
-def decode_head(data: bytes, where: str) -> Source:
+def decode_head(data: bytes, where: str) -> SourceState:
     """The same for a read-only use: the tail stays packed."""
     if len(data) < _HEAD.size:
         raise Corrupt("too short for a source", path=where)
-    source = Source(0)
+    source = SourceState(0)
     (
         source.number,
         source.max_at,

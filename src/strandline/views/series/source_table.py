@@ -17,13 +17,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.reservoir.btree.btree_map import PagedMap
-from strandline.views.series.index import Index
+from strandline.views.series.index import PointIndex
 from strandline.views.series.source_state import (
     POINT_BYTES,
     SOURCE_BYTES,
-    Source,
+    SourceState,
     decode,
     decode_head,
     encode,
@@ -37,10 +37,12 @@ SEAL_IN_USE = 64
 """From so many points on, a tail becomes blocks when memory is short, and its source stays."""
 
 
-class Sources:
+class SourceTable:
     """The states of all sources. Owned by one thread."""
 
-    def __init__(self, stored: PagedMap, bytes_min: int, index: Index, share: Share) -> None:
+    def __init__(
+        self, stored: PagedMap, bytes_min: int, index: PointIndex, share: MemoryShare
+    ) -> None:
         """``index`` gets the blocks that are built from tails."""
         self._stored = stored
         self._bytes_min = bytes_min
@@ -52,7 +54,7 @@ class Sources:
         """Sources that were evicted, or whose tail was shortened to free memory."""
         self.next_number = 1
         self.count = 0
-        self.hot: OrderedDict[bytes, Source] = OrderedDict()
+        self.hot: OrderedDict[bytes, SourceState] = OrderedDict()
         self.tail_points = 0
         """Points in the tails of sources in memory."""
         self.payload_bytes = 0
@@ -64,7 +66,7 @@ class Sources:
         tails = self.tail_points * POINT_BYTES + self.payload_bytes
         return len(self.hot) * SOURCE_BYTES + tails
 
-    def find(self, name: bytes) -> Source | None:
+    def find(self, name: bytes) -> SourceState | None:
         """A source to change; it is loaded into memory."""
         source = self.hot.get(name)
         if source is not None:
@@ -79,16 +81,16 @@ class Sources:
         self.payload_bytes += source.payload_bytes
         return source
 
-    def find_or_make(self, name: bytes) -> Source:
+    def find_or_create(self, name: bytes) -> SourceState:
         source = self.find(name)
         if source is None:
-            source = Source(self.next_number)
+            source = SourceState(self.next_number)
             self.next_number += 1
             self.count += 1
             self.hot[name] = source
         return source
 
-    def look(self, name: bytes) -> Source | None:
+    def find_readonly(self, name: bytes) -> SourceState | None:
         """A source to read; if it is not in memory, its tail stays packed."""
         source = self.hot.get(name)
         if source is not None:
@@ -96,7 +98,7 @@ class Sources:
         data = self._stored.get(name)
         return None if data is None else decode_head(data, _where(name))
 
-    def heads(self) -> Iterator[tuple[bytes, Source]]:
+    def heads(self) -> Iterator[tuple[bytes, SourceState]]:
         """All sources to read, those in memory first; the tails of the others stay packed."""
         hot = list(self.hot.items())
         complete = len(hot) == self.count
@@ -116,12 +118,12 @@ class Sources:
             self._uncount(source)
         self.count -= 1
 
-    def seal(self, source: Source, count: int) -> None:
+    def seal(self, source: SourceState, count: int) -> None:
         """Build blocks of the first points of a source in memory."""
-        with self.counted(source):
+        with self.counting(source):
             self._index.seal(source, count)
 
-    def seal_block(self, source: Source, count: int) -> None:
+    def seal_block(self, source: SourceState, count: int) -> None:
         """Build one block of at most ``count`` first points."""
         points, payload_bytes = len(source.ats), source.payload_bytes
         self._index.seal_block(source, count)
@@ -129,7 +131,7 @@ class Sources:
         self.payload_bytes += source.payload_bytes - payload_bytes
 
     @contextmanager
-    def counted(self, source: Source) -> Iterator[None]:
+    def counting(self, source: SourceState) -> Iterator[None]:
         """Update the counters for changes of the tail of a source in memory."""
         points, payload_bytes = len(source.ats), source.payload_bytes
         try:
@@ -149,7 +151,7 @@ class Sources:
             self._evict_one()
 
     def _is_too_large(self) -> bool:
-        return self.size - self.size_charged > self._share.room
+        return self.size - self.size_charged > self._share.spare_bytes
 
     def evict(self, size: int) -> None:
         """Evict sources until ``size`` bytes are freed, or none is left."""
@@ -186,10 +188,10 @@ class Sources:
             # The last points stay, so that points slightly out of order do not become late.
             self.seal_block(source, count - count // 4)
         else:
-            with self.counted(source):
-                source.leave_payloads()
+            with self.counting(source):
+                source.drop_payloads()
 
-    def _evict_source(self, name: bytes, source: Source) -> None:
+    def _evict_source(self, name: bytes, source: SourceState) -> None:
         """Evict a source. Steps that can fail are first, so that a failure loses nothing."""
         if len(source.ats) >= SEAL_MIN:
             self.seal(source, len(source.ats))
@@ -198,7 +200,7 @@ class Sources:
         del self.hot[name]
         self._uncount(source)
 
-    def _uncount(self, source: Source) -> None:
+    def _uncount(self, source: SourceState) -> None:
         """Update the counters for a source that leaves memory with its tail."""
         self.tail_points -= len(source.ats)
         self.payload_bytes -= source.payload_bytes

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.views.series.meta import AT_MAX, AT_MIN
 
 SourceName = int | str | bytes
@@ -36,7 +36,7 @@ class RefusedPoint(NamedTuple):
     """``floor``: it is before the floor. ``future``: it is too far in the future."""
 
 
-class AppendedPoints(Appended, frozen=True, gc=False):
+class AppendedPoints(AppendResult, frozen=True, gc=False):
     """The seqs of a batch of points. If all points were dropped, ``last_seq`` is less than
     ``first_seq``."""
 
@@ -44,7 +44,7 @@ class AppendedPoints(Appended, frozen=True, gc=False):
     """Points that were dropped, in the order of the batch."""
 
 
-class Available(NamedTuple):
+class AvailablePoints(NamedTuple):
     """The first points from some at on."""
 
     end: int | None
@@ -52,7 +52,7 @@ class Available(NamedTuple):
     points: dict[SourceName, list[Point]]
 
 
-class Retained(msgspec.Struct, frozen=True, kw_only=True):
+class RetentionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of retention."""
 
     floor: int | None

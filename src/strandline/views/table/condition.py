@@ -107,7 +107,7 @@ def with_fields(condition: Condition, name_of: Callable[[str], str]) -> Conditio
             return msgspec.structs.replace(leaf, field=name_of(leaf.field))
 
 
-def both(*conditions: Condition | None) -> Condition | None:
+def all_of(*conditions: Condition | None) -> Condition | None:
     """The conjunction of these; None means no condition."""
     parts: list[Condition] = []
     for condition in conditions:
@@ -115,7 +115,7 @@ def both(*conditions: Condition | None) -> Condition | None:
     return None if not parts else parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
-def either(*conditions: Condition | None) -> Condition | None:
+def any_of(*conditions: Condition | None) -> Condition | None:
     """The disjunction of these; None, which means no condition, if one of these is None."""
     parts = [*dict.fromkeys(conditions)]
     if None in parts or len(parts) == 1:

@@ -13,21 +13,21 @@ from strandline.errors import Corrupt
 from strandline.schema import Schema
 from strandline.views.table import condition
 from strandline.views.table.condition import Condition
-from strandline.views.view import MARKS, Draft
+from strandline.views.view import MARKS, ViewAppend
 
 MARK = MARKS["table"]
 _SCHEMA, _DELETE = MARK + b"S", MARK + b"D"
 _SCHEMAS = msgspec.json.Decoder(Schema)
 
 
-def schema_draft(schema: Schema) -> Draft:
+def schema_draft(schema: Schema) -> ViewAppend:
     """The record that starts a version of the schema."""
-    return Draft(0, [msgspec.json.encode(schema)], metas=[_SCHEMA])
+    return ViewAppend(0, [msgspec.json.encode(schema)], metas=[_SCHEMA])
 
 
-def delete_draft(where: Condition) -> Draft:
+def delete_draft(where: Condition) -> ViewAppend:
     """The record that deletes rows."""
-    return Draft(0, [condition.encode(where)], metas=[_DELETE])
+    return ViewAppend(0, [condition.encode(where)], metas=[_DELETE])
 
 
 def change_of(meta: bytes, data: bytes, seq: int, topic: str) -> Schema | Condition:

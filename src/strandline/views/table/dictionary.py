@@ -14,12 +14,12 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-CODED = pa.dictionary(pa.int32(), pa.string())
-VARIANT = pa.dictionary(pa.uint8(), pa.string())
+DICTIONARY_TYPE = pa.dictionary(pa.int32(), pa.string())
+ENUM_TYPE = pa.dictionary(pa.uint8(), pa.string())
 """An enum in memory: it has at most 256 variants."""
 
 
-def with_coding(table: pa.Table, coded: Collection[str]) -> pa.Table:
+def with_dictionaries(table: pa.Table, coded: Collection[str]) -> pa.Table:
     """The same rows; the text of exactly these columns has dictionaries."""
     for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
@@ -27,20 +27,20 @@ def with_coding(table: pa.Table, coded: Collection[str]) -> pa.Table:
                 table = _cast_column(table, index, field.with_type(field.type.value_type))
         elif field.name in coded and pa.types.is_string(field.type):
             column = pc.dictionary_encode(table.column(index))
-            table = table.set_column(index, field.with_type(CODED), column)
+            table = table.set_column(index, field.with_type(DICTIONARY_TYPE), column)
     return table
 
 
-def as_variants(column: pa.ChunkedArray, variants: Sequence[str]) -> pa.ChunkedArray:
+def as_enum(column: pa.ChunkedArray, variants: Sequence[str]) -> pa.ChunkedArray:
     """Text as an enum, in one chunk."""
     dictionary = pa.array(variants, pa.string())
     if column.num_chunks == 1 and _has_dictionary(column.chunk(0), dictionary):
         return column
-    enum = pa.DictionaryArray.from_arrays(places(column, variants), dictionary)
+    enum = pa.DictionaryArray.from_arrays(variant_indices(column, variants), dictionary)
     return pa.chunked_array([enum])
 
 
-def places(column: pa.ChunkedArray, variants: Sequence[str]) -> pa.Array:
+def variant_indices(column: pa.ChunkedArray, variants: Sequence[str]) -> pa.Array:
     """The index of each value among the variants, in one chunk; null stays null."""
     dictionary = pa.array(variants, pa.string())
     arrays = [_chunk_indices(chunk, dictionary) for chunk in column.chunks]
@@ -58,7 +58,7 @@ def _chunk_indices(chunk: pa.Array, dictionary: pa.Array) -> pa.Array:
 
 
 def _has_dictionary(chunk: pa.Array, dictionary: pa.Array) -> bool:
-    return bool(chunk.type == VARIANT and chunk.dictionary.equals(dictionary))
+    return bool(chunk.type == ENUM_TYPE and chunk.dictionary.equals(dictionary))
 
 
 def _cast_column(table: pa.Table, index: int, field: pa.Field) -> pa.Table:

@@ -39,7 +39,7 @@ class FileRows(NamedTuple):
     """Bytes of the whole file."""
 
 
-class Apart(NamedTuple):
+class ExternalScan(NamedTuple):
     """Files, and the rows that are not in files, in the schema of the snapshot."""
 
     files: Sequence[FileRows] = ()

@@ -41,13 +41,13 @@ from strandline.views.table import pages
 from strandline.views.table.condition import Compare, Condition, fields_of
 from strandline.views.table.control_records import MARK, change_of
 from strandline.views.table.evaluate import mask
-from strandline.views.table.files.file_set import Segments
+from strandline.views.table.files.file_set import TableFiles
 from strandline.views.table.files.layout import OWN_ID
-from strandline.views.table.memtable import Chunk, MemTable
+from strandline.views.table.memtable import ColumnChunk, MemTable
 from strandline.views.table.rows import arrow_schema, misfits_among
 from strandline.views.table.snapshot import SEQ, TS
 from strandline.views.table.table_snapshot import PinnedTable
-from strandline.views.view import FilesLost, Rows, World
+from strandline.views.view import FilesLost, FoldColumns, FoldContext
 
 _RAM_MIN = 1024 * 1024
 
@@ -73,7 +73,7 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
 class TableFold:
     """Rows of one table. Owned by one thread: the one that holds the host's lock."""
 
-    def __init__(self, config: TableConfig, world: World) -> None:
+    def __init__(self, config: TableConfig, world: FoldContext) -> None:
         self.config = config
         self.schema = NO_SCHEMA
         self.deletes = 0
@@ -86,10 +86,10 @@ class TableFold:
         """Never changed in place: snapshots share it."""
         self.gone = BitMap64()
         """Deleted rows whose records are still on the log."""
-        self.segments: Segments
-        assert world.depot is not None
+        self.segments: TableFiles
+        assert world.storage is not None
         self._world = world
-        self._depot = world.depot
+        self._depot = world.storage
         self._number = 0
         self._misfits = 0
         self._applied = 0
@@ -128,7 +128,7 @@ class TableFold:
         self.active.last_seq = max(self.active.last_seq, saved.applied)
         self._charge_memory()
 
-    def apply(self, source: int, rows: Rows) -> None:
+    def apply(self, source: int, rows: FoldColumns) -> None:
         del source
         if not any(meta is not None and meta.startswith(MARK) for meta in rows.metas):
             self._add_rows(rows)
@@ -151,7 +151,7 @@ class TableFold:
             for chunk in memtable.chunks():
                 chunks.append(self._save_chunk(session, chunk))
                 saved.append(pages.info(chunks[-1]))
-            memtable.paged(chunks)
+            memtable.replace_chunks(chunks)
         if not self.hidden.issubset(self.segments.hidden):
             self.segments.hide(self.hidden)
         self._charge_memory()
@@ -195,17 +195,17 @@ class TableFold:
             now=self._world.clock.monotonic,
         )
 
-    def swap(self) -> None:
+    def make_passive(self) -> None:
         """Make the active memtable passive: it gets no more rows."""
         if self.active.rows:
             self.passives += (self.active,)
             self.active = MemTable(self._applied + 1)
 
-    def sealed(self) -> MemTable | None:
+    def oldest_passive(self) -> MemTable | None:
         """The oldest passive memtable, the next to be written."""
         return self.passives[0] if self.passives else None
 
-    def settle(self, passive: MemTable, left_out: BitMap64) -> None:
+    def drop_passive(self, passive: MemTable, left_out: BitMap64) -> None:
         """Drop a passive memtable that is in a file now, without the deleted rows left out."""
         assert self.passives[:1] == (passive,)
         self.passives = self.passives[1:]
@@ -214,7 +214,7 @@ class TableFold:
         self.hidden = self.hidden - left_out
         self._charge_memory()
 
-    def purge(self, seqs: BitMap64) -> None:
+    def forget_hidden(self, seqs: BitMap64) -> None:
         """Forget hidden seqs that no file has any more."""
         self.hidden = self.hidden - seqs
 
@@ -230,7 +230,7 @@ class TableFold:
         """The columns of every table, and the fields."""
         return arrow_schema(self.schema)
 
-    def forget_gone(self, seqs: BitMap64) -> None:
+    def forget_trimmed(self, seqs: BitMap64) -> None:
         """Forget deleted rows whose records were removed from the log."""
         self.gone = self.gone - seqs
 
@@ -249,7 +249,7 @@ class TableFold:
         header = msgspec.msgpack.encode((self.schema, self.deletes))
         return (total % 2**128 ^ xxh3_128_intdigest(header)).to_bytes(16, "little")
 
-    def _add_rows(self, rows: Rows) -> None:
+    def _add_rows(self, rows: FoldColumns) -> None:
         flushed = self.segments.flushed
         if rows.seqs[0] <= flushed:
             rows = self._unflushed_rows(rows, flushed)
@@ -262,9 +262,9 @@ class TableFold:
         self._charge_memory()
         if self.active.rows >= self.config.flush_rows or self.active.ram >= self._ram_max:
             self._applied = rows.seqs[-1]
-            self.swap()
+            self.make_passive()
 
-    def _unflushed_rows(self, rows: Rows, flushed: int) -> Rows:
+    def _unflushed_rows(self, rows: FoldColumns, flushed: int) -> FoldColumns:
         """Rows that are not in a file; misfits among the others are counted again."""
         index = bisect.bisect_right(rows.seqs, flushed)
         known = _slice(rows, 0, index)
@@ -293,7 +293,7 @@ class TableFold:
         delete, so it lacks those rows.
         """
         view = self.snapshot()
-        view.leave_out_newer(self.schema.version)
+        view.exclude_newer_files(self.schema.version)
         return view
 
     def _load_files(self, state: _State) -> None:
@@ -321,9 +321,9 @@ class TableFold:
             raise Corrupt(
                 f"page {info.page} of table {self._depot.name!r} is missing", path=self._depot.name
             )
-        self.active.adopt(pages.decode(info, bytes(data)))
+        self.active.add_chunk(pages.decode(info, bytes(data)))
 
-    def _save_chunk(self, session: Session, chunk: Chunk) -> Chunk:
+    def _save_chunk(self, session: Session, chunk: ColumnChunk) -> ColumnChunk:
         if chunk.page:
             return chunk
         chunk = msgspec.structs.replace(chunk, page=self._next_page)
@@ -335,9 +335,9 @@ class TableFold:
         return self._space << 32 | page
 
     def _charge_memory(self) -> None:
-        self._account.settle(sum(each.ram for each in (*self.passives, self.active)))
+        self._account.set_charge(sum(each.ram for each in (*self.passives, self.active)))
 
-    def _new_file_set(self) -> Segments:
+    def _new_file_set(self) -> TableFiles:
         """A file set that was never used."""
         while True:
             segments = self._files(self._number)
@@ -351,9 +351,9 @@ class TableFold:
         seed = msgspec.msgpack.encode((*self._depot.identity, number))
         return xxh3_64_intdigest(seed) | OWN_ID
 
-    def _files(self, number: int) -> Segments:
+    def _files(self, number: int) -> TableFiles:
         depot = self._depot
-        return Segments(
+        return TableFiles(
             depot.objects,
             depot.disk,
             self._world.clock,
@@ -382,7 +382,7 @@ def seqs_matching(view: PinnedTable, where: Condition) -> BitMap64:
     return seqs
 
 
-def _split_at_changes(rows: Rows) -> Iterator[tuple[Rows, bytes | None]]:
+def _split_at_changes(rows: FoldColumns) -> Iterator[tuple[FoldColumns, bytes | None]]:
     """Runs of events, and single changes with their meta."""
     marked = [meta is not None and meta.startswith(MARK) for meta in rows.metas]
     start = 0
@@ -396,5 +396,5 @@ def _split_at_changes(rows: Rows) -> Iterator[tuple[Rows, bytes | None]]:
         start = index + 1
 
 
-def _slice(rows: Rows, start: int, stop: int) -> Rows:
-    return Rows._make(column[start:stop] for column in rows)
+def _slice(rows: FoldColumns, start: int, stop: int) -> FoldColumns:
+    return FoldColumns._make(column[start:stop] for column in rows)

@@ -26,24 +26,24 @@ from strandline.errors import Conflict
 from strandline.schema import Schema
 from strandline.views.table.condition import Compare
 from strandline.views.table.control_records import delete_draft
-from strandline.views.table.dictionary import with_coding
-from strandline.views.table.files.row_order import in_order
+from strandline.views.table.dictionary import with_dictionaries
+from strandline.views.table.files.row_order import sort_rows
 from strandline.views.table.fold import TableFold
 from strandline.views.table.memtable import MemTable
 from strandline.views.table.rows import arrow_schema
 from strandline.views.table.snapshot import SEQ, TS
 from strandline.views.table.upcast import upcast
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 _SWEEP_S = 60.0
 _RETENTION_STEPS = 20
 """Retention is late by up to this fraction of itself."""
 
 
-class Upkeep:
+class TableMaintenance:
     """The background work of one table. Safe to call from many threads."""
 
-    def __init__(self, host: Host[TableFold]) -> None:
+    def __init__(self, host: ViewRunner[TableFold]) -> None:
         self._host = host
         self._run_lock = threading.Lock()
         """Held for a run or a merge. A thread that appends rows never acquires it."""
@@ -53,7 +53,7 @@ class Upkeep:
         """The number of files that were written, or failed."""
         self._swept_at = host.world.clock.monotonic()
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Do what is due, unless another thread does it."""
         if self._host.fold.segments.readonly or not self._run_lock.acquire(blocking=False):
             return
@@ -70,11 +70,11 @@ class Upkeep:
     def flush(self) -> None:
         """Write all rows in memory to files now."""
         with self._host.reading() as fold:
-            fold.swap()
+            fold.make_passive()
         while self._write_oldest():
             pass
 
-    def relieve(self, passives_max: int) -> None:
+    def limit_passives(self, passives_max: int) -> None:
         """Return when at most so many passives are left; write them unless another thread does."""
         while len(self._host.fold.passives) > passives_max:
             self._write_oldest()
@@ -105,18 +105,18 @@ class Upkeep:
         host = self._host
         with host.lock:
             fold = host.fold
-            passive = fold.sealed()
+            passive = fold.oldest_passive()
             hidden, schema = fold.hidden, fold.schema
         if passive is None:
             return False
-        host.topics[0].secure()
+        host.topics[0].sync()
         table, left_out = _rows_of(passive, schema, hidden)
         first_seq = fold.segments.flushed + 1
         if table.num_rows:
-            fold.segments.add(in_order(table), first_seq, passive.last_seq, schema)
+            fold.segments.add(sort_rows(table), first_seq, passive.last_seq, schema)
         with host.lock:
             if host.fold is fold:  # else it was loaded again, and has the file
-                fold.settle(passive, left_out)
+                fold.drop_passive(passive, left_out)
         return True
 
     def _merge(self) -> bool:
@@ -131,7 +131,7 @@ class Upkeep:
             return False  # another writer merged: the next run reads the newest manifest
         with host.lock:
             if merged and host.fold is fold:
-                fold.purge(hidden - fold.segments.hidden)
+                fold.forget_hidden(hidden - fold.segments.hidden)
         return merged
 
     def _save_hidden(self, fold: TableFold) -> bool:
@@ -142,7 +142,7 @@ class Upkeep:
                 return False
             hidden = fold.hidden
         if not hidden.issubset(fold.segments.hidden):
-            self._host.topics[0].secure()
+            self._host.topics[0].sync()
             fold.segments.hide(hidden)
         return True
 
@@ -167,7 +167,7 @@ class Upkeep:
         trimmable = host.fold.gone & BitMap64(range(host.secured[0] + 1))
         if trimmable and host.release(0, trimmable):
             with host.lock:
-                host.fold.forget_gone(trimmable)
+                host.fold.forget_trimmed(trimmable)
 
     def _collect_garbage(self) -> None:
         now = self._host.world.clock.monotonic()
@@ -188,5 +188,5 @@ def _rows_of(passive: MemTable, schema: Schema, hidden: BitMap64) -> tuple[pa.Ta
             seqs = np.fromiter(deleted, dtype=np.uint64, count=len(deleted))
             table = table.filter(pa.array(~np.isin(table[SEQ].to_numpy(), seqs)))
         table = upcast(table, chunk.schema, schema, columns.names)
-        parts.append(with_coding(table, ()))
+        parts.append(with_dictionaries(table, ()))
     return pa.concat_tables(parts), left_out

@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from strandline.schema import Schema
 from strandline.views.table.rows import fold_rows
-from strandline.views.view import Rows
+from strandline.views.view import FoldColumns
 
 _ROW_RAM = 200
 """Approximate bytes of a waiting record besides its data."""
 _SMALL_ROWS = 4096
 
 
-class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+class ColumnChunk(msgspec.Struct, frozen=True, kw_only=True):
     """Rows as columns, of one version of the schema, in order of seq."""
 
     table: pa.Table
@@ -48,8 +48,8 @@ class MemTable:
         self.misfits = 0
         self._waiting_ram = 0
         self._chunks_ram = 0
-        self._chunks: tuple[Chunk, ...] = ()
-        self._waiting: list[tuple[Schema, Rows]] = []
+        self._chunks: tuple[ColumnChunk, ...] = ()
+        self._waiting: list[tuple[Schema, FoldColumns]] = []
         self._chunks_lock = threading.Lock()
 
     @property
@@ -57,21 +57,21 @@ class MemTable:
         """Approximate bytes of memory."""
         return self._waiting_ram + self._chunks_ram
 
-    def add(self, schema: Schema, rows: Rows, last_seq: int) -> None:
+    def add(self, schema: Schema, rows: FoldColumns, last_seq: int) -> None:
         """Add rows that follow all earlier ones."""
         self._waiting_ram += sum(map(len, rows.data)) + _ROW_RAM * len(rows.seqs)
         self._waiting.append((schema, rows))
         self.rows += len(rows.seqs)
         self.last_seq = last_seq
 
-    def adopt(self, chunk: Chunk) -> None:
+    def add_chunk(self, chunk: ColumnChunk) -> None:
         """Add columns that were built before and saved."""
         self._chunks += (chunk,)
         self._chunks_ram += chunk.table.nbytes
         self.rows += chunk.table.num_rows
         self.last_seq = chunk.last_seq
 
-    def chunks(self) -> tuple[Chunk, ...]:
+    def chunks(self) -> tuple[ColumnChunk, ...]:
         """All rows as columns. Records that do not fit the schema are left out and counted."""
         with self._chunks_lock:
             if self._waiting:
@@ -80,12 +80,12 @@ class MemTable:
                     self._add_columns(schema, joined)
             return self._chunks
 
-    def paged(self, chunks: Iterable[Chunk]) -> None:
+    def replace_chunks(self, chunks: Iterable[ColumnChunk]) -> None:
         """Replace the chunks by the same ones with their pages."""
         with self._chunks_lock:
             self._chunks = tuple(chunks)
 
-    def _add_columns(self, schema: Schema, rows: Rows) -> None:
+    def _add_columns(self, schema: Schema, rows: FoldColumns) -> None:
         table, misfits = fold_rows(schema, rows)
         self.misfits += len(misfits)
         if not table.num_rows:
@@ -102,11 +102,11 @@ class MemTable:
             # Extend the last chunk: queries between single appends would make a chunk of each.
             table = pa.concat_tables([last.table, table]).unify_dictionaries().combine_chunks()
             first_seq, self._chunks = last.first_seq, self._chunks[:-1]
-        chunk = Chunk(table=table, schema=schema, first_seq=first_seq, last_seq=rows.seqs[-1])
+        chunk = ColumnChunk(table=table, schema=schema, first_seq=first_seq, last_seq=rows.seqs[-1])
         self._chunks += (chunk,)
 
 
-def _by_schema(waiting: list[tuple[Schema, Rows]]) -> Iterable[tuple[Schema, Rows]]:
+def _by_schema(waiting: list[tuple[Schema, FoldColumns]]) -> Iterable[tuple[Schema, FoldColumns]]:
     """Neighbours of the same schema, joined."""
     start = 0
     for index in range(1, len(waiting) + 1):
@@ -115,8 +115,8 @@ def _by_schema(waiting: list[tuple[Schema, Rows]]) -> Iterable[tuple[Schema, Row
             start = index
 
 
-def _join(parts: list[Rows]) -> Rows:
+def _join(parts: list[FoldColumns]) -> FoldColumns:
     if len(parts) == 1:
         return parts[0]
     columns = ([value for part in parts for value in part[index]] for index in range(6))
-    return Rows._make(columns)
+    return FoldColumns._make(columns)

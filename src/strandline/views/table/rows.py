@@ -29,11 +29,11 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from strandline.lake.files.typed_columns import ARROW, EPOCH, array_of
-from strandline.schema import Kind, Schema
-from strandline.views.table.dictionary import VARIANT
+from strandline.schema import FieldType, Schema
+from strandline.views.table.dictionary import ENUM_TYPE
 from strandline.views.table.snapshot import CONTEXT, CORE, SEQ, TS
 from strandline.views.table.validation import validator_of
-from strandline.views.view import Rows
+from strandline.views.view import FoldColumns
 
 _DATETIME = ARROW["datetime"]
 _DAYS = {date, NoneType}
@@ -73,9 +73,9 @@ def table_of(
     return pa.Table.from_arrays(arrays, schema=columns.schema)
 
 
-def fold_rows(schema: Schema, rows: Rows) -> tuple[pa.Table, list[int]]:
+def fold_rows(schema: Schema, rows: FoldColumns) -> tuple[pa.Table, list[int]]:
     """Plain records as rows, and the seqs of misfits."""
-    decoded = validator_of(schema).fitting(rows.data)
+    decoded = validator_of(schema).decode_fitting(rows.data)
     good = [row for row in decoded if row is not None]
     contexts = _contexts(rows.keys)
     if contexts is not None and len(good) == len(decoded):
@@ -91,11 +91,11 @@ def fold_rows(schema: Schema, rows: Rows) -> tuple[pa.Table, list[int]]:
     return table_of(schema, seqs, stamps, texts, good_ones), misfits
 
 
-def misfits_among(schema: Schema, rows: Rows) -> int:
+def misfits_among(schema: Schema, rows: FoldColumns) -> int:
     """The number of misfits among plain records, without building columns."""
     if not schema.version:
         return len(rows.seqs)  # before the first DEFINE
-    decoded = validator_of(schema).fitting(rows.data)
+    decoded = validator_of(schema).decode_fitting(rows.data)
     pairs = zip(rows.keys, decoded, strict=True)
     return sum(row is None or _context(key) is None for key, row in pairs)
 
@@ -121,11 +121,11 @@ def _columns(fields: tuple[tuple[str, str], ...]) -> _Columns:
     return _Columns(pa.schema([*CORE, *types]), builders)
 
 
-def _memory_type(kind: Kind) -> pa.DataType:
-    return VARIANT if kind.name == "enum" else ARROW[kind.name]
+def _memory_type(kind: FieldType) -> pa.DataType:
+    return ENUM_TYPE if kind.name == "enum" else ARROW[kind.name]
 
 
-def _column_builder(index: int, kind: Kind) -> Callable[[Sequence[msgspec.Struct]], pa.Array]:
+def _column_builder(index: int, kind: FieldType) -> Callable[[Sequence[msgspec.Struct]], pa.Array]:
     getter = operator.attrgetter(f"f{index}")
     if kind.name == "enum":
         codes = {variant: code for code, variant in enumerate(kind.variants)}
@@ -143,7 +143,7 @@ def _enum_array(
     return pa.DictionaryArray.from_arrays(codes_array, variants)
 
 
-def _array(values: list[Any], kind: Kind) -> pa.Array:
+def _array(values: list[Any], kind: FieldType) -> pa.Array:
     if kind.optional and UnsetType in map(type, values):
         values = [None if value is UNSET else value for value in values]
     if kind.name == "datetime":

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strandline.errors import Invalid
-from strandline.schema import Kind, Schema, checked_fields, kind_of
+from strandline.schema import FieldType, Schema, checked_fields, parse_type
 
 _WIDENED = {("u64", "f64"), ("i64", "f64"), ("date", "datetime"), ("enum", "string")}
 
@@ -62,7 +62,7 @@ def _removal_error(name: str, fields: dict[str, str]) -> str:
 
 
 def _check_added(name: str, text: str) -> str:
-    if not kind_of(text, name).optional:
+    if not parse_type(text, name).optional:
         raise Invalid(
             f"new field {name!r} must be optional, older events lack it: write {text + ' | null'!r}"
         )
@@ -71,7 +71,7 @@ def _check_added(name: str, text: str) -> str:
 
 def _changed_type(name: str, old_text: str, new_text: str) -> str:
     """The resulting type of a field."""
-    old, new = kind_of(old_text, name), kind_of(new_text, name)
+    old, new = parse_type(old_text, name), parse_type(new_text, name)
     if old.optional and not new.optional:
         raise Invalid(
             f"field {name!r} cannot become required, older events may lack it: "
@@ -88,11 +88,11 @@ def _changed_type(name: str, old_text: str, new_text: str) -> str:
     return str(new)
 
 
-def _merge_variants(name: str, old: Kind, new: Kind) -> Kind:
+def _merge_variants(name: str, old: FieldType, new: FieldType) -> FieldType:
     removed = [variant for variant in old.variants if variant not in new.variants]
     if removed:
         raise Invalid(
             f"field {name!r} cannot lose the variant {removed[0]!r}, events have it: keep it"
         )
     added = tuple(variant for variant in new.variants if variant not in old.variants)
-    return Kind("enum", old.variants + added, new.optional)
+    return FieldType("enum", old.variants + added, new.optional)

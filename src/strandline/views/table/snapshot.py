@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from strandline.schema import Schema
 from strandline.views.table.condition import Condition
-from strandline.views.table.external_scan import Apart
+from strandline.views.table.external_scan import ExternalScan
 
 SEQ, TS, CONTEXT = "seq", "ts", "context"
 
@@ -37,7 +37,7 @@ class Top(msgspec.Struct, frozen=True, kw_only=True):
     """The sum of LIMIT and OFFSET."""
 
 
-class Facts(msgspec.Struct, kw_only=True):
+class ReadStatistics(msgspec.Struct, kw_only=True):
     """The cost of a read, for EXPLAIN. Filled while the rows are read."""
 
     files: int = 0
@@ -56,10 +56,10 @@ class Facts(msgspec.Struct, kw_only=True):
     """Seconds by step."""
 
 
-class Reading(Protocol):
+class TableRead(Protocol):
     """Rows of a snapshot: all that fulfil the condition, and possibly others of their zones."""
 
-    facts: Facts
+    facts: ReadStatistics
 
     def tables(self) -> list[pa.Table]:
         """All rows, unordered, with the requested columns in the requested order."""
@@ -69,7 +69,7 @@ class Reading(Protocol):
         """The same rows in batches, for results larger than memory."""
         ...
 
-    def apart(self) -> Apart:
+    def external_scan(self) -> ExternalScan:
         """The same rows as files and rows in memory, for engines that read files themselves."""
         ...
 
@@ -84,7 +84,7 @@ class Reading(Protocol):
         ...
 
 
-class Snapshot(Protocol):
+class EventTableSnapshot(Protocol):
     """A table at one position. Immutable; safe to use from many threads."""
 
     @property
@@ -117,7 +117,7 @@ class Snapshot(Protocol):
         *,
         after: int = 0,
         top: Top | None = None,
-    ) -> Reading:
+    ) -> TableRead:
         """Rows with a seq above ``after`` that may fulfil a bound condition. Hidden rows are left
         out. Every row that fulfils the condition is returned, except those that ``top`` allows to
         skip."""

@@ -18,16 +18,16 @@ from typing import Any
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.records import Appended
+from strandline.records import AppendResult
 from strandline.schema import Schema
 from strandline.views.table import control_records, schema_evolution
 from strandline.views.table.condition import Condition
 from strandline.views.table.fold import TableFold, seqs_matching
-from strandline.views.table.maintenance import Upkeep
+from strandline.views.table.maintenance import TableMaintenance
 from strandline.views.table.table_snapshot import PinnedTable
 from strandline.views.table.validation import Validator, validator_of
-from strandline.views.view import Draft
-from strandline.views.view_runner import Host
+from strandline.views.view import ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 Event = Mapping[str, Any] | bytes | str
 
@@ -58,12 +58,12 @@ class TableStats(msgspec.Struct, frozen=True, kw_only=True):
 class Table:
     """One event table. Safe to call from many threads."""
 
-    def __init__(self, host: Host[TableFold]) -> None:
+    def __init__(self, host: ViewRunner[TableFold]) -> None:
         self._host = host
-        self._maintenance = Upkeep(host)
+        self._maintenance = TableMaintenance(host)
         self._share = host.world.share
-        self._share.evicts(_evictor(weakref.ref(host)))
-        host.turn = self._maintenance.turn
+        self._share.add_evictor(_evictor(weakref.ref(host)))
+        host.periodic_work = self._maintenance.run_once
         host.when_dropped = self._discard
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ class Table:
         checked = schema_evolution.check_fields(fields)
         result: list[Schema] = []
 
-        def decide(fold: TableFold) -> Draft | None:
+        def decide(fold: TableFold) -> ViewAppend | None:
             result[:] = [_next_version(self.name, fold.schema, checked, version, new=new)]
             return None if result[0] == fold.schema else control_records.schema_draft(result[0])
 
@@ -99,11 +99,11 @@ class Table:
             topic.alter(schema=result[0].fields)
         return result[0]
 
-    def store(self, context: str, event: Event) -> Appended:
+    def store(self, context: str, event: Event) -> AppendResult:
         """Store one event of a context. A rejected event changes nothing."""
         return self.store_many([context], [event])
 
-    def store_many(self, contexts: Sequence[str] | str, events: Sequence[Event]) -> Appended:
+    def store_many(self, contexts: Sequence[str] | str, events: Sequence[Event]) -> AppendResult:
         """Store all events or none; one context for each, or one for all."""
         if isinstance(contexts, str):
             contexts = [contexts] * len(events)
@@ -115,7 +115,7 @@ class Table:
         data = [_encoded(event) for event in events]
         self._validator().decode_many(data)
         self._reserve(sum(map(len, data)) + _ROW_RAM * len(data))
-        return self._host.append(Draft(0, data, keys=keys))
+        return self._host.append(ViewAppend(0, data, keys=keys))
 
     def check(self, event: Event) -> None:
         """Raise the error that ``store`` would raise for this event."""
@@ -130,7 +130,7 @@ class Table:
         """Delete the events that fulfil a bound condition, at once; return their number."""
         count = 0
 
-        def decide(fold: TableFold) -> Draft | None:
+        def decide(fold: TableFold) -> ViewAppend | None:
             nonlocal count
             count = len(seqs_matching(fold.snapshot(), where))
             return control_records.delete_draft(where) if count else None
@@ -148,7 +148,7 @@ class Table:
 
     def maintain(self) -> None:
         """Write files, merge, trim deleted records: called after every save of the views."""
-        self._maintenance.turn()
+        self._maintenance.run_once()
 
     def statistics(self) -> TableStats:
         """Counts and sizes of the table at this moment."""
@@ -179,7 +179,7 @@ class Table:
 
     def _reserve(self, size: int) -> None:
         self._share.admit(size)
-        self._maintenance.relieve(_PASSIVES_MAX)
+        self._maintenance.limit_passives(_PASSIVES_MAX)
 
 
 def _next_version(
@@ -224,7 +224,7 @@ def _encoded(event: Event) -> bytes:
     raise Invalid(f"an event is a map or JSON text, not {type(event).__name__}")
 
 
-def _evictor(host: weakref.ref[Host[TableFold]]) -> Callable[[int], int]:
+def _evictor(host: weakref.ref[ViewRunner[TableFold]]) -> Callable[[int], int]:
     """Evicts when memory is short: the next run writes the memtable; nothing is freed yet."""
 
     def evict(size: int) -> int:
@@ -232,7 +232,7 @@ def _evictor(host: weakref.ref[Host[TableFold]]) -> Callable[[int], int]:
         runner = host()
         if runner is not None and runner.lock.acquire(blocking=False):
             try:
-                runner.fold.swap()
+                runner.fold.make_passive()
             finally:
                 runner.lock.release()
         return 0

@@ -16,11 +16,11 @@ from pyroaring import BitMap64
 from strandline.errors import Invalid
 from strandline.schema import Schema
 from strandline.views.table.condition import Condition
-from strandline.views.table.external_scan import Apart
-from strandline.views.table.files.row_reader import FileReading, Pinned, file_reading
-from strandline.views.table.memtable import Chunk
+from strandline.views.table.external_scan import ExternalScan
+from strandline.views.table.files.row_reader import FileRead, PinnedFiles, read_files
+from strandline.views.table.memtable import ColumnChunk
 from strandline.views.table.rows import arrow_schema
-from strandline.views.table.snapshot import SEQ, Facts, Top
+from strandline.views.table.snapshot import SEQ, ReadStatistics, Top
 from strandline.views.table.upcast import upcast
 
 
@@ -32,8 +32,8 @@ class PinnedTable:
         *,
         name: str,
         schema: Schema,
-        chunks: Sequence[Chunk],
-        files: Pinned,
+        chunks: Sequence[ColumnChunk],
+        files: PinnedFiles,
         hidden: BitMap64,
         position: int,
         deletes: int,
@@ -64,7 +64,7 @@ class PinnedTable:
         *,
         after: int = 0,
         top: Top | None = None,
-    ) -> PinnedReading:
+    ) -> PinnedTableRead:
         """All rows that fulfil a bound condition, and possibly others."""
         unknown = [name for name in columns if name not in self.columns.names]
         if unknown:
@@ -72,13 +72,13 @@ class PinnedTable:
                 f"table {self.name!r} has no column {unknown[0]!r}: it has "
                 f"{', '.join(self.columns.names)}"
             )
-        facts = Facts(seconds={}, indexes=[])
+        facts = ReadStatistics(seconds={}, indexes=[])
         chunks = [
             chunk
             for chunk in self._chunks
             if chunk.last_seq > after and chunk.first_seq <= self.position
         ]
-        files = file_reading(
+        files = read_files(
             self._files,
             self._hidden,
             self.schema,
@@ -90,18 +90,18 @@ class PinnedTable:
             facts=facts,
             now=self._now,
         )
-        return PinnedReading(self, chunks, files, list(columns), after, facts)
+        return PinnedTableRead(self, chunks, files, list(columns), after, facts)
 
     def stored_bytes(self, after: int = 0) -> int:
         """The size of the files that have rows after a seq."""
         return sum(file.size for file in self._files.files if file.last_seq > after)
 
-    def leave_out_newer(self, version: int) -> None:
+    def exclude_newer_files(self, version: int) -> None:
         """Leave out files that were written in a newer version of the schema than this."""
         files = self._files.files
         self._files.files = tuple(file for file in files if file.schema_version <= version)
 
-    def memory_part(self, chunk: Chunk, columns: Sequence[str], after: int) -> pa.Table:
+    def visible_rows(self, chunk: ColumnChunk, columns: Sequence[str], after: int) -> pa.Table:
         """The visible rows of a chunk in the newest schema."""
         table = chunk.table
         visible = self._visible(table[SEQ].to_numpy(), after)
@@ -124,17 +124,17 @@ class PinnedTable:
         return visible
 
 
-class PinnedReading:
+class PinnedTableRead:
     """Rows of a snapshot. Owned by one thread."""
 
     def __init__(
         self,
         view: PinnedTable,
-        chunks: Sequence[Chunk],
-        files: FileReading,
+        chunks: Sequence[ColumnChunk],
+        files: FileRead,
         columns: list[str],
         after: int,
-        facts: Facts,
+        facts: ReadStatistics,
     ) -> None:
         self.facts = facts
         self._view = view
@@ -166,12 +166,12 @@ class PinnedReading:
         for table in self._memory():
             yield from _nullable(table).to_batches()
 
-    def apart(self) -> Apart:
+    def external_scan(self) -> ExternalScan:
         """The same rows as names of files and rows in memory."""
-        request = self._files.wanted
-        files = self._files.named()
+        request = self._files.request
+        files = self._files.file_rows()
         self.facts.rows += sum(file.rows for file in files)
-        return Apart(
+        return ExternalScan(
             files=files,
             memory=[_nullable(table) for table in self._memory()],
             first_seq=request.first_seq,
@@ -179,12 +179,12 @@ class PinnedReading:
             hidden=request.hidden,
         )
 
-    def _stored_columns(self, chunk: Chunk) -> list[str]:
+    def _stored_columns(self, chunk: ColumnChunk) -> list[str]:
         return [name for name in self._columns if name in chunk.table.column_names]
 
     def _memory(self) -> Iterator[pa.Table]:
         for chunk in self._chunks:
-            part = self._view.memory_part(chunk, self._columns, self._after)
+            part = self._view.visible_rows(chunk, self._columns, self._after)
             self.facts.memory_rows += part.num_rows
             self.facts.rows += part.num_rows
             yield part

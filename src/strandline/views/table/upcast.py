@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from strandline.lake.files.typed_columns import ARROW
-from strandline.schema import Schema, field_of, kind_of
-from strandline.views.table.dictionary import as_variants
+from strandline.schema import Schema, field_of, parse_type
+from strandline.views.table.dictionary import as_enum
 from strandline.views.table.snapshot import CORE
 
 
@@ -37,11 +37,11 @@ def upcast(table: pa.Table, old: Schema, new: Schema, columns: Sequence[str]) ->
 
 def _column(table: pa.Table, name: str, old: Schema, new: Schema) -> pa.ChunkedArray:
     field = field_of(name)
-    kind = kind_of(new.fields[field], field)
+    kind = parse_type(new.fields[field], field)
     if field in old.fields:
         column = table[name]
     else:
         column = pa.chunked_array([pa.nulls(table.num_rows, ARROW[kind.name])])
     if kind.name == "enum":
-        return as_variants(column, kind.variants)
+        return as_enum(column, kind.variants)
     return column.cast(ARROW[kind.name], safe=False)  # a large number is rounded, as in JSON

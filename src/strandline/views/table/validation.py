@@ -43,19 +43,19 @@ from msgspec.structs import astuple
 
 from strandline.errors import Invalid
 from strandline.lake.files.typed_columns import (
+    DECODE_ERRORS,
     JSON,
-    MISFITS,
     U64_MAX,
-    Moment,
-    cut_moments,
+    AwareDatetime,
     find_long_fraction,
     has_hidden_digits,
     has_long_time,
     reader_of,
     row_type,
+    truncate_times,
 )
-from strandline.schema import Kind, KindName, Schema
-from strandline.views.table.validation_errors import keys_twice, refusal
+from strandline.schema import FieldType, FieldTypeName, Schema
+from strandline.views.table.validation_errors import duplicate_keys, validation_error
 
 BLOCK = 128
 """Events that are checked together: few enough to check each again when one is in doubt."""
@@ -69,12 +69,15 @@ _SMALL = 4096
 # still be a time: the wide type decides.
 _Count = Annotated[int, Meta(ge=-62_135_596_800, le=2**63 - 1)]
 _Seconds = Annotated[float, Meta(ge=-62_135_596_800.0, le=253_402_300_799.0)]
-_FAST: dict[KindName, Any] = {
+_FAST: dict[FieldTypeName, Any] = {
     **JSON,
-    "datetime": Moment | _Count | _Seconds,
+    "datetime": AwareDatetime | _Count | _Seconds,
     "date": date | _Count | _Seconds,
 }
-_WIDE: dict[KindName, Any] = {**JSON, **dict.fromkeys(("u64", "datetime", "date"), msgspec.Raw)}
+_WIDE: dict[FieldTypeName, Any] = {
+    **JSON,
+    **dict.fromkeys(("u64", "datetime", "date"), msgspec.Raw),
+}
 _QUOTES_BY_TYPE: dict[type, int] = {
     **dict.fromkeys((str, datetime, date), 4),
     **dict.fromkeys((int, float, bool, NoneType), 2),
@@ -89,7 +92,7 @@ class Validator:
     def __init__(self, schema: Schema, event: str = "") -> None:
         self.schema = schema
         self.event = event
-        kinds = schema.kinds()
+        kinds = schema.types()
         names = [(f"f{index}", name) for index, name in enumerate(kinds)]
         fast_types = [_type(kind, _FAST) for kind in kinds.values()]
         self._decode_fast = msgspec.json.Decoder(row_type(names, fast_types, strict=True)).decode
@@ -113,7 +116,7 @@ class Validator:
         """The row of an event; raises Invalid if it does not fit."""
         try:
             row = self._decode_fast(data)
-        except MISFITS:
+        except DECODE_ERRORS:
             return self._decode_slowly(data)
         if not self._is_valid(data, row):
             return self._decode_slowly(data)
@@ -131,14 +134,14 @@ class Validator:
             )
         return rows
 
-    def fitting(self, data: Sequence[bytes]) -> list[msgspec.Struct | None]:
+    def decode_fitting(self, data: Sequence[bytes]) -> list[msgspec.Struct | None]:
         """The rows of events; None for an event that does not fit."""
         rows: list[msgspec.Struct | None] = []
         for block in _blocks(data):
             rows += self._decode_block(block) or map(self._decode_or_none, block)
         return rows
 
-    def _add_field(self, own: str, kind: Kind) -> None:
+    def _add_field(self, own: str, kind: FieldType) -> None:
         """Register the checks of a field that its type does not do."""
         getter = operator.attrgetter(own)
         if kind.name == "datetime":
@@ -157,7 +160,7 @@ class Validator:
         """The rows of all events; None if one is in doubt."""
         try:
             rows = list(map(self._decode_fast, block))
-        except MISFITS:
+        except DECODE_ERRORS:
             return None
         text = b"".join(block)
         if not self._are_valid(text, rows):
@@ -174,7 +177,7 @@ class Validator:
         return rows[0]
 
     def _cut_times(self, data: Sequence[bytes], rows: list[msgspec.Struct]) -> None:
-        cut_moments(data, rows, self._time_names, self._decode_fast, self._decode_slowly)
+        truncate_times(data, rows, self._time_names, self._decode_fast, self._decode_slowly)
 
     def _one_by_one(self, block: Sequence[bytes], before: int, of: int) -> list[msgspec.Struct]:
         rows = []
@@ -233,15 +236,15 @@ class Validator:
         """The row of an event, or the error with the reason why it does not fit."""
         try:
             row = self._decode_wide(data)
-        except MISFITS as error:
-            raise refusal(self.schema, self.event, data) from error
+        except DECODE_ERRORS as error:
+            raise validation_error(self.schema, self.event, data) from error
         if _has_duplicate(row, data):
-            raise refusal(self.schema, self.event, data)
+            raise validation_error(self.schema, self.event, data)
         for own, read, optional in self._wide_fields:
             part = getattr(row, own)
             value = read(part) if part else UNSET
             if value is None and not (optional and bytes(part) == b"null"):
-                raise refusal(self.schema, self.event, data)
+                raise validation_error(self.schema, self.event, data)
             setattr(row, own, value)
         return row
 
@@ -256,7 +259,7 @@ def validator_of(schema: Schema, event: str = "") -> Validator:
     return _validator(schema.version, tuple(schema.fields.items()), event)
 
 
-def _type(kind: Kind, types: dict[KindName, Any]) -> tuple[Any, Any]:
+def _type(kind: FieldType, types: dict[FieldTypeName, Any]) -> tuple[Any, Any]:
     """The type of a field and its default."""
     one = Literal[kind.variants] if kind.name == "enum" else types[kind.name]
     if not kind.optional:
@@ -267,7 +270,7 @@ def _type(kind: Kind, types: dict[KindName, Any]) -> tuple[Any, Any]:
 def _has_duplicate(row: msgspec.Struct, data: bytes) -> bool:
     """Whether a field is duplicate: exact, never in doubt."""
     if b"\\u0022" in data:  # decodes to a mark that the data does not have, and may hide a key
-        return bool(keys_twice(data))
+        return bool(duplicate_keys(data))
     return sum(map(_quotes, astuple(row))) != data.count(b'"')
 
 

@@ -17,15 +17,15 @@ import msgspec
 from msgspec import Meta
 
 from strandline.errors import Invalid
-from strandline.lake.files.typed_columns import MISFITS, reader_of
-from strandline.schema import Kind, KindName, Schema
+from strandline.lake.files.typed_columns import DECODE_ERRORS, reader_of
+from strandline.schema import FieldType, FieldTypeName, Schema
 
 _EXCERPT_MAX = 60
 """Characters of a value in an error."""
 _NAMES_MAX = 32
 """Names in an error."""
 
-_EXPECTED: dict[KindName, str] = {
+_EXPECTED: dict[FieldTypeName, str] = {
     "string": "a string",
     "u64": "a whole number from 0 to 2^64 - 1",
     "i64": "a whole number from -2^63 to 2^63 - 1",
@@ -39,7 +39,7 @@ _TEXT = msgspec.json.Decoder(str)
 _WITHOUT_OFFSET = msgspec.json.Decoder(Annotated[datetime, Meta(tz=False)])
 
 
-def refusal(schema: Schema, event: str, data: bytes) -> Invalid:
+def validation_error(schema: Schema, event: str, data: bytes) -> Invalid:
     """The error for an event that does not fit."""
     name = event or "event"
     try:
@@ -60,14 +60,14 @@ def _reason(schema: Schema, parts: dict[str, msgspec.Raw], data: bytes) -> str:
     for field in parts:
         if field not in schema.fields:
             return _unknown(field, schema)
-    kinds = schema.kinds()
+    kinds = schema.types()
     for field, kind in kinds.items():
         if field not in parts and not kind.optional:
             return f"{field}: missing, expected {_expected(kind)}"
     for field, kind in kinds.items():
         if field in parts and not _fits(parts[field], kind):
             return f"{field}: expected {_expected(kind)}, got {_actual(parts[field], kind)}"
-    duplicates = keys_twice(data)
+    duplicates = duplicate_keys(data)
     return f"{duplicates[0] if duplicates else 'a field'}: comes twice"
 
 
@@ -83,13 +83,13 @@ def _unknown(field: str, schema: Schema) -> str:
     return f"{text}: unknown field, there are {_list(schema.fields)}"
 
 
-def _fits(part: msgspec.Raw, kind: Kind) -> bool:
+def _fits(part: msgspec.Raw, kind: FieldType) -> bool:
     if bytes(part) == b"null":
         return kind.optional
     return reader_of(kind)(part) is not None
 
 
-def _expected(kind: Kind) -> str:
+def _expected(kind: FieldType) -> str:
     if kind.name == "enum":
         text = f"one of {_list(kind.variants)}"
     else:
@@ -97,7 +97,7 @@ def _expected(kind: Kind) -> str:
     return f"{text} or null" if kind.optional else text
 
 
-def _actual(part: msgspec.Raw, kind: Kind) -> str:
+def _actual(part: msgspec.Raw, kind: FieldType) -> str:
     """The actual value, with the probable mistake."""
     excerpt = _excerpt(bytes(part))
     if excerpt == "null":
@@ -119,11 +119,11 @@ def _actual(part: msgspec.Raw, kind: Kind) -> str:
 def _read(decoder: Any, part: msgspec.Raw) -> Any:
     try:
         return decoder.decode(part)
-    except MISFITS:
+    except DECODE_ERRORS:
         return None
 
 
-def keys_twice(data: bytes) -> list[str]:
+def duplicate_keys(data: bytes) -> list[str]:
     """Duplicate keys of a JSON object of plain values."""
     try:
         pairs = json.loads(data.decode(errors="replace"), object_pairs_hook=list, parse_int=str)

@@ -17,9 +17,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from strandline.lake.files import column_stats
-from strandline.lake.files.typed_columns import shape_of
+from strandline.lake.files.typed_columns import typed_columns_of
 from strandline.lake.manifest.file_entry import ColumnStats
-from strandline.schema import Schema, kind_of
+from strandline.schema import Schema, parse_type
 from tests.unit.lake.cold_files import write
 
 TYPES = ["string", "u64", "i64", "f64", "bool", "datetime", "date", '["a","b"]', '["a","b","c"]']
@@ -45,7 +45,7 @@ def rows_of(values: list[Any]) -> list[tuple]:
 
 def derived(kind: str, values: list[Any]) -> pa.Array:
     data = pa.chunked_array([pa.array([row[-1] for row in rows_of(values)], pa.binary())])
-    return shape_of(Schema(1, {"x": kind})).derive(data)[0]
+    return typed_columns_of(Schema(1, {"x": kind})).derive(data)[0]
 
 
 def as_dataset(written: str | None, newest: str, values: list[Any], folder: str) -> ds.Dataset:
@@ -55,8 +55,11 @@ def as_dataset(written: str | None, newest: str, values: list[Any], folder: str)
     path = f"{folder}/{file.entry.content}.parquet"
     with open(path, "wb") as out:
         out.write(file.content)
-    new = shape_of(Schema(2, {"x": newest}))
-    (*some, last) = [pc.scalar(True), *column_stats.Holding(shape_of(schema), new).of(file.entry)]
+    new = typed_columns_of(Schema(2, {"x": newest}))
+    (*some, last) = [
+        pc.scalar(True),
+        *column_stats.FileGuarantees(typed_columns_of(schema), new).of(file.entry),
+    ]
     for each in some:
         last = last & each
     return ds.FileSystemDataset.from_paths(
@@ -158,15 +161,17 @@ def test_bounds_are_text_in_the_order_of_what_they_stand_for(kind, values, low, 
     stats = file.entry.column_stats()["x"]
 
     assert stats == ColumnStats(low, high, 1)
-    told = kind_of(kind, "x")
+    told = parse_type(kind, "x")
     assert column_stats.value_of(told, low) < column_stats.value_of(told, high)
 
 
 def test_a_bound_comes_back_as_the_value_it_stands_for():
     moment = datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
 
-    assert column_stats.value_of(kind_of("datetime", "x"), "2026-01-02T03:04:05.000006Z") == moment
-    assert column_stats.value_of(kind_of("date", "x"), "2026-01-02") == date(2026, 1, 2)
+    assert (
+        column_stats.value_of(parse_type("datetime", "x"), "2026-01-02T03:04:05.000006Z") == moment
+    )
+    assert column_stats.value_of(parse_type("date", "x"), "2026-01-02") == date(2026, 1, 2)
 
 
 def test_only_the_first_fields_have_bounds():

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.errors import NewerFormat
+from strandline.errors import UnsupportedFormat
 from strandline.lake.files.record_columns import SCHEMA
-from strandline.lake.files.typed_columns import Shape, shape_of
+from strandline.lake.files.typed_columns import TypedColumns, typed_columns_of
 from strandline.schema import Schema, checked_fields
 from strandline.testing.strategies import garbled
 from tests.unit.lake.cold_files import plain_rows as records
@@ -26,17 +26,17 @@ from tests.unit.lake.plain_types import plain_rows
 TYPES = ["string", "u64", "i64", "f64", "bool", "datetime", "date", ["EUR", "ü", "null"]]
 NAMES = ["text", "u", "i", "f", "from", "at", "day", "cur"]
 FIELDS = checked_fields(dict(zip(NAMES, TYPES, strict=True)))
-SHAPE = shape_of(Schema(1, FIELDS))
+SHAPE = typed_columns_of(Schema(1, FIELDS))
 
 
-def derived(rows: list[bytes], shape: Shape = SHAPE) -> dict[str, list[Any]]:
+def derived(rows: list[bytes], shape: TypedColumns = SHAPE) -> dict[str, list[Any]]:
     arrays = shape.derive(pa.chunked_array([pa.array(rows, pa.binary())]))
     return {name: array.to_pylist() for name, array in zip(shape.kinds, arrays, strict=True)}
 
 
 def one(type_text: str, value: str) -> Any:
     """The typed value of one piece of JSON."""
-    shape = shape_of(Schema(1, checked_fields({"x": type_text})))
+    shape = typed_columns_of(Schema(1, checked_fields({"x": type_text})))
     (found,) = derived([b'{"x":%s}' % value.encode()], shape)["x"]
     return found
 
@@ -128,20 +128,20 @@ def test_typed_columns_stand_behind_those_of_a_record_and_leave_them_alone():
     rows = [(*row[:6], b'{"u": %d}' % row[0]) for row in records(range(1, 4))]
     table = pa.concat_tables([table_of(rows[:1]), table_of(rows[1:])])
 
-    found = SHAPE.widened(table)
+    found = SHAPE.add_typed_columns(table)
 
     assert found.select(SCHEMA.names).equals(table)
     assert found.schema.names == [*SCHEMA.names, *NAMES]
     assert found["u"].to_pylist() == [1, 2, 3]
-    assert SHAPE.widened(SCHEMA.empty_table()).schema == found.schema
+    assert SHAPE.add_typed_columns(SCHEMA.empty_table()).schema == found.schema
 
 
 def test_without_fields_nothing_is_derived():
     table = table_of(records(range(1, 4)))
 
-    assert shape_of(Schema(4, {})).widened(table) is table
+    assert typed_columns_of(Schema(4, {})).add_typed_columns(table) is table
 
 
 def test_a_type_of_a_newer_version_is_told():
-    with pytest.raises(NewerFormat, match=r"field 'price' has no type 'decimal'.*upgrade"):
-        shape_of(Schema(1, {"price": "decimal"}))
+    with pytest.raises(UnsupportedFormat, match=r"field 'price' has no type 'decimal'.*upgrade"):
+        typed_columns_of(Schema(1, {"price": "decimal"}))

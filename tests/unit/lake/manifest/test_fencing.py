@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.errors import Corrupt, Fenced, Invalid, NewerFormat, Unreachable
+from strandline.errors import Corrupt, Fenced, Invalid, ObjectStoreUnreachable, UnsupportedFormat
 from strandline.lake import object_keys, topic_names
 from strandline.lake.manifest import fencing
 from strandline.testing.sim_clock import SimClock
@@ -21,23 +21,23 @@ def opened(objects: SimObjects, attempt: int) -> int:
 def test_the_first_store_gets_the_lake_and_keeps_it():
     objects = SimObjects()
 
-    fencing.check_identity(objects, STORE_ID, SimClock())
-    fencing.check_identity(objects, STORE_ID, SimClock(wall_us=5))
+    fencing.claim_lake(objects, STORE_ID, SimClock())
+    fencing.claim_lake(objects, STORE_ID, SimClock(wall_us=5))
 
     assert fencing.identity_of(objects) == STORE_ID
     with pytest.raises(Invalid, match=STORE_ID.hex()):
-        fencing.check_identity(objects, OTHER_ID, SimClock())
+        fencing.claim_lake(objects, OTHER_ID, SimClock())
 
 
 def test_of_two_stores_that_come_at_once_one_gets_the_lake():
     objects = SimObjects()
-    rivals = [lambda: fencing.check_identity(objects, OTHER_ID, SimClock())]
+    rivals = [lambda: fencing.claim_lake(objects, OTHER_ID, SimClock())]
     objects.on_call = lambda operation, _: (
         rivals.pop()() if operation == "create" and rivals else None
     )
 
     with pytest.raises(Invalid, match=OTHER_ID.hex()):
-        fencing.check_identity(objects, STORE_ID, SimClock())
+        fencing.claim_lake(objects, STORE_ID, SimClock())
 
     assert fencing.identity_of(objects) == OTHER_ID
 
@@ -46,32 +46,32 @@ def test_a_lost_reply_does_not_cost_the_lake():
     objects = SimObjects()
     objects.fail("create", how="after")
 
-    with pytest.raises(Unreachable):
-        fencing.check_identity(objects, STORE_ID, SimClock())
-    fencing.check_identity(objects, STORE_ID, SimClock(wall_us=5))
+    with pytest.raises(ObjectStoreUnreachable):
+        fencing.claim_lake(objects, STORE_ID, SimClock())
+    fencing.claim_lake(objects, STORE_ID, SimClock(wall_us=5))
 
     assert fencing.identity_of(objects) == STORE_ID
 
 
 def test_a_damaged_identity_is_not_taken_for_another_stores():
     objects = SimObjects()
-    fencing.check_identity(objects, STORE_ID, SimClock())
+    fencing.claim_lake(objects, STORE_ID, SimClock())
     data = objects.get(object_keys.STORE)
 
     for damaged in (data.replace(b"000102", b"000103"), data[:-1], b"", data + b" ", b"[]"):
         objects.put(object_keys.STORE, damaged)
         with pytest.raises(Corrupt):
-            fencing.check_identity(objects, STORE_ID, SimClock())
+            fencing.claim_lake(objects, STORE_ID, SimClock())
 
 
 def test_a_newer_lake_asks_for_an_upgrade(monkeypatch):
     objects = SimObjects()
     monkeypatch.setattr(fencing, "FORMAT", 2)
-    fencing.check_identity(objects, STORE_ID, SimClock())
+    fencing.claim_lake(objects, STORE_ID, SimClock())
     monkeypatch.undo()
 
-    with pytest.raises(NewerFormat):
-        fencing.check_identity(objects, STORE_ID, SimClock())
+    with pytest.raises(UnsupportedFormat):
+        fencing.claim_lake(objects, STORE_ID, SimClock())
 
 
 def test_every_opening_takes_the_next_term():
@@ -95,7 +95,7 @@ def test_a_lost_reply_leaves_the_term_ours():
     objects = SimObjects()
     objects.fail("create", how="after")
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         opened(objects, 1)
 
     assert opened(objects, 2) == 2
@@ -113,21 +113,21 @@ def test_only_the_newest_term_is_good():
 def test_topics_are_found_by_name():
     objects = SimObjects()
     for name, topic_id in (("orders", 9), ("ørders/ /../", 3), ("orders", 4)):
-        topic_names.mark(objects, name, topic_id)
-        topic_names.mark(objects, name, topic_id)
+        topic_names.create_marker(objects, name, topic_id)
+        topic_names.create_marker(objects, name, topic_id)
 
     assert topic_names.topics_named(objects, "orders") == [4, 9]
     assert topic_names.topics_named(objects, "ørders/ /../") == [3]
     assert topic_names.topics_named(objects, "nobody") == []
-    assert topic_names.is_marked(objects, "orders", 4)
-    assert not topic_names.is_marked(objects, "orders", 5)
+    assert topic_names.has_marker(objects, "orders", 4)
+    assert not topic_names.has_marker(objects, "orders", 5)
 
 
 def test_names_with_the_same_hash_are_told_apart(monkeypatch):
     monkeypatch.setattr(object_keys, "xxh3_64_hexdigest", lambda _: "0" * 16)
     objects = SimObjects()
-    topic_names.mark(objects, "orders", 4)
-    topic_names.mark(objects, "audit", 5)
+    topic_names.create_marker(objects, "orders", 4)
+    topic_names.create_marker(objects, "audit", 5)
 
     assert topic_names.topics_named(objects, "orders") == [4]
     assert topic_names.topics_named(objects, "audit") == [5]

@@ -6,7 +6,7 @@ import pytest
 from pyroaring import BitMap64
 
 from strandline.errors import Conflict, Invalid
-from strandline.lake.manifest.manifest import Manifest, Removed
+from strandline.lake.manifest.manifest import Manifest, RemovedFile
 from tests.unit.lake.histories import TOPIC_ID, lake_file
 
 ONE, TWO, THREE = lake_file(1, 10), lake_file(11, 20), lake_file(21, 30)
@@ -32,9 +32,9 @@ def test_files_are_found_by_seq():
 def test_a_file_is_found_by_its_whole_name():
     one = manifest(files=(ONE,))
 
-    assert one.named(ONE.name()) == ONE
-    assert one.named(lake_file(1, 10, salt=1).name()) is None
-    assert one.named("something else") is None
+    assert one.find_file(ONE.name()) == ONE
+    assert one.find_file(lake_file(1, 10, salt=1).name()) is None
+    assert one.find_file("something else") is None
 
 
 def test_totals_are_those_of_the_live_files():
@@ -102,7 +102,7 @@ def test_a_file_may_be_replaced_by_several_and_by_itself():
     )
 
     assert split.files == (halves[1], halves[0], THREE)
-    assert split.removed == (Removed(whole.name(), 6, AT),)
+    assert split.removed == (RemovedFile(whole.name(), 6, AT),)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_floor_takes_the_files_that_lie_all_below_it():
     )
 
     assert floored.files == (TWO, THREE)
-    assert floored.removed == (Removed(ONE.name(), 6, AT),)
+    assert floored.removed == (RemovedFile(ONE.name(), 6, AT),)
     assert list(floored.deleted) == [16]
     assert floored.with_floor(9, at_us=AT) is floored
 
@@ -149,11 +149,11 @@ def test_a_deleted_topic_has_no_files_and_takes_none():
 
 
 def test_only_objects_that_nobody_names_are_condemned():
-    known = manifest(files=(ONE,), removed=(Removed("a.parquet", 2, 1),))
+    known = manifest(files=(ONE,), removed=(RemovedFile("a.parquet", 2, 1),))
 
     condemned = known.with_condemned([ONE.name(), "a.parquet", "b.parquet"], at_us=AT)
 
-    assert condemned.removed == (*known.removed, Removed("b.parquet", 6, AT))
+    assert condemned.removed == (*known.removed, RemovedFile("b.parquet", 6, AT))
 
 
 CHANGES = {
@@ -170,7 +170,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_made_twice_is_made_once(change):
-    start = manifest(files=(ONE, TWO, THREE), removed=(Removed("a.parquet", 2, 1),))
+    start = manifest(files=(ONE, TWO, THREE), removed=(RemovedFile("a.parquet", 2, 1),))
 
     once = change(start)
 

@@ -11,10 +11,10 @@ from pyroaring import BitMap64
 
 from strandline.errors import Conflict, Corrupt, Fenced, NotFound, UnknownTopic
 from strandline.lake import object_keys, topic_names
-from strandline.lake.gc import sweep
+from strandline.lake.gc import collect_garbage
 from strandline.lake.manifest import fencing
 from strandline.lake.manifest.manifest_codec import DELTAS_MAX
-from strandline.lake.manifest.manifest_commit import Ledger
+from strandline.lake.manifest.manifest_commit import ManifestCommitter
 from strandline.testing.sim_clock import WALL_US_START, SimClock
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.lake.histories import (
@@ -146,7 +146,7 @@ def test_a_lake_that_looks_empty_is_not_taken_for_a_new_one():
     ledger = new_lake(objects)
     for number in range(40):
         ledger.commit(lambda each, epoch=number: each.with_epoch(epoch + 2))
-    sweep(ledger, now_us=WALL_US_START, **LONG_AGO)
+    collect_garbage(ledger, now_us=WALL_US_START, **LONG_AGO)
     objects.lagging_list = 10_000
 
     with pytest.raises(Corrupt, match="has been in the lake"):
@@ -180,7 +180,7 @@ def test_a_bit_that_flips_on_the_way_is_read_again():
 def test_every_changed_byte_of_a_small_lake_is_noticed():
     """C1: the bodies of terms are for people; that they exist is all that counts."""
     objects = SimObjects()
-    fencing.check_identity(objects, STORE_ID, SimClock())
+    fencing.claim_lake(objects, STORE_ID, SimClock())
     term = fencing.open_term(objects, STORE_ID, SimClock(), attempt=bytes(16))
     add(new_lake(objects), lake_file(1, 10), term=term)
     silent = []
@@ -192,7 +192,7 @@ def test_every_changed_byte_of_a_small_lake_is_noticed():
             data[offset] ^= 0x04
             damaged.put(key, data)
             try:
-                fencing.check_identity(damaged, STORE_ID, SimClock())
+                fencing.claim_lake(damaged, STORE_ID, SimClock())
                 topic_names.topics_named(damaged, "orders")
                 ledger_of(damaged).load()
             except Corrupt:
@@ -252,7 +252,7 @@ def _go_on_and_sweep(objects: SimObjects) -> None:
     other = ledger_of(objects, random_id=ids())
     for number in range(40):
         other.commit(lambda each, epoch=number: each.with_epoch(epoch + 100))
-    sweep(other, now_us=WALL_US_START, **LONG_AGO)
+    collect_garbage(other, now_us=WALL_US_START, **LONG_AGO)
 
 
 def test_an_older_term_is_fenced():
@@ -299,7 +299,7 @@ def test_an_older_version_is_read_as_long_as_it_is_kept():
         ledger.commit(lambda each, epoch=number: each.with_epoch(epoch + 2))
 
     assert ledger_of(objects).load(20).epoch == 20
-    sweep(ledger, now_us=WALL_US_START, **LONG_AGO)
+    collect_garbage(ledger, now_us=WALL_US_START, **LONG_AGO)
     for number in (1, 20):
         with pytest.raises(NotFound):
             ledger_of(objects).load(number)
@@ -319,7 +319,7 @@ def test_a_version_that_is_given_up_cannot_be_pinned():
         assert stack.enter_context(ledger.pin()).number == 41
 
 
-def _large_lake(files: int) -> tuple[SimObjects, Ledger]:
+def _large_lake(files: int) -> tuple[SimObjects, ManifestCommitter]:
     objects = SimObjects()
     ledger = new_lake(objects)
     stats = '{"key":["%s","%s",0],"tag":["a tag of 20 letters.","b tag of 20 letters.",3]}'

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
-from strandline.errors import Corrupt, NewerFormat, StrandlineError
+from strandline.errors import Corrupt, StrandlineError, UnsupportedFormat
 from strandline.log.files import checkpoint_codec as root_file
-from strandline.log.files.checkpoint_codec import GapEntry, Root, ShardEntry, TopicEntry
+from strandline.log.files.checkpoint_codec import GapEntry, ShardEntry, StoreCheckpoint, TopicEntry
 from strandline.log.files.layout import Layout
 from strandline.log.segments.reader import SegmentInfo
 from strandline.testing import strategies
@@ -43,7 +43,7 @@ topics = st.builds(
 )
 segments = st.builds(SegmentInfo, **dict.fromkeys(SegmentInfo.__struct_fields__, U64))
 roots = st.builds(
-    Root,
+    StoreCheckpoint,
     number=U63,
     store_id=st.binary(min_size=16, max_size=16),
     term=U63,
@@ -69,7 +69,7 @@ def test_a_garbled_root_is_refused_with_its_path(root, data):
     whole = root_file.encode(root)
     garbled = data.draw(strategies.garbled(whole).filter(lambda made: made != whole))
 
-    with pytest.raises((Corrupt, NewerFormat)) as caught:
+    with pytest.raises((Corrupt, UnsupportedFormat)) as caught:
         root_file.decode(garbled, PATH)
 
     assert PATH in str(caught.value)
@@ -105,7 +105,7 @@ def test_garbage_is_no_root(data):
 
 @given(st.binary(max_size=200))
 def test_a_body_that_checks_and_still_is_no_root_is_refused(body):
-    sound = root_file.encode(root_file.empty_root(bytes(16)))
+    sound = root_file.encode(root_file.empty_checkpoint(bytes(16)))
     header = sound[:40]
     forged = bytearray(header)
     forged[16:24] = struct.pack("<Q", len(body))
@@ -118,7 +118,7 @@ def test_a_body_that_checks_and_still_is_no_root_is_refused(body):
 def _saved(disk: SimDisk, *numbers: int, store_id: bytes = bytes(16)) -> None:
     disk.make_dirs("/data/meta")
     for number in numbers:
-        root = msgspec.structs.replace(root_file.empty_root(store_id), number=number)
+        root = msgspec.structs.replace(root_file.empty_checkpoint(store_id), number=number)
         disk.durable_replace(root_file.path_of("/data/meta", number), root_file.encode(root))
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_64_hexdigest
 
-from strandline.errors import Corrupt, NewerFormat, NotAStore, StrandlineError
+from strandline.errors import Corrupt, NotAStore, StrandlineError, UnsupportedFormat
 from strandline.log.files import system_file
 from strandline.testing import strategies
 from strandline.testing.sim_disk import SimDisk
@@ -52,7 +52,7 @@ def test_a_garbled_system_file_is_refused(data):
     if garbled == whole:
         assert system_file.read(disk, "/data") == store_id
     else:
-        with pytest.raises((Corrupt, NewerFormat)):
+        with pytest.raises((Corrupt, UnsupportedFormat)):
             system_file.read(disk, "/data")
 
 
@@ -90,7 +90,7 @@ def test_a_newer_format_is_told_apart_from_damage():
     fields["checksum"] = xxh3_64_hexdigest(line.encode())
     newer = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
-    with pytest.raises(NewerFormat, match="format 2"):
+    with pytest.raises(UnsupportedFormat, match="format 2"):
         system_file.read(_disk(newer), "/data")
 
 

@@ -252,7 +252,7 @@ def test_records_whose_ttl_is_over_keep_no_append_out(cap, durability):
         topic.append(b"x")
 
     world.clock.advance(1.1)
-    placed = [topic.append(b"c"), topic.append_soon([b"d"]).wait()]
+    placed = [topic.append(b"c"), topic.append_nowait([b"d"]).wait()]
 
     assert [appended.first_seq for appended in placed] == [3, 4]
     assert payloads(topic) == [b"c", b"d"]
@@ -276,10 +276,10 @@ def test_what_an_append_found_to_be_over_stays_so_after_a_kill_and_a_clock_set_b
 @pytest.mark.parametrize("cap", [{"cap_records": 2}, {"cap_bytes": 2}])
 def test_an_append_under_way_counts_for_the_cap(cap):
     topic = World().store.topic("t", durability="fsync", discard="reject", **cap)
-    pending = [topic.append_soon(b"a"), topic.append_soon(b"b")]
+    pending = [topic.append_nowait(b"a"), topic.append_nowait(b"b")]
 
     with pytest.raises(TopicFull):
-        topic.append_soon(b"c")
+        topic.append_nowait(b"c")
 
     assert [placed.wait().last_seq for placed in pending] == [1, 2]
 

@@ -11,40 +11,41 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from strandline.log.segments import rows
-from strandline.log.segments.rows import Rows
+from strandline.log.segments.rows import RecordRows
 from strandline.log.wal import block
 from strandline.testing import strategies
-from strandline.testing.model import Values
+from strandline.testing.model import RecordValues
 
 NAMES = {block.KEY: "key", block.TAG: "tag", block.NODE: "node", block.META: "meta"}
 FEW = settings(max_examples=30)  # each makes dozens of arrays
-Listed = list[tuple[int, int, Values]]
+Listed = list[tuple[int, int, RecordValues]]
 
 
-def _listed(found: Rows) -> Listed:
+def _listed(found: RecordRows) -> Listed:
     """Seq, ts and values of every row."""
     columns = {"data": found.data.to_pylist()}
     for column, name in NAMES.items():
         array = found.fields.get(column)
         columns[name] = [None] * len(found.data) if array is None else array.to_pylist()
     values = [
-        Values(**{name: columns[name][row] for name in columns}) for row in range(len(found.data))
+        RecordValues(**{name: columns[name][row] for name in columns})
+        for row in range(len(found.data))
     ]
     seqs = range(found.first_seq, found.next_seq)
     return list(zip(seqs, found.stamps.tolist(), values, strict=True))
 
 
-def _single(values: Values) -> list[bytes | None]:
+def _single(values: RecordValues) -> list[bytes | None]:
     texts = [None if text is None else text.encode() for text in (values.tag, values.node)]
     return [values.key, *texts, values.meta]
 
 
-def _of_singles(batch: list[Values], first_seq: int) -> Rows:
+def _of_singles(batch: list[RecordValues], first_seq: int) -> RecordRows:
     singles = [(1000 + row, _single(values), values.data) for row, values in enumerate(batch)]
     return rows.of_singles(first_seq, singles)
 
 
-def _of_block(batch: list[Values], first_seq: int) -> Rows:
+def _of_block(batch: list[RecordValues], first_seq: int) -> RecordRows:
     draft = block.draft([values.data for values in batch])
     for column, name in NAMES.items():
         given_values = [getattr(values, name) for values in batch]
@@ -55,7 +56,7 @@ def _of_block(batch: list[Values], first_seq: int) -> Rows:
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> list[Rows]:
+def runs(draw: st.DrawFn) -> list[RecordRows]:
     """Parts of one topic in order, some of them behind a gap."""
     parts, seq = [], 1
     for _ in range(draw(st.integers(1, 5))):
@@ -124,7 +125,7 @@ def test_deleted_records_are_emptied_in_their_place(part, deleted):
     found = _listed(part.without(BitMap64(deleted)))
 
     expected = [
-        (seq, ts, Values(data=b"") if seq in deleted else values)
+        (seq, ts, RecordValues(data=b"") if seq in deleted else values)
         for seq, ts, values in _listed(part)
     ]
     assert found == expected
@@ -133,8 +134,8 @@ def test_deleted_records_are_emptied_in_their_place(part, deleted):
 @FEW
 @given(strategies.batches(), strategies.batches())
 def test_joined_parts_keep_fields_that_only_one_of_them_has(first, second):
-    tagged = _of_block([Values(data=v.data, tag=v.tag) for v in first], 1)
-    keyed = _of_block([Values(data=v.data, key=v.key) for v in second], tagged.next_seq)
+    tagged = _of_block([RecordValues(data=v.data, tag=v.tag) for v in first], 1)
+    keyed = _of_block([RecordValues(data=v.data, key=v.key) for v in second], tagged.next_seq)
 
     whole = rows.joined([tagged, keyed])
 
@@ -143,6 +144,6 @@ def test_joined_parts_keep_fields_that_only_one_of_them_has(first, second):
 
 def test_rows_of_a_cut_array_do_not_carry_the_rest_along():
     data = pa.array([b"x" * 1000] * 100, pa.binary())
-    part = Rows(1, data, {}, np.zeros(100, "<i8")).slice(50, 52)
+    part = RecordRows(1, data, {}, np.zeros(100, "<i8")).slice(50, 52)
 
     assert part.draft()[0].size < 2200

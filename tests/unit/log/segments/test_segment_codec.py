@@ -15,25 +15,25 @@ from strandline.testing import strategies
 SEED, NUMBER, OFFSET = 99, 7, 4096
 U64 = st.integers(0, 2**64 - 1)
 headers = st.builds(
-    codec.Header, store_id=st.binary(min_size=16, max_size=16), number=U64, topic_id=U64
+    codec.SegmentHeader, store_id=st.binary(min_size=16, max_size=16), number=U64, topic_id=U64
 )
 
 
 @st.composite
-def indexes(draw: st.DrawFn) -> codec.Index:
+def indexes(draw: st.DrawFn) -> codec.SegmentIndex:
     count = draw(st.integers(0, 5))
     columns = {}
     for name, kind in codec.COLUMNS:
         span = (-(2**63), 2**63 - 1) if kind == "<i8" else (0, 2**64 - 1)
         numbers = draw(st.lists(st.integers(*span), min_size=count, max_size=count))
         columns[name] = np.array(numbers, dtype=kind)
-    return codec.Index(columns)
+    return codec.SegmentIndex(columns)
 
 
 dictionaries = st.dictionaries(st.text(max_size=8), st.binary(max_size=8), max_size=3)
 
 
-def _rows(index: codec.Index) -> list[list[int]]:
+def _rows(index: codec.SegmentIndex) -> list[list[int]]:
     return [getattr(index, name).tolist() for name, _ in codec.COLUMNS]
 
 
@@ -102,7 +102,7 @@ def test_no_beginning_of_an_index_is_one(index, tags):
 
 
 def test_an_index_of_another_file_or_store_does_not_check():
-    index = codec.Index({name: np.zeros(1, kind) for name, kind in codec.COLUMNS})
+    index = codec.SegmentIndex({name: np.zeros(1, kind) for name, kind in codec.COLUMNS})
     whole, checksum = codec.encode_footer(index, {}, SEED, NUMBER, OFFSET)
     footer = whole[: -codec.TRAILER_SIZE]
 

@@ -11,11 +11,11 @@ import pytest
 from pyroaring import BitMap64
 
 from strandline.config.settings import SegmentSettings
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.log.segments import codec
 from strandline.log.segments.reader import BlockCache, Segment
-from strandline.log.segments.rows import Rows
-from strandline.log.segments.segment_set import Library
+from strandline.log.segments.rows import RecordRows
+from strandline.log.segments.segment_set import SegmentSet
 from strandline.log.wal import block
 from strandline.testing.sim_disk import SimDisk
 
@@ -29,17 +29,19 @@ class Shelf:
     def __init__(self, **changes: object) -> None:
         self.disk = SimDisk()
         settings = SegmentSettings(**changes)
-        self.library = Library(self.disk, DIRECTORY, settings, store_id=STORE_ID, seed=5)
+        self.library = SegmentSet(self.disk, DIRECTORY, settings, store_id=STORE_ID, seed=5)
 
     def segment(self, topic_id: int = 1, blocks: int = 4, rows: int = 10) -> Segment:
         """A segment of one topic with blocks that differ."""
-        writer, info = self.library.begin(topic_id, 1)
+        writer, info = self.library.begin_segment(topic_id, 1)
         for number in range(blocks):
             data = [b"%04d" % (number * rows + row) * 25 for row in range(rows)]
             first_seq = 1 + number * rows
             stamps = np.full(rows, 100 + number, "<i8")
-            writer.add(topic_id or 9, Rows(first_seq, pa.array(data, pa.binary()), {}, stamps))
-        return self.library.finish(writer, info, 0)
+            writer.add(
+                topic_id or 9, RecordRows(first_seq, pa.array(data, pa.binary()), {}, stamps)
+            )
+        return self.library.finish_segment(writer, info, 0)
 
     def forget(self, segment: Segment) -> Segment:
         """The same segment as a fresh process knows it: from the checkpoint alone."""
@@ -74,10 +76,10 @@ def test_blocks_come_back_with_their_index(compression):
 
 def test_what_does_not_shrink_is_stored_as_it_is():
     shelf = Shelf(compression="zstd")
-    writer, info = shelf.library.begin(1, 1)
-    writer.add(1, Rows(1, pa.array([b"\x07"], pa.binary()), {}, np.zeros(1, "<i8")))
+    writer, info = shelf.library.begin_segment(1, 1)
+    writer.add(1, RecordRows(1, pa.array([b"\x07"], pa.binary()), {}, np.zeros(1, "<i8")))
 
-    segment = shelf.library.finish(writer, info, 0)
+    segment = shelf.library.finish_segment(writer, info, 0)
 
     assert segment.block(0).data().to_pylist() == [b"\x07"]
 
@@ -156,7 +158,7 @@ def test_any_flipped_byte_is_noticed_with_its_place():
     for offset in range(len(whole)):
         shelf.damage(segment, offset)
         fresh = shelf.forget(segment)
-        with pytest.raises((Corrupt, NewerFormat)) as caught:
+        with pytest.raises((Corrupt, UnsupportedFormat)) as caught:
             _ = fresh.read_block(0), fresh.read_block(1)
         shelf.disk.durable_replace(segment.path, whole)
         assert segment.path in str(caught.value)
@@ -224,7 +226,7 @@ def test_a_cut_segment_is_noticed(step):
 
 def test_an_abandoned_segment_leaves_no_file():
     shelf = Shelf()
-    writer, _ = shelf.library.begin(1, 1)
+    writer, _ = shelf.library.begin_segment(1, 1)
 
     writer.abandon()
 
@@ -242,11 +244,11 @@ def test_names_of_one_topic_sort_by_seq_and_shared_ones_stand_apart():
 
 def test_tags_are_listed_with_their_seqs_in_a_topic_s_own_segment():
     shelf = Shelf()
-    writer, info = shelf.library.begin(1, 5)
+    writer, info = shelf.library.begin_segment(1, 5)
     fields = {block.TAG: pa.array(["eu", None, "us", "eu"])}
-    writer.add(1, Rows(5, pa.array([b"a"] * 4, pa.binary()), fields, np.zeros(4, "<i8")))
+    writer.add(1, RecordRows(5, pa.array([b"a"] * 4, pa.binary()), fields, np.zeros(4, "<i8")))
 
-    tags = codec.decode_tags(shelf.library.finish(writer, info, 0).packed_tags())
+    tags = codec.decode_tags(shelf.library.finish_segment(writer, info, 0).packed_tags())
 
     assert {tag: list(BitMap64.deserialize(seqs)) for tag, seqs in tags.items()} == {
         "eu": [5, 8],

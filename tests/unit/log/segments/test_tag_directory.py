@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from strandline.log.segments.tag_directory import Damaged, TagDirectory
+from strandline.log.segments.tag_directory import DamagedGroup, TagDirectory
 
 TEXTS = st.text(max_size=6) | st.text("ab", min_size=30, max_size=40)
 SEQS = st.sets(st.integers(0, 2**40), max_size=5)
@@ -28,7 +28,7 @@ def test_a_directory_finds_what_is_between(tags, one, other, spent):
     low, high = sorted((one.encode(), other.encode()))
     directory = TagDirectory(packed)
     if spent:
-        directory.spend(low, high)
+        directory.skip(low, high)
 
     found = directory.find(b"" if spent else low, b"\xff" if spent else high, _reader(packed))
 
@@ -68,7 +68,7 @@ def test_one_tag_among_many_costs_one_short_read():
 def test_a_group_whose_tags_are_all_gone_is_not_read_again():
     packed = _packed({f"tag-{number:06d}": {number} for number in range(5000)})
     directory = TagDirectory(packed)
-    directory.spend(b"tag-", b"tag-\xff")
+    directory.skip(b"tag-", b"tag-\xff")
     reads: list[int] = []
 
     def read(size: int, start: int) -> bytes:
@@ -85,5 +85,5 @@ def test_a_group_that_has_changed_is_noticed():
     directory = TagDirectory(packed)
     damaged = packed.replace(b"tag-000050", b"tag-000051", 1)
 
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedGroup):
         directory.find(b"tag-000050", b"tag-000050\0", _reader(damaged))

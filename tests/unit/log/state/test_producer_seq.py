@@ -15,7 +15,7 @@ from strandline.config.settings import WalSettings
 from strandline.errors import Invalid, TooLarge, TopicFull
 from strandline.log.state import producer_seq
 from strandline.log.topic.topic import Topic
-from strandline.records import Appended, Numbered
+from strandline.records import AppendResult, BatchNumber
 from strandline.store import Store
 from strandline.testing.crash_choices import Oldest
 from tests.unit.store.world import World, payloads
@@ -26,9 +26,9 @@ YEARS_S = 100 * MONTH_S
 LOGGED = ("memory", "disk", "fsync")
 
 
-def give(topic: Topic, number: int, producer: str = "p", *, count: int = 1) -> Appended:
+def give(topic: Topic, number: int, producer: str = "p", *, count: int = 1) -> AppendResult:
     data = [b"%s %d" % (producer.encode(), number)] * count
-    return topic.append_many(data, idempotency_key=Numbered(producer, number))
+    return topic.append_many(data, idempotency_key=BatchNumber(producer, number))
 
 
 @pytest.mark.parametrize("durability", ["ephemeral", *LOGGED])
@@ -38,10 +38,10 @@ def test_a_number_is_taken_once(durability):
     first = give(topic, 7, count=3)
     again = give(topic, 7, count=3)
 
-    assert first == Appended(1, 3, 3)
-    assert again == Appended(1, 3, 3, True)
+    assert first == AppendResult(1, 3, 3)
+    assert again == AppendResult(1, 3, 3, True)
     assert payloads(topic) == [b"p 7"] * 3
-    assert topic.taken("p") == 7
+    assert topic.last_number("p") == 7
 
 
 def test_numbers_rise_with_any_gaps_and_lower_ones_were_taken():
@@ -51,7 +51,7 @@ def test_numbers_rise_with_any_gaps_and_lower_ones_were_taken():
 
     lower = [give(topic, number) for number in (0, 4, 5, 899)]
 
-    assert lower == [Appended(0, 0, 4, True)] * 4
+    assert lower == [AppendResult(0, 0, 4, True)] * 4
     assert payloads(topic) == [b"p 0", b"p 1", b"p 5", b"p 900"]
 
 
@@ -65,16 +65,16 @@ def test_each_producer_and_each_topic_counts_for_itself():
 
     assert payloads(topic) == [b"a 9", b"b 3"]
     assert payloads(other) == [b"a 2"]
-    assert (topic.taken("a"), topic.taken("b"), topic.taken("c")) == (9, 3, None)
+    assert (topic.last_number("a"), topic.last_number("b"), topic.last_number("c")) == (9, 3, None)
 
 
 def test_one_record_with_a_number_and_every_form_of_append_count_alike():
     topic = World().store.topic("t")
 
-    topic.append(b"one", idempotency_key=Numbered("p", 1))
-    again = topic.append_soon([b"x", b"y"], idempotency_key=Numbered("p", 1)).wait()
+    topic.append(b"one", idempotency_key=BatchNumber("p", 1))
+    again = topic.append_nowait([b"x", b"y"], idempotency_key=BatchNumber("p", 1)).wait()
 
-    assert again == Appended(1, 1, 1, True)
+    assert again == AppendResult(1, 1, 1, True)
 
 
 def test_a_number_is_known_after_the_window_of_keys():
@@ -121,8 +121,8 @@ def test_a_number_is_known_to_every_later_opening(before, durability, clean):
         topic = (world.reopen() if clean else world.kill()).topic("t")
 
         head = topic.head_seq  # behind a gap, when a memory topic was killed
-        assert give(topic, 5) == Appended(3, 4, head, True)
-        assert give(topic, 4) == Appended(0, 0, head, True)
+        assert give(topic, 5) == AppendResult(3, 4, head, True)
+        assert give(topic, 4) == AppendResult(0, 0, head, True)
     assert not give(topic, 6).deduped
     if before is _drop_log_files:
         assert not set(first_files) & set(world.files("wal"))
@@ -160,7 +160,7 @@ def test_a_new_topic_of_the_same_name_has_taken_nothing():
 
     topic = world.store.topic("t")
 
-    assert topic.taken("p") is None
+    assert topic.last_number("p") is None
     assert not give(topic, 1).deduped
 
 
@@ -172,7 +172,7 @@ def test_a_refused_batch_does_not_use_up_its_number():
         give(topic, 2)
     topic.delete(before=3)
 
-    assert give(topic, 2) == Appended(3, 3, 3)
+    assert give(topic, 2) == AppendResult(3, 3, 3)
 
 
 def test_a_number_comes_with_its_rows_or_not_at_all_through_a_power_loss():
@@ -185,7 +185,7 @@ def test_a_number_comes_with_its_rows_or_not_at_all_through_a_power_loss():
 
     def cut(operation: str, path: str) -> None:
         del operation
-        if "segments" in path and topic.taken("p") == 1:
+        if "segments" in path and topic.last_number("p") == 1:
             give(topic, 2)  # behind the sync of the checkpoint, before its root
         disk.on_call = None
         ends.append(disk.crash(Oldest()))
@@ -195,24 +195,24 @@ def test_a_number_comes_with_its_rows_or_not_at_all_through_a_power_loss():
     world.store.checkpoint()
     disk.on_call = None
 
-    assert topic.taken("p") == 2
+    assert topic.last_number("p") == 2
     for end in [*ends, disk.crash(Oldest())]:
         world.disk = end
         with world.open() as store:
             if "t" in store.topics():
                 found = store.topic("t")
                 numbers = {int(data.split()[1]) for data in payloads(found)}
-                assert max(numbers, default=None) == found.taken("p")
+                assert max(numbers, default=None) == found.last_number("p")
 
 
 @pytest.mark.parametrize("repeated", [1, 2])
 def test_a_repeated_number_is_acknowledged_only_after_its_sync(repeated):
     world = World()
     topic = world.store.topic("t", durability="fsync")
-    topic.append_soon([b"x"], idempotency_key=Numbered("p", 1))
-    topic.append_soon([b"y"], idempotency_key=Numbered("p", 2))
+    topic.append_nowait([b"x"], idempotency_key=BatchNumber("p", 1))
+    topic.append_nowait([b"y"], idempotency_key=BatchNumber("p", 2))
 
-    assert topic.append_many([b"x"], idempotency_key=Numbered("p", repeated)).deduped
+    assert topic.append_many([b"x"], idempotency_key=BatchNumber("p", repeated)).deduped
 
     world.disk = world.disk.crash(Oldest())
     assert payloads(world.open().topic("t")) == [b"x", b"y"]
@@ -236,7 +236,7 @@ def test_of_many_threads_with_one_number_one_appends():
 
 def test_a_key_that_looks_like_a_number_is_refused():
     topic = World().store.topic("t")
-    disguised = producer_seq.encode(Numbered("p", 1))
+    disguised = producer_seq.encode(BatchNumber("p", 1))
 
     with pytest.raises(Invalid, match=r"strandline\.Numbered"):
         topic.append_many([b"x"], idempotency_key=disguised)
@@ -244,7 +244,7 @@ def test_a_key_that_looks_like_a_number_is_refused():
         topic.append(b"x", idempotency_key=disguised.decode("latin-1"))
 
     assert topic.head_seq == 0
-    assert topic.taken("p") is None
+    assert topic.last_number("p") is None
 
 
 @pytest.mark.parametrize(
@@ -264,14 +264,14 @@ def test_a_number_that_is_none_is_refused_and_nothing_is_appended(producer, numb
     topic = World().store.topic("t")
 
     with pytest.raises(error):
-        topic.append_many([b"x"], idempotency_key=Numbered(producer, number))
+        topic.append_many([b"x"], idempotency_key=BatchNumber(producer, number))
 
     assert topic.head_seq == 0
 
 
 @given(st.text(min_size=1, max_size=50), st.integers(0, producer_seq.NUMBER_MAX))
 def test_a_number_in_the_log_is_what_it_was(producer, number):
-    mark = producer_seq.encode(Numbered(producer, number))
+    mark = producer_seq.encode(BatchNumber(producer, number))
 
     assert producer_seq.decode(mark) == (producer.encode(), number)
 
@@ -282,32 +282,34 @@ def test_no_key_of_a_caller_is_taken_for_a_number(key):
 
 
 def test_the_longest_silent_producer_is_forgotten_once_there_are_many():
-    known: dict[bytes, producer_seq.Taken] = {}
-    for place in range(producer_seq.KEPT_MIN):
+    known: dict[bytes, producer_seq.ProducerEntry] = {}
+    for place in range(producer_seq.PRODUCERS_MIN):
         producer_seq.remember(known, b"%d" % place, (1, 1, 1, place))
 
-    producer_seq.remember(known, b"0", (2, 2, 2, producer_seq.FORGOTTEN_US))  # not silent: it stays
-    producer_seq.remember(known, b"late", (1, 3, 3, producer_seq.FORGOTTEN_US + 2))
+    producer_seq.remember(
+        known, b"0", (2, 2, 2, producer_seq.PRODUCER_EXPIRY_US)
+    )  # not silent: it stays
+    producer_seq.remember(known, b"late", (1, 3, 3, producer_seq.PRODUCER_EXPIRY_US + 2))
 
     assert b"1" not in known
     assert {b"0", b"2", b"late"} <= set(known)
-    assert len(known) == producer_seq.KEPT_MIN
+    assert len(known) == producer_seq.PRODUCERS_MIN
 
 
 def test_few_producers_are_never_forgotten_and_recent_ones_neither():
     few = {b"old": (1, 1, 1, 0)}
-    many: dict[bytes, producer_seq.Taken] = {}
+    many: dict[bytes, producer_seq.ProducerEntry] = {}
 
-    producer_seq.remember(few, b"new", (1, 2, 2, 1000 * producer_seq.FORGOTTEN_US))
-    for place in range(2 * producer_seq.KEPT_MIN):
+    producer_seq.remember(few, b"new", (1, 2, 2, 1000 * producer_seq.PRODUCER_EXPIRY_US))
+    for place in range(2 * producer_seq.PRODUCERS_MIN):
         producer_seq.remember(many, b"%d" % place, (1, 1, 1, place))
 
     assert set(few) == {b"old", b"new"}
-    assert len(many) == 2 * producer_seq.KEPT_MIN
+    assert len(many) == 2 * producer_seq.PRODUCERS_MIN
 
 
 def test_who_was_silent_longest_is_known_after_a_restart(monkeypatch):
-    monkeypatch.setattr(producer_seq, "KEPT_MIN", 3)
+    monkeypatch.setattr(producer_seq, "PRODUCERS_MIN", 3)
     world = World()
     topic = world.store.topic("t")
     for producer in "abc":
@@ -320,4 +322,4 @@ def test_who_was_silent_longest_is_known_after_a_restart(monkeypatch):
 
     give(topic, 1, "d")
 
-    assert [topic.taken(producer) for producer in "abcd"] == [2, None, 1, 1]
+    assert [topic.last_number(producer) for producer in "abcd"] == [2, None, 1, 1]

@@ -13,15 +13,15 @@ import pytest
 from strandline.config.settings import SpaceSettings
 from strandline.errors import Conflict, DiskFull
 from strandline.log.files import checkpoint_codec as root_file
-from strandline.records import Appended, Record
-from strandline.testing.model import Values, as_arrow, as_columns
+from strandline.records import AppendResult, Record
+from strandline.testing.model import RecordValues, as_arrow, as_columns
 from tests.unit.store.world import World, payloads, read_all
 
 DEADLINE_S = 30
 BATCH = [
-    Values(data=b"one", key=b"k", tag="eu", node="n1", meta=b"m"),
-    Values(data=b"", key=None, tag=None, node=None, meta=None),
-    Values(data=b"three", key=b"", tag="", node="", meta=b""),
+    RecordValues(data=b"one", key=b"k", tag="eu", node="n1", meta=b"m"),
+    RecordValues(data=b"", key=None, tag=None, node=None, meta=None),
+    RecordValues(data=b"three", key=b"", tag="", node="", meta=b""),
 ]
 
 
@@ -45,8 +45,8 @@ def test_every_form_stores_the_same_records(durability):
         assert [_values(record) for record in found[start : start + 3]] == BATCH
 
 
-def _values(record: Record) -> Values:
-    return Values(**{name: getattr(record, name) for name in Values.__struct_fields__})
+def _values(record: Record) -> RecordValues:
+    return RecordValues(**{name: getattr(record, name) for name in RecordValues.__struct_fields__})
 
 
 def test_a_list_shares_the_fields():
@@ -55,7 +55,7 @@ def test_a_list_shares_the_fields():
     topic.append([b"a", b"b"], key="k", tag="eu", node="n", meta=b"m")
 
     shared = {"key": b"k", "tag": "eu", "node": "n", "meta": b"m"}
-    expected = [Values(data=b"a", **shared), Values(data=b"b", **shared)]
+    expected = [RecordValues(data=b"a", **shared), RecordValues(data=b"b", **shared)]
     assert [_values(record) for record in read_all(topic)] == expected
 
 
@@ -64,7 +64,7 @@ def test_seqs_begin_at_one_and_never_leave_a_gap():
 
     answers = [topic.append(b"x"), topic.append_many([b"x"] * 3), topic.append([b"x", b"y"])]
 
-    assert answers == [Appended(1, 1, 1), Appended(2, 4, 4), Appended(5, 6, 6)]
+    assert answers == [AppendResult(1, 1, 1), AppendResult(2, 4, 4), AppendResult(5, 6, 6)]
 
 
 def test_seqs_go_on_across_the_reservations_of_a_fast_topic():
@@ -115,11 +115,11 @@ def test_a_conditional_append_needs_the_head_it_names():
 
 def test_a_conditional_append_sees_appends_that_are_under_way():
     topic = World().store.topic("t", durability="fsync")
-    pending = topic.append_soon(b"a")
+    pending = topic.append_nowait(b"a")
 
     with pytest.raises(Conflict):
-        topic.append_soon(b"b", expected_head=0)
-    topic.append_soon(b"b", expected_head=1).wait()
+        topic.append_nowait(b"b", expected_head=0)
+    topic.append_nowait(b"b", expected_head=1).wait()
 
     assert (pending.wait().first_seq, payloads(topic)) == (1, [b"a", b"b"])
 
@@ -139,7 +139,7 @@ def test_a_repeated_key_gives_the_first_answer(durability, settle):
         topic = world.reopen().topic("t")
     again = topic.append(b"a", idempotency_key=b"once", expected_head=99)
 
-    assert again == Appended(2, 3, 4, True)
+    assert again == AppendResult(2, 3, 4, True)
     assert topic.head_seq == 4
 
 
@@ -160,7 +160,7 @@ def test_a_key_that_was_only_in_memory_is_logged_with_its_records():
 
     again = world.kill().topic("t").append(b"a", idempotency_key="once")
 
-    assert again == Appended(1, 2, 2, True)
+    assert again == AppendResult(1, 2, 2, True)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -216,7 +216,7 @@ def test_a_refused_append_does_not_remember_its_key():
 def test_a_record_of_an_fsync_topic_is_seen_only_after_its_sync():
     topic = World().store.topic("t", durability="fsync")
 
-    pending = topic.append_soon(b"a")
+    pending = topic.append_nowait(b"a")
     before = (topic.head_seq, payloads(topic))
     pending.wait()
 
@@ -228,8 +228,8 @@ def test_a_coroutine_can_wait_for_an_append():
     world = World(start_jobs=True)
     topic = world.store.topic("t", durability="fsync")
 
-    async def append() -> list[Appended]:
-        pending = [topic.append_soon(b"%d" % number) for number in range(20)]
+    async def append() -> list[AppendResult]:
+        pending = [topic.append_nowait(b"%d" % number) for number in range(20)]
         durable = asyncio.gather(*(placed.durable() for placed in pending))
         return await asyncio.wait_for(durable, DEADLINE_S)
 

@@ -10,7 +10,7 @@ from concurrent.futures import TimeoutError as NotYet
 import pytest
 
 import strandline
-from strandline.errors import Closed, Poisoned, RecordsLost
+from strandline.errors import Closed, RecordsLost, StoreFailed
 from strandline.testing.sim_disk import SimDisk
 from tests.unit.store.world import World
 
@@ -112,7 +112,7 @@ def test_an_unsynced_record_wakes_nobody(threads):
     topic = World().store.topic("t", durability="fsync")
     waiting: Future[bool] = threads.submit(topic.wait_for, 0)
 
-    pending = topic.append_soon(b"x")
+    pending = topic.append_nowait(b"x")
     with pytest.raises(NotYet):
         waiting.result(0.05)
     pending.wait()
@@ -147,10 +147,10 @@ def test_waiting_ends_when_the_shard_is_poisoned(threads):
     waiting = threads.submit(topic.wait_for, 0)
     world.disk.fail("sync")
 
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         topic.append(b"x")
 
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         waiting.result(DEADLINE_S)
 
 

@@ -81,7 +81,7 @@ def test_evicted_keys_are_counted():
 
     _append(_topic(world), 25)
 
-    assert sum(each.keys_evicted for each in world.store.log_numbers()) == 15
+    assert sum(each.keys_evicted for each in world.store.log_statistics()) == 15
 
 
 @pytest.mark.parametrize("how", ["goes on", "reopen"])

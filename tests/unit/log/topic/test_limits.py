@@ -36,7 +36,7 @@ def test_a_record_that_is_not_bytes_is_refused(data):
     world = World()
     topic = world.store.topic("t")
 
-    for append in (topic.append, topic.append_many, topic.append_soon):
+    for append in (topic.append, topic.append_many, topic.append_nowait):
         with pytest.raises(Invalid):
             append(data)
 
@@ -56,7 +56,7 @@ def test_the_complaint_names_the_record_or_value_that_is_wrong():
     topic = World().store.topic("t")
     good = [b"x"] * 5
 
-    for call in (topic.append, topic.append_many, topic.append_soon):
+    for call in (topic.append, topic.append_many, topic.append_nowait):
         with pytest.raises(Invalid, match="record 3 is str, not bytes"):
             call([b"a", b"b", b"c", "d", b"e"])
     with pytest.raises(Invalid, match="tag 2 is bytes: give text or None"):
@@ -89,7 +89,7 @@ def test_a_head_that_is_no_seq_is_a_wrong_request_and_no_conflict(head):
     for call, data in (
         (topic.append, b"x"),
         (topic.append, [b"x"]),
-        (topic.append_soon, b"x"),
+        (topic.append_nowait, b"x"),
         (topic.append_many, [b"x"]),
         (topic.append_arrow, table),
     ):
@@ -125,7 +125,7 @@ def test_a_field_of_the_wrong_kind_is_refused(options):
     topic = world.store.topic("t")
 
     for data in (b"x", [b"x", b"y"]):
-        for append in (topic.append, topic.append_soon):
+        for append in (topic.append, topic.append_nowait):
             with pytest.raises(Invalid):
                 append(data, **options)
 

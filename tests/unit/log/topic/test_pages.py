@@ -11,13 +11,13 @@ from strandline.config.settings import LimitSettings, SegmentSettings
 from strandline.errors import Invalid, TooLarge
 from strandline.log.read.page import SCHEMA
 from strandline.records import Tombstone
-from strandline.testing.model import Values, as_columns
+from strandline.testing.model import RecordValues, as_columns
 from tests.unit.store.world import World, payloads, read_all
 
 MIXED = [
-    Values(data=b"a", key=b"k", tag="eu", node="n1", meta=b"m"),
-    Values(data=b"", node="n2"),
-    Values(data=bytes(700), tag="", key=b""),
+    RecordValues(data=b"a", key=b"k", tag="eu", node="n1", meta=b"m"),
+    RecordValues(data=b"", node="n2"),
+    RecordValues(data=bytes(700), tag="", key=b""),
 ]
 
 

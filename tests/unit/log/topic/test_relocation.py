@@ -6,7 +6,15 @@ import threading
 
 import pytest
 
-from strandline.errors import Closed, Corrupt, Denied, Fenced, Invalid, StrandlineError, Unavailable
+from strandline.errors import (
+    Closed,
+    Corrupt,
+    Fenced,
+    Invalid,
+    ObjectStoreDenied,
+    StrandlineError,
+    Unavailable,
+)
 from strandline.store import Store
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.log.topic.cold_world import ColdWorld, seqs_of
@@ -230,7 +238,7 @@ def test_without_credentials_relocation_stops_and_health_says_so():
     world.fill(topic, 3)
     world.objects.fail("create", nth=1, how="denied", once=False)
 
-    with pytest.raises(Denied):
+    with pytest.raises(ObjectStoreDenied):
         world.store.relocate()
 
     assert seqs_of(topic) == list(range(1, 301))

@@ -12,7 +12,7 @@ from strandline.lake import object_keys
 from strandline.lake.files.record_columns import SCHEMA
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_history import History
+from strandline.lake.manifest.manifest_history import ManifestHistory
 from strandline.log.topic.topic import Topic
 from tests.unit.log.topic.cold_world import BATCH, ColdWorld
 
@@ -56,7 +56,7 @@ def typed_topic(world: ColdWorld, batches: int = 3, **options: Any) -> Topic:
 def manifest_of(world: ColdWorld, topic: Topic) -> Manifest:
     """The newest manifest as a stranger reads it."""
     store_id = bytes.fromhex(world.store.id)
-    return History(world.objects, store_id, topic._state.id).newest().manifest
+    return ManifestHistory(world.objects, store_id, topic._state.id).newest().manifest
 
 
 def rows_of(world: ColdWorld, topic: Topic, file: LakeFile) -> pa.Table:

@@ -11,9 +11,9 @@ from strandline.log.wal import block
 from strandline.log.wal.committer import Committer
 from strandline.log.wal.log_files import ShardFiles
 from strandline.log.wal.reader import Reader
-from strandline.log.wal.recovery import Batch, ShardLog, Single
+from strandline.log.wal.recovery import BatchFrame, ShardLog, SingleFrame
 from strandline.log.wal.writer import Writer
-from strandline.testing.model import Values
+from strandline.testing.model import RecordValues
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 
@@ -52,9 +52,9 @@ class Log:
         finally:
             self.writer.release()
 
-    def single(self, values: Values | bytes, topic_id: int = 1) -> int:
+    def single(self, values: RecordValues | bytes, topic_id: int = 1) -> int:
         """Place one record as a single frame; its location."""
-        values = Values(data=values) if isinstance(values, bytes) else values
+        values = RecordValues(data=values) if isinstance(values, bytes) else values
         fields = checked_fields(values.key, values.tag, values.node, values.meta)
         batch = of_one(values.data, fields, values.tag, LimitSettings())
         payload = b"".join(field for field in fields if field is not None) + values.data
@@ -95,8 +95,8 @@ class Log:
         return self.disk.list_dir(DIRECTORY)
 
 
-def _records(frame: Single | Batch) -> list[tuple[int, list[bytes]]]:
-    if isinstance(frame, Single):
+def _records(frame: SingleFrame | BatchFrame) -> list[tuple[int, list[bytes]]]:
+    if isinstance(frame, SingleFrame):
         return [(frame.seq, [bytes(frame.body)])]
     blocks = [block.Block(view) for _, view in frame.blocks]
     return [(found.first_seq, found.data().to_pylist()) for found in blocks if found.count]

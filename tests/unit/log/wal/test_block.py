@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strandline.errors import Invalid
 from strandline.log.wal import block
 from strandline.testing import strategies
-from strandline.testing.model import Values
+from strandline.testing.model import RecordValues
 
 SEED = 12345
 TEXT_COLUMNS = ((block.KEY, "key"), (block.TAG, "tag"), (block.NODE, "node"), (block.META, "meta"))
@@ -24,20 +24,20 @@ def _whole(draft: block.Draft, topic_id: int = 7, first_seq: int = 3, ts: int = 
     return b"".join([header, *map(bytes, draft.buffers)])
 
 
-def _draft(batch: list[Values], columns: list[tuple[int, str]]) -> block.Draft:
+def _draft(batch: list[RecordValues], columns: list[tuple[int, str]]) -> block.Draft:
     draft = block.draft([values.data for values in batch])
     for column, name in columns:
         draft.add(column, [getattr(values, name) for values in batch])
     return draft
 
 
-def _values(found: block.Block) -> list[Values]:
+def _values(found: block.Block) -> list[RecordValues]:
     columns = {"data": found.data().to_pylist()}
     for column, name in TEXT_COLUMNS:
         array = found.column(column)
         columns[name] = [None] * found.count if array is None else array.to_pylist()
     rows = zip(*columns.values(), strict=True)
-    return [Values(**dict(zip(columns, row, strict=True))) for row in rows]
+    return [RecordValues(**dict(zip(columns, row, strict=True))) for row in rows]
 
 
 @given(
@@ -70,9 +70,9 @@ def test_a_batch_comes_back_with_every_combination_of_columns(batch, columns, st
     assert draft.size % 8 == 0
 
 
-def _replaced(values: Values, changes: dict[str, None]) -> Values:
-    fields = {name: getattr(values, name) for name in Values.__struct_fields__}
-    return Values(**{**fields, **changes})
+def _replaced(values: RecordValues, changes: dict[str, None]) -> RecordValues:
+    fields = {name: getattr(values, name) for name in RecordValues.__struct_fields__}
+    return RecordValues(**{**fields, **changes})
 
 
 @given(st.integers(1, 40), st.binary(max_size=20), st.sampled_from(strategies.TAGS))

@@ -15,7 +15,7 @@ from concurrent.futures import TimeoutError as NotYet
 import pytest
 
 from strandline.config.settings import WalSettings
-from strandline.errors import Closed, Poisoned
+from strandline.errors import Closed, StoreFailed
 from strandline.testing.crash_choices import Oldest
 from tests.unit.log.wal.log import Log
 
@@ -150,7 +150,7 @@ def test_a_failed_sync_reaches_every_waiter_and_nothing_is_published(log, thread
         disk.let_go.release()
 
     for commit in (first, *others):
-        with pytest.raises(Poisoned):
+        with pytest.raises(StoreFailed):
             commit.result(DEADLINE_S)
     assert published == []
 
@@ -158,13 +158,13 @@ def test_a_failed_sync_reaches_every_waiter_and_nothing_is_published(log, thread
 def test_a_failed_sync_is_final(log):
     log.disk.fail("sync", errno=errno.EIO)
 
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         _commit(log)
     before = log.disk.calls["sync"]
     for _ in range(3):
-        with pytest.raises(Poisoned):
+        with pytest.raises(StoreFailed):
             log.committer.wait_synced(log.writer.end_lsn)
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         log.single(b"x")
 
     assert log.disk.calls["sync"] == before
@@ -176,7 +176,7 @@ def test_a_failed_sync_of_the_directory_is_final_too():
     log.batch([b"y" * 10_000])
     log.disk.fail("sync_dir", errno=errno.EIO)
 
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         log.committer.sync_now()
 
 
@@ -259,14 +259,14 @@ def test_a_failed_sync_reaches_coroutines(log, loops):
     futures = [loop.submit_waiting(log) for loop in loops]
     log.disk.fail("sync", errno=errno.EIO)
 
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         log.committer.run_once()
     log.committer.fail_waiters()
 
     for future in futures:
-        with pytest.raises(Poisoned):
+        with pytest.raises(StoreFailed):
             future.result(DEADLINE_S)
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         loops[0].submit(log, log.writer.end_lsn).result(DEADLINE_S)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import strandline
 from strandline.log.wal.shard import Shard
-from strandline.log.wal.spin_lock import Baton
+from strandline.log.wal.spin_lock import SpinLock
 from tests.unit.store.world import World, payloads
 
 ROUNDS = 12
@@ -94,7 +94,7 @@ def test_a_sync_does_not_wait_for_a_flood_of_appends(floods, options, monkeypatc
 
 
 def test_who_lets_go_of_a_baton_and_takes_it_again_lets_the_announced_first():
-    baton = Baton()
+    baton = SpinLock()
     order: list[str] = []
 
     def take() -> None:
@@ -125,12 +125,12 @@ def test_an_announcement_that_is_never_taken_back_stops_nobody():
     topic.append(b"one")
     writer = world.store._shards[0].writer
 
-    writer.baton.urgent.append([0])
-    writer.baton.on_urgent()
+    writer.lock.urgent.append([0])
+    writer.lock.on_urgent()
     topic.append(b"two")
     topic.append_many([b"three"])
-    writer.baton.urgent.clear()
-    writer.baton.on_urgent()
+    writer.lock.urgent.clear()
+    writer.lock.on_urgent()
     topic.append(b"four")
 
     assert payloads(topic) == [b"one", b"two", b"three", b"four"]
@@ -138,7 +138,7 @@ def test_an_announcement_that_is_never_taken_back_stops_nobody():
 
 
 def test_an_interrupt_takes_an_announcement_back(monkeypatch):
-    baton = Baton()
+    baton = SpinLock()
     baton.acquire()
 
     def interrupt(_seconds: float = 0.0) -> None:
@@ -161,7 +161,7 @@ def test_the_fast_lane_is_open_again_after_a_sync():
     writer.acquire()
     syncing = threading.Thread(target=world.store._shards[0].committer.run_once)
     syncing.start()
-    while not writer.baton.urgent:
+    while not writer.lock.urgent:
         threading.Event().wait(0.001)
     assert writer._limit < 0
 

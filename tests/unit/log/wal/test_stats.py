@@ -13,8 +13,8 @@ from strandline.log.wal.stats import SYNC_BUCKETS_US, SyncTimes
 def test_a_sync_is_in_the_bucket_of_its_bound(took_us, place):
     times = SyncTimes()
 
-    times.begin(0.0)
-    times.end(took_us / 1_000_000, synced=True)
+    times.begin_sync(0.0)
+    times.end_sync(took_us / 1_000_000, synced=True)
 
     assert [count for count in times.counts if count] == [1]
     assert times.counts.index(1) == place

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.config.settings import WalSettings
-from strandline.errors import Closed, DiskFull, Poisoned, Unavailable
+from strandline.errors import Closed, DiskFull, StoreFailed, Unavailable
 from strandline.log.wal import codec, control_messages
 from strandline.log.wal.log_files import LOCATION_LSN
 from strandline.testing import strategies
@@ -137,19 +137,19 @@ def test_a_commit_of_many_messages_is_one_frame():
 def test_a_refused_writer_takes_control_messages_but_no_records():
     log = Log()
     log.single(b"before")
-    log.writer.refuse(DiskFull("full"))
+    log.writer.set_rejection(DiskFull("full"))
 
     for refused in (lambda: log.single(b"x"), lambda: log.batch([b"y"])):
         with pytest.raises(DiskFull):
             refused()
     log.locked(log.writer.place_control, 1, control_messages.Ceiling(1))
 
-    log.writer.refuse(None)
+    log.writer.set_rejection(None)
     log.single(b"after")
     assert [data[0][:6].rstrip(b"\xa5\0") for _, data in log.scanned()] == [b"before", b"after"]
 
 
-@pytest.mark.parametrize(("end", "error"), [("close", Closed), ("poison", Poisoned)])
+@pytest.mark.parametrize(("end", "error"), [("close", Closed), ("poison", StoreFailed)])
 def test_a_finished_writer_takes_nothing_at_all(end, error):
     log = Log()
     log.single(b"before")
@@ -183,10 +183,10 @@ def test_a_write_that_cannot_be_taken_back_poisons_the_shard():
     log.single(b"before")
     log.disk.fail("write", errno=errno.EIO, once=False, short=100)
 
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         log.batch([b"y" * 40_000])
 
-    with pytest.raises(Poisoned):
+    with pytest.raises(StoreFailed):
         log.single(b"after")
     assert [seq for seq, _ in log.scanned(log.disk.kill())] == [1]
 

@@ -9,7 +9,7 @@ from pyroaring import BitMap64
 
 from strandline.pipelines import Embedded, rebuild
 from strandline.store import Store
-from strandline.views.view import Rows
+from strandline.views.view import FoldColumns
 from tests.unit.pipelines.lives import host, open_lively
 from tests.unit.pipelines.test_rebuild_killed import Counting, Ended, Ending, notes_in
 from tests.unit.pipelines.view_rebuild.test_rebuild_view import SMALL, Meanwhile, left_in_the_lake
@@ -42,7 +42,7 @@ def fill(store: Store) -> None:
         table.store(f"user-{n % 9}", {"n": n, "kind": "a"})
     store.run(f"DELETE {NAME} WHERE note = late AND n < 300")
     store.topic(NAME).append(b"no event at all", key=b"user-1")
-    store.views.shelf.save()
+    store.views.registry.save()
 
 
 def test_a_table_is_the_same_as_its_log(data_dir):
@@ -66,7 +66,7 @@ def test_rows_that_are_missing_wrong_or_made_up_are_named(data_dir):
         fold, head = found.fold, found.topics[0].head_seq
         fold.hidden = fold.hidden | BitMap64([100])  # a row of a file is lost
         event = json.dumps({"n": 1, "kind": "a"}).encode()
-        fold.apply(0, Rows([head], [2000], [b"ghost"], [None], [None], [event]))
+        fold.apply(0, FoldColumns([head], [2000], [b"ghost"], [None], [None], [event]))
         store.table(NAME).store("last", {"n": 0, "kind": "c"})  # so that it is saved
 
     told = rebuild(data_dir, NAME, NAME, rows_max=SMALL)

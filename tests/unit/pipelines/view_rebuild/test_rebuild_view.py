@@ -9,11 +9,11 @@ import pytest
 
 import strandline
 from strandline.errors import Conflict, Invalid, NotFound, Unavailable
-from strandline.ingest.delivery_codec import decode_refusal
+from strandline.ingest.delivery_codec import decode_rejection
 from strandline.pipelines import Embedded, rebuild
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.views.kv.key_state import Slot, encode
-from strandline.views.view import Rows
+from strandline.views.view import FoldColumns
 from tests.unit.ingest.deliveries import names_in
 from tests.unit.pipelines.lives import KINDS, host, live, open_lively
 from tests.unit.pipelines.owners import owner
@@ -80,7 +80,7 @@ def test_a_view_that_was_rebuilt_is_loaded_and_goes_on_as_one_that_was_not(
         found = host(store, kind)
         assert found.saved.applied == done.position, "it was loaded, not folded"
         assert store.views.digest(kind, kind) == expected == digest(data_dir, kind)
-        assert store.views.shelf.complaints == []
+        assert store.views.registry.problems == []
     digests = []
     for path in (data_dir, other):
         with open_lively(path) as store:
@@ -152,9 +152,9 @@ def test_what_is_not_in_the_log_is_found_out(data_dir, kind):
         if kind == "queue":
             found.fold.jobs.end(found.fold.jobs.board.select(1))  # a job ends that nobody has done
         else:
-            found.fold.apply(0, Rows([seq], [2000], [b"ghost"], [None], [None], [phantom]))
+            found.fold.apply(0, FoldColumns([seq], [2000], [b"ghost"], [None], [None], [phantom]))
         store.topic(kind).append(b"so that there is something to save")
-        store.views.shelf.save()  # and no more: a view lets go of jobs that it thinks are done
+        store.views.registry.save()  # and no more: a view lets go of jobs that it thinks are done
 
     told = rebuild(data_dir, kind, kind)
 
@@ -187,7 +187,7 @@ def test_a_live_store_takes_a_rebuilt_view_and_folds_what_came_since(data_dir, k
         assert now.applied[0] > done.position[0]
         assert now.secured == now.saved.applied
         expected = store.views.digest(kind, kind)
-        assert store.views.shelf._pages(saved.space) == []
+        assert store.views.registry._pages(saved.space) == []
         store.rebuild(kind, kind)
         assert store.views.digest(kind, kind) == expected
 
@@ -299,18 +299,20 @@ def test_a_damaged_page_is_refused_and_the_view_stays(data_dir):
         file.write(bytes([byte[0] ^ 1]))
 
     with open_lively(data_dir) as store:
-        assert store.take_deliveries() == 0
+        assert store.ingest_pending() == 0
 
         assert store.views.digest("kv", "kv") == expected
     (refused,) = names_in(open_objects(f"{data_dir}/incoming"), "views-refused")
-    told = decode_refusal(open_objects(f"{data_dir}/incoming").get(f"views-refused/{refused}"), "")
+    told = decode_rejection(
+        open_objects(f"{data_dir}/incoming").get(f"views-refused/{refused}"), ""
+    )
     assert told.error == "corrupt"
 
 
 def test_pages_of_an_adoption_that_ended_halfway_are_nobodys(data_dir):
     make(data_dir, "kv")
     with open_lively(data_dir) as store:
-        maker = store.views.maker("kv", "kv")
+        maker = store.views.spec("kv", "kv")
         saved = host(store, "kv").saved
 
         def pages():
@@ -318,11 +320,11 @@ def test_pages_of_an_adoption_that_ended_halfway_are_nobodys(data_dir):
             raise OSError("the disk is gone")
 
         with pytest.raises(OSError, match="gone"):
-            store.views.shelf.adopt(maker, saved, pages())
+            store.views.registry.adopt(maker, saved, pages())
         store.kv("another").put("a", b"1")
         store.checkpoint()
-        space = store.views.shelf.host("kv", store.existing_topic("another")).saved.space
-        assert store.views.shelf._pages(space)[0] >> 32 == space
+        space = store.views.registry.host("kv", store.existing_topic("another")).saved.space
+        assert store.views.registry._pages(space)[0] >> 32 == space
     with open_lively(data_dir) as store:
         assert store.kv("another").get("a") == b"1"
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from strandline.errors import Denied
+from strandline.errors import ObjectStoreDenied
 from strandline.platform.objectstore.arrow_fs import file_system
 from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
@@ -70,7 +70,7 @@ def test_the_error_of_the_store_reaches_the_reader():
     system, _ = file_system(objects)
     objects.fail("get_ranges", how="denied")
 
-    with pytest.raises(Denied):
+    with pytest.raises(ObjectStoreDenied):
         pq.read_table("topics/a.parquet", filesystem=system)
 
 

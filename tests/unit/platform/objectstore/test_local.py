@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import (
-    AlreadyThere,
-    Denied,
     DiskFull,
     Invalid,
     NotFound,
+    ObjectExists,
+    ObjectStoreDenied,
     Unavailable,
 )
 from strandline.platform.disk import OsDisk
@@ -112,8 +112,8 @@ def test_a_failing_disk_says_what_to_do():
     assert said == {
         errno.ENOSPC: DiskFull,
         errno.EDQUOT: DiskFull,
-        errno.EROFS: Denied,
-        errno.EACCES: Denied,
+        errno.EROFS: ObjectStoreDenied,
+        errno.EACCES: ObjectStoreDenied,
         errno.EIO: Unavailable,
     }
 
@@ -126,7 +126,7 @@ def test_who_finds_a_name_taken_makes_sure_that_it_stays_before_saying_so():
     with pytest.raises(Unavailable):
         winner.create("manifest/2", b"winner's")  # it is there, but not durably
 
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(ObjectExists):
         FolderObjects("lake", disk).create("manifest/2", b"loser's!")
 
     assert stopped.fired == 1

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from strandline.errors import Unavailable, UnfitStore
+from strandline.errors import Unavailable, UnsupportedObjectStore
 from strandline.platform.objectstore.probe import RACERS, probe
 from strandline.testing.sim_objects import SimObjects
 
@@ -27,7 +27,7 @@ def test_a_store_that_takes_no_notice_of_the_condition_is_refused():
     objects = SimObjects(name="s3://careless")
     objects.broken_create = "overwrites"
 
-    with pytest.raises(UnfitStore, match=r"s3://careless.*created one object twice"):
+    with pytest.raises(UnsupportedObjectStore, match=r"s3://careless.*created one object twice"):
         probe(objects)
 
     assert objects.snapshot() == {}
@@ -43,7 +43,9 @@ def test_a_store_that_looks_first_and_stores_later_is_refused():
             all_have_looked.wait(60)
 
     objects.on_call = wait_for_the_others
-    with pytest.raises(UnfitStore, match=f"s3://racy.*{RACERS} of {RACERS} created"):
+    with pytest.raises(
+        UnsupportedObjectStore, match=f"s3://racy.*{RACERS} of {RACERS} concurrent creators"
+    ):
         probe(objects)
 
     assert objects.snapshot() == {}
@@ -53,7 +55,7 @@ def test_a_store_whose_listing_lags_is_refused():
     objects = SimObjects()
     objects.lagging_list = 1
 
-    with pytest.raises(UnfitStore, match="listing"):
+    with pytest.raises(UnsupportedObjectStore, match="listing"):
         probe(objects)
 
 

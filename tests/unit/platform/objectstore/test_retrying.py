@@ -9,8 +9,14 @@ from __future__ import annotations
 import pytest
 
 from strandline.config.settings import ObjectSettings
-from strandline.errors import AlreadyThere, Denied, NotFound, StrandlineError, Unreachable
-from strandline.platform.objectstore.retrying import Retrying
+from strandline.errors import (
+    NotFound,
+    ObjectExists,
+    ObjectStoreDenied,
+    ObjectStoreUnreachable,
+    StrandlineError,
+)
+from strandline.platform.objectstore.retrying import RetryingObjects
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import How, SimObjects
 
@@ -37,7 +43,7 @@ def test_a_store_that_stays_away_is_told_after_a_bounded_number_of_tries(how: Ho
     objects = SimObjects()
     objects.put("a", b"1")
     objects.fail(how=how, once=False)
-    patient = Retrying(objects, PATIENCE)
+    patient = RetryingObjects(objects, PATIENCE)
     before = objects.calls_total
 
     for use in (
@@ -48,9 +54,9 @@ def test_a_store_that_stays_away_is_told_after_a_bounded_number_of_tries(how: Ho
         lambda: patient.head("a"),
         lambda: patient.delete(["a"]),
     ):
-        with pytest.raises(Unreachable):
+        with pytest.raises(ObjectStoreUnreachable):
             use()
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         list(patient.list())
 
     assert objects.calls_total - before == 6 * PATIENCE.attempts_max + 1 + PATIENCE.attempts_max
@@ -59,11 +65,11 @@ def test_a_store_that_stays_away_is_told_after_a_bounded_number_of_tries(how: Ho
 def test_only_silence_is_tried_again():
     objects = SimObjects()
     objects.create("a", b"stranger's")
-    patient = Retrying(objects, PATIENCE)
+    patient = RetryingObjects(objects, PATIENCE)
 
     asked = {}
     for use, error in (
-        (lambda: patient.create("a", b"our own 10"), AlreadyThere),
+        (lambda: patient.create("a", b"our own 10"), ObjectExists),
         (lambda: patient.get("absent"), NotFound),
         (lambda: patient.head("absent"), NotFound),
     ):
@@ -73,10 +79,10 @@ def test_only_silence_is_tried_again():
         asked[error] = (objects.calls - before).total()
     objects.denied = True
     before = objects.calls_total
-    with pytest.raises(Denied):
+    with pytest.raises(ObjectStoreDenied):
         patient.get("a")
 
-    assert asked == {AlreadyThere: 4, NotFound: 1}  # create, head, two different answers
+    assert asked == {ObjectExists: 4, NotFound: 1}  # create, head, two different answers
     assert objects.calls_total - before == 1
 
 
@@ -90,7 +96,7 @@ def test_an_object_that_vanishes_under_a_creator_is_created_again():
             objects.delete([key])
 
     objects.on_call = delete_before_it_is_read_back
-    created = Retrying(objects, PATIENCE).create("a", b"our own 10")
+    created = RetryingObjects(objects, PATIENCE).create("a", b"our own 10")
 
     assert not created.recognised
     assert objects.get("a") == b"our own 10"
@@ -101,7 +107,7 @@ def test_a_bit_that_flips_on_the_way_back_does_not_make_our_object_a_strangers()
     objects.fail("create", how="after")
     flipped = objects.fail("get", how="flipped")
 
-    created = Retrying(objects, PATIENCE).create("a", b"our own")
+    created = RetryingObjects(objects, PATIENCE).create("a", b"our own")
 
     assert created.recognised
     assert flipped.fired == 1
@@ -110,9 +116,9 @@ def test_a_bit_that_flips_on_the_way_back_does_not_make_our_object_a_strangers()
 def test_a_stream_is_not_read_twice():
     objects = SimObjects()
     objects.fail("put_stream", how="before")
-    patient = Retrying(objects, PATIENCE)
+    patient = RetryingObjects(objects, PATIENCE)
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         patient.put_stream("a", iter([b"once"]))
 
     assert objects.calls["put_stream"] == 1
@@ -120,7 +126,7 @@ def test_a_stream_is_not_read_twice():
 
 def workload(objects: SimObjects) -> list[object]:
     """Some of everything; what a caller sees."""
-    patient = Retrying(objects, PATIENCE)
+    patient = RetryingObjects(objects, PATIENCE)
     disk = SimDisk()
     disk.durable_replace("file", b"from a file")
     file = disk.open_read("file")

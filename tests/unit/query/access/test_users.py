@@ -65,7 +65,7 @@ def _remembered(alias: str) -> Query | None:
 
 def may(users: Users, user: str, text: str) -> bool:
     try:
-        users.allows(user, parse(text))
+        users.check_allowed(user, parse(text))
     except Forbidden:
         return False
     return True

@@ -14,7 +14,7 @@ import pytest
 from strandline.errors import MemoryPressure
 from strandline.query.execute import executor
 from strandline.query.execute.arrow_snapshot import ArrowSnapshot, columns_of
-from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.execute.duckdb_engine import DuckDbEngine
 from strandline.query.execute.executor import run, stream
 from strandline.query.language.periods import Calendar
 from strandline.schema import Schema
@@ -240,7 +240,7 @@ def test_whoever_reads_is_told_that_only_the_first_rows_are_wanted(noting):
 
 
 def test_first_rows_of_many_are_looked_for_with_few_columns(noting, monkeypatch):
-    monkeypatch.setattr(executor, "TWO_TURNS_ROWS_MIN", 1)
+    monkeypatch.setattr(executor, "TWO_PASSES_ROWS_MIN", 1)
 
     found = Tables(noting).column("QUERY pay ORDER BY amount DESC LIMIT 1 OFFSET 1")
 
@@ -256,7 +256,7 @@ def test_how_many_there_are_is_known_without_reading(noting):
 
 
 def test_a_table_that_does_not_fit_is_streamed():
-    small = Tables(table("pay", FIELDS, ROWS), engine=Engine(threads=1, memory_max=1))
+    small = Tables(table("pay", FIELDS, ROWS), engine=DuckDbEngine(threads=1, memory_max=1))
 
     assert small.tuples("QUERY pay COUNT, TOTAL n BY cur") == [
         ("EUR", 2, 2**64 + 3),
@@ -324,41 +324,41 @@ def test_any_text_can_be_asked_for(text):
     ],
 )
 def test_a_text_of_sql_reaches_neither_disk_nor_settings(text):
-    with Engine(threads=1).session() as session, pytest.raises(duckdb.Error):
-        session.ask(text)
+    with DuckDbEngine(threads=1).session() as session, pytest.raises(duckdb.Error):
+        session.query(text)
 
 
 def test_a_text_of_sql_does_not_see_variables_of_python():
     hidden = pa.table({"a": [1]})
 
-    with Engine(threads=1).session() as session, pytest.raises(duckdb.CatalogException):
-        session.ask("SELECT * FROM hidden")
+    with DuckDbEngine(threads=1).session() as session, pytest.raises(duckdb.CatalogException):
+        session.query("SELECT * FROM hidden")
     assert hidden.num_rows == 1
 
 
 def test_relations_of_one_question_are_not_seen_by_another():
-    engine = Engine(threads=1)
+    engine = DuckDbEngine(threads=1)
     with engine.session() as first:
         first.register("rows0", [pa.table({"a": [1]})])
 
         with engine.session() as second, pytest.raises(duckdb.CatalogException):
-            second.ask("SELECT * FROM rows0")
+            second.query("SELECT * FROM rows0")
 
 
 def test_more_than_the_memory_allows_is_an_error_and_the_engine_goes_on():
-    engine = Engine(threads=1, memory_max=1)
+    engine = DuckDbEngine(threads=1, memory_max=1)
 
     with pytest.raises(MemoryPressure, match="fewer rows or groups"), engine.session() as session:
-        session.ask("SELECT list(i) FROM range(200000000) t(i)")
+        session.query("SELECT list(i) FROM range(200000000) t(i)")
     with engine.session() as session:
-        assert session.ask("SELECT 1 AS one").to_pylist() == [{"one": 1}]
+        assert session.query("SELECT 1 AS one").to_pylist() == [{"one": 1}]
 
 
 def test_a_closed_engine_begins_anew():
-    engine = Engine(threads=1)
+    engine = DuckDbEngine(threads=1)
     for _ in range(2):
         with engine.session() as session:
-            assert session.ask("SELECT 1 AS one").num_rows == 1
+            assert session.query("SELECT 1 AS one").num_rows == 1
         engine.close()
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from strandline.errors import Invalid
 from strandline.query.execute.arrow_snapshot import ArrowSnapshot
-from strandline.query.execute.duckdb_engine import Engine
-from strandline.query.execute.explain import explained, explanation
+from strandline.query.execute.duckdb_engine import DuckDbEngine
+from strandline.query.execute.explain import explain_dict, explain_text
 from strandline.query.execute.result import Result
 from strandline.testing.sim_clock import SimClock
-from strandline.views.table.snapshot import Facts
+from strandline.views.table.snapshot import ReadStatistics
 from tests.unit.query.asking import Tables, table
 from tests.unit.store.world import World
 
@@ -29,7 +29,7 @@ class FromFiles:
     def read(self, columns, where=None, *, after=0, top=None):
         self._clock.advance(0.25)
         reading = self._inner.read(columns, where, after=after, top=top)
-        reading.facts = Facts(
+        reading.facts = ReadStatistics(
             files=4,
             files_kept=1,
             zones=37,
@@ -48,11 +48,11 @@ def tables() -> Tables:
     clock = SimClock()
     rows = [{"amount": 1.0}, {"amount": 200.0}]
     pay = FromFiles(table("pay", {"amount": "f64"}, rows), clock)
-    return Tables(pay, engine=Engine(clock, threads=1))
+    return Tables(pay, engine=DuckDbEngine(clock, threads=1))
 
 
 def test_everything_that_was_measured_is_told(tables):
-    told = explained(tables.ask("QUERY pay WHERE amount > 100 RETURN [amount]"))
+    told = explain_dict(tables.ask("QUERY pay WHERE amount > 100 RETURN [amount]"))
 
     assert told["rows"] == 1
     assert told["tables"] == [
@@ -79,7 +79,7 @@ def test_everything_that_was_measured_is_told(tables):
 
 
 def test_people_are_told_the_same(tables):
-    text = explanation(tables.ask("QUERY pay WHERE amount > 100 RETURN [amount]"))
+    text = explain_text(tables.ask("QUERY pay WHERE amount > 100 RETURN [amount]"))
 
     assert text.splitlines() == [
         "pay: 1 rows in 250.0 ms",
@@ -102,7 +102,7 @@ def test_people_are_told_the_same(tables):
 
 
 def test_every_event_of_a_sequence_is_told(tables):
-    told = explained(tables.ask("QUERY pay FOLLOWED BY pay WHERE pay2.amount > 5"))
+    told = explain_dict(tables.ask("QUERY pay FOLLOWED BY pay WHERE pay2.amount > 5"))
 
     assert [(each["table"], each["where"]) for each in told["tables"]] == [
         ("pay", ""),
@@ -114,14 +114,14 @@ def test_every_event_of_a_sequence_is_told(tables):
 def test_conditions_are_told_with_their_parentheses(tables):
     question = "QUERY pay WHERE NOT (amount = 1 AND amount IN (2, 3)) AND amount != 4"
 
-    (told,) = explained(tables.ask(question))["tables"]
+    (told,) = explain_dict(tables.ask(question))["tables"]
 
     assert told["where"] == "NOT (amount = 1.0 AND amount IN (2.0, 3.0)) AND amount != 4.0"
 
 
 def test_an_answer_that_nobody_calculated_cannot_be_explained():
     with pytest.raises(Invalid, match="nothing to explain"):
-        explained(Result(pa.table({"a": [1]})))
+        explain_dict(Result(pa.table({"a": [1]})))
 
 
 def test_zones_that_a_store_has_skipped_are_told():
@@ -131,7 +131,7 @@ def test_zones_that_a_store_has_skipped_are_told():
     made.store_many("c", [{"n": n} for n in range(1024)])
     made.flush()
 
-    told = explained(Tables(made.snapshot()).ask("QUERY pay WHERE n = 700"))
+    told = explain_dict(Tables(made.snapshot()).ask("QUERY pay WHERE n = 700"))
 
     (source,) = told["tables"]
     assert told["rows"] == 1

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from strandline.errors import Unavailable
-from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.execute.duckdb_engine import DuckDbEngine
 from strandline.query.execute.interrupt import Interrupt, current, interruptible
 from strandline.query.sql.sandbox import Sandbox
 from strandline.query.sql.sql import sql, stream
@@ -42,8 +42,8 @@ def interrupt():
 
 def test_an_endless_question_of_the_engine_ends(interrupt):
     def ask() -> None:
-        with interruptible(interrupt), Engine().session() as session:
-            session.ask(ENDLESS)
+        with interruptible(interrupt), DuckDbEngine().session() as session:
+            session.query(ENDLESS)
 
     with pytest.raises(Unavailable, match="too late"):
         ask()
@@ -70,7 +70,7 @@ def test_a_query_that_was_stopped_does_not_begin():
     interrupt.stop(TOO_LATE)
     interrupt.stop(Unavailable("even later"))
 
-    for begin in (Engine().session, Sandbox().room):
+    for begin in (DuckDbEngine().session, Sandbox().open_database):
         with pytest.raises(Unavailable, match="too late"), interruptible(interrupt), begin():
             raise AssertionError("it began")
 

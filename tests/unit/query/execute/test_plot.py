@@ -13,10 +13,10 @@ import pytest
 
 from strandline.errors import NotInstalled
 from strandline.query.execute import plot as plotting
-from strandline.query.execute.chart_render import VEGA_LITE, Chart, Point, picture, vega
+from strandline.query.execute.chart_render import VEGA_LITE, Chart, ChartPoint, render_png, vega
 from strandline.query.execute.plot import chart
-from strandline.query.language.bound_ast import Bound
-from strandline.query.language.errors import Mistake
+from strandline.query.language.bound_ast import BoundQuery
+from strandline.query.language.errors import QueryError
 from strandline.query.language.parser import parse
 from strandline.query.language.periods import Calendar
 from strandline.schema import Schema
@@ -36,16 +36,16 @@ class Asked:
 
     def __init__(self, *answers: dict[str, pa.Array]) -> None:
         self._answers = list(answers)
-        self.bounds: list[Bound] = []
+        self.bounds: list[BoundQuery] = []
 
-    def __call__(self, bound: Bound) -> pa.Table:
+    def __call__(self, bound: BoundQuery) -> pa.Table:
         self.bounds.append(bound)
         answer = self._answers[len(self.bounds) - 1]
         assert tuple(answer) == bound.names
         return pa.table(answer)
 
 
-def drawn(text: str, ask: Callable[[Bound], pa.Table], **options) -> Chart:
+def drawn(text: str, ask: Callable[[BoundQuery], pa.Table], **options) -> Chart:
     return chart(parse(text), SCHEMAS.get, ask, text, events=SCHEMAS, **options)
 
 
@@ -65,8 +65,8 @@ def test_a_figure_over_time_is_a_line_in_order():
         Compare("page", "=", "x"),
     )
     assert found.points == (
-        Point(metric="count of view", value=7, time="1970-01-02T00:00:00Z"),
-        Point(metric="count of view", value=5, time="1970-01-03T00:00:00Z"),
+        ChartPoint(metric="count of view", value=7, time="1970-01-02T00:00:00Z"),
+        ChartPoint(metric="count of view", value=5, time="1970-01-03T00:00:00Z"),
     )
     assert found.vega["$schema"] == VEGA_LITE
     assert found.vega["mark"]["type"] == "line"
@@ -127,7 +127,7 @@ def test_then_asks_for_pairs():
 
     assert [event.name for event in ask.bounds[0].events] == ["view", "pay"]
     assert ask.bounds[0].link == "context"
-    assert found.points == (Point(metric="count of view then pay", value=3),)
+    assert found.points == (ChartPoint(metric="count of view then pay", value=3),)
 
 
 def test_top_keeps_the_values_with_the_largest_figures_over_all_time():
@@ -209,7 +209,7 @@ def test_periods_go_by_the_calendar():
 def test_what_cannot_be_drawn_is_a_mistake_and_nothing_is_asked(text, at, message):
     ask = Asked()
 
-    with pytest.raises(Mistake) as caught:
+    with pytest.raises(QueryError) as caught:
         drawn(text, ask)
 
     assert message in caught.value.message
@@ -223,30 +223,30 @@ def test_more_points_than_can_be_seen_are_refused_and_not_left_out(monkeypatch):
     three = {"page": pa.array(["a", "b", "c"]), "count": pa.array([1, 2, 3])}
 
     assert len(drawn("PLOT COUNT OF view BREAKDOWN BY page", Asked(two)).points) == 2
-    with pytest.raises(Mistake, match="at most 2 points"):
+    with pytest.raises(QueryError, match="at most 2 points"):
         drawn("PLOT COUNT OF view BREAKDOWN BY page", Asked(three))
 
 
 POINTS = {
     "lines": [
-        Point(metric=metric, value=value, time=f"2026-01-0{value}T00:00:00Z", group=group)
+        ChartPoint(metric=metric, value=value, time=f"2026-01-0{value}T00:00:00Z", group=group)
         for metric in ("a", "b")
         for group in ("x", "y")
         for value in (1, 2)
     ],
     "bars": [
-        Point(metric="a", value=1, group="x"),
-        Point(metric="a", value=None, group="y"),
-        Point(metric="b", value=3.5, group="z"),
+        ChartPoint(metric="a", value=1, group="x"),
+        ChartPoint(metric="a", value=None, group="y"),
+        ChartPoint(metric="b", value=3.5, group="z"),
     ],
-    "one": [Point(metric="a", value=1)],
+    "one": [ChartPoint(metric="a", value=1)],
     "nothing": [],
 }
 
 
 @pytest.mark.parametrize("points", POINTS.values(), ids=POINTS)
 def test_a_picture_is_a_png(points):
-    assert picture(points).startswith(PNG)
+    assert render_png(points).startswith(PNG)
 
 
 def test_groups_and_metrics_over_time_are_told_apart():

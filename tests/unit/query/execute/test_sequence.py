@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from strandline.query.execute.duckdb_engine import Engine
-from strandline.query.execute.sequence import Side, in_order, matches
-from strandline.query.execute.sequence_keys import numbered
+from strandline.query.execute.duckdb_engine import DuckDbEngine
+from strandline.query.execute.sequence import SequenceSide, matches, sort_matches
+from strandline.query.execute.sequence_keys import encode_links
 from strandline.query.language.bound_ast import BoundStep
 from strandline.query.plan.compile import sql
 from strandline.query.plan.plan import plan_of
@@ -219,7 +219,7 @@ def test_an_event_without_rows_is_in_no_match(count):
     assert _pairs(Tables(_views(), _pays(*some)), PRECEDED) == []
 
 
-def _side(name: str, rows: int, seed: int) -> tuple[Side, pa.Table]:
+def _side(name: str, rows: int, seed: int) -> tuple[SequenceSide, pa.Table]:
     random = np.random.default_rng(seed)
     users = random.integers(0, 40, rows)
     link = pa.chunked_array([pa.array([None if user == 7 else f"u{user}" for user in users])])
@@ -232,7 +232,7 @@ def _side(name: str, rows: int, seed: int) -> tuple[Side, pa.Table]:
             "user": link,
         }
     )
-    return Side(name, link, times, seqs), table_
+    return SequenceSide(name, link, times, seqs), table_
 
 
 @pytest.mark.parametrize("words", ["FOLLOWED BY", "PRECEDED BY"])
@@ -245,23 +245,23 @@ def test_the_sql_of_a_sequence_finds_the_same_matches(words, events):
     bound = tables.bound(f"QUERY {sequence} LINKED BY user")
     plan = plan_of(bound)
 
-    with Engine(threads=2).session() as session:
+    with DuckDbEngine(threads=2).session() as session:
         for scan in plan.scans:
             rows = data[scan.table][1].append_column("context", pa.array([""] * 2000))
             session.register(scan.relation, [rows.select(scan.columns)])
-        found = session.ask(sql(plan, "duckdb")).rename_columns(plan.names)
+        found = session.query(sql(plan, "duckdb")).rename_columns(plan.names)
     sides = [data[name][0] for name in events]
     mine = matches(
         sides, [BoundStep(direction=s.direction, within_us=s.within_us) for s in bound.steps]
     )
 
-    mine = in_order(sides[0], mine)
+    mine = sort_matches(sides[0], mine)
     assert len(mine[0]) > 100
     for event, side, rows in zip(bound.events, sides, mine, strict=True):
         assert found[f"{event.called}.seq"].to_pylist() == side.seqs[rows].tolist()
 
 
-def _naive(first: Side, second: Side, step: BoundStep) -> list[tuple[int, int]]:
+def _naive(first: SequenceSide, second: SequenceSide, step: BoundStep) -> list[tuple[int, int]]:
     """Seqs of matches, row by row."""
     found = []
     behind = step.direction == "followed"
@@ -295,7 +295,7 @@ def test_rows_match_as_one_by_one_in_whatever_order_they_come(direction, span, n
     for name, rows in zip(names, (80, 120), strict=True):
         link = pa.chunked_array([random.choice(["x", "y", "z", None], rows).tolist()], pa.string())
         times = random.integers(-(span // 2), span // 2 + 1, rows)
-        sides.append(Side(name, link, times, random.permutation(rows) + 1))
+        sides.append(SequenceSide(name, link, times, random.permutation(rows) + 1))
     step = BoundStep(direction=direction)
 
     mine = matches(sides, [step], parts=parts)
@@ -319,7 +319,7 @@ def test_links_with_a_dictionary_for_each_zone_are_those_of_the_text():
     ]
     links = [pa.chunked_array(chunks), pa.chunked_array([["x", "z", None]], pa.string())]
 
-    found = numbered(links, [None, None])
+    found = encode_links(links, [None, None])
 
     assert [each.tolist() for each in found.codes] == [[0, -1, -1, 1, 0, -1], [0, 1, -1]]
     assert found.different == 2
@@ -332,7 +332,7 @@ def test_links_are_those_of_the_rows_that_count(coded):
     if coded:
         few, many = few.dictionary_encode(), many.dictionary_encode()
 
-    found = numbered([few, many], [np.array([False, True, True, True]), None])
+    found = encode_links([few, many], [np.array([False, True, True, True]), None])
 
     assert [each.tolist() for each in found.codes] == [[-1, 0, 1, -1], [1, 0, -1, 1, 0]]
 
@@ -341,8 +341,8 @@ def test_links_are_those_of_the_rows_that_count(coded):
 def test_rows_that_do_not_count_are_in_no_match(parts):
     link = pa.chunked_array([["x", "y", "z"] * 4])
     times, seqs = np.arange(12), np.arange(12) + 1
-    first = Side("a", link, times, seqs, times < 3)
-    second = Side("a", link, times, seqs, times >= 9)
+    first = SequenceSide("a", link, times, seqs, times < 3)
+    second = SequenceSide("a", link, times, seqs, times >= 9)
 
     found = matches([first, second], [BoundStep(direction="followed")], parts=parts)
 
@@ -384,7 +384,7 @@ def test_an_event_without_a_condition_is_not_read_by_that_of_another_one():
 def test_extreme_times_do_not_overflow():
     times = np.array([2**63 - 1, -(2**63), 0, -1], np.int64)
     link = pa.chunked_array([["x"] * 4])
-    side = Side("a", link, times, np.arange(4) + 1)
+    side = SequenceSide("a", link, times, np.arange(4) + 1)
 
     found = matches([side, side], [BoundStep(direction="followed")])
 

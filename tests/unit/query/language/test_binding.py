@@ -7,8 +7,8 @@ import pytest
 
 from strandline.query.language.ast import Name, Query
 from strandline.query.language.binding import bind
-from strandline.query.language.bound_ast import Bound, BoundAggregate, BoundStep, Column
-from strandline.query.language.errors import Mistake
+from strandline.query.language.bound_ast import BoundAggregate, BoundQuery, BoundStep, Column
+from strandline.query.language.errors import QueryError
 from strandline.query.language.parser import parse
 from strandline.query.language.periods import Calendar
 from strandline.schema import Schema
@@ -39,7 +39,7 @@ SCHEMAS = {
 }
 
 
-def bound(text: str, **options) -> Bound:
+def bound(text: str, **options) -> BoundQuery:
     command = parse(text)
     return bind(command, SCHEMAS.get, text, events=SCHEMAS, **options)
 
@@ -48,8 +48,8 @@ def where(condition: str, event: str = "pay"):
     return bound(f"QUERY {event} WHERE {condition}").events[0].where
 
 
-def mistake(text: str) -> Mistake:
-    with pytest.raises(Mistake) as caught:
+def mistake(text: str) -> QueryError:
+    with pytest.raises(QueryError) as caught:
         bound(text)
     return caught.value
 
@@ -58,7 +58,7 @@ def test_events_of_a_sequence_that_differ_by_capitals_alone_are_refused():
     schemas = {"pay": SCHEMAS["a"], "Pay": SCHEMAS["a"]}
     text = "QUERY pay FOLLOWED BY Pay"
 
-    with pytest.raises(Mistake, match="differ only in case") as caught:
+    with pytest.raises(QueryError, match="differ only in case") as caught:
         bind(parse(text), schemas.get, text, events=schemas)
 
     assert caught.value.at == 22
@@ -226,9 +226,9 @@ def test_what_cannot_be_asked_is_a_mistake_at_its_place(text, at, message, hint)
 
 def test_a_command_that_was_not_parsed_is_checked_too():
     for wrong in (Query(event=Name("pay"), limit=-1), Query(event=Name("pay"), limit=1, offset=-1)):
-        with pytest.raises(Mistake, match="whole number >= 0"):
+        with pytest.raises(QueryError, match="whole number >= 0"):
             bind(wrong, SCHEMAS.get)
-    with pytest.raises(Mistake, match="unknown event 'zzz'"):
+    with pytest.raises(QueryError, match="unknown event 'zzz'"):
         bind(Query(event=Name("zzz")), SCHEMAS.get)
 
 
@@ -408,7 +408,7 @@ def test_a_replay_of_all_events_by_a_time_is_of_those_that_have_it():
 
 
 def test_a_replay_where_there_are_no_events_says_so():
-    with pytest.raises(Mistake, match="no events are defined yet"):
+    with pytest.raises(QueryError, match="no events are defined yet"):
         bind(parse("REPLAY FOR x"), SCHEMAS.get)
 
 
@@ -438,7 +438,7 @@ def test_a_bound_question_can_be_encoded_with_its_calendar():
         calendar=calendar,
     )
 
-    again = msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Bound)
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=BoundQuery)
 
     assert again == found
     assert again.calendar == calendar

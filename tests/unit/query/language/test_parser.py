@@ -8,7 +8,7 @@ from strandline.errors import Invalid
 from strandline.query.language import parser
 from strandline.query.language.ast import (
     Aggregate,
-    Batch,
+    BatchCommand,
     CreateUser,
     Define,
     DeleteEvents,
@@ -23,7 +23,7 @@ from strandline.query.language.ast import (
     Plot,
     Query,
     Remember,
-    Replay,
+    ReplayCommand,
     Revoke,
     RevokeKey,
     Show,
@@ -31,7 +31,7 @@ from strandline.query.language.ast import (
     Step,
     StoreEvent,
 )
-from strandline.query.language.errors import Mistake
+from strandline.query.language.errors import QueryError
 from strandline.query.language.parser import parse
 from strandline.views.table.condition import And, Compare, In, Not, Or, Truth
 
@@ -43,8 +43,8 @@ def where(condition: str):
     return parse(f"QUERY a WHERE {condition}").where
 
 
-def mistake(text: str) -> Mistake:
-    with pytest.raises(Mistake) as caught:
+def mistake(text: str) -> QueryError:
+    with pytest.raises(QueryError) as caught:
         parse(text)
     return caught.value
 
@@ -262,10 +262,10 @@ def test_return_takes_words_and_text_and_may_be_empty():
             Revoke(permissions=("READ",), events=(Name("a", 15),), user="bob"),
         ),
         ("REVOKE ON a FROM bob", Revoke(permissions=(), events=(Name("a", 10),), user="bob")),
-        ("REPLAY FOR x", Replay(context="x")),
+        ("REPLAY FOR x", ReplayCommand(context="x")),
         (
             "REPLAY a SINCE 5 FOR x USING t RETURN [y]",
-            Replay(
+            ReplayCommand(
                 context="x",
                 event=Name("a", 7),
                 since=5,
@@ -275,7 +275,7 @@ def test_return_takes_words_and_text_and_may_be_empty():
             ),
         ),
         ("EXPLAIN QUERY a", Explain(Query(event=Name("a", 14)))),
-        ("EXPLAIN REPLAY FOR x", Explain(Replay(context="x"))),
+        ("EXPLAIN REPLAY FOR x", Explain(ReplayCommand(context="x"))),
         ("DELETE a", DeleteEvents(event=Name("a", 7))),
         (
             "DELETE a WHERE x FOR y",
@@ -304,7 +304,7 @@ def test_a_batch_keeps_its_commands_and_their_texts():
 
     batch = parse(text)
 
-    assert isinstance(batch, Batch)
+    assert isinstance(batch, BatchCommand)
     assert batch.texts == ("PING", 'STORE a FOR c PAYLOAD {"x": "];"}', "QUERY a")
     assert batch.commands[1].payload == b'{"x": "];"}'
     assert text[batch.commands[2].event.at] == "a"

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from strandline.errors import Invalid
 from strandline.query.language.periods import (
     DAY_US,
-    PLAIN,
+    DEFAULT_CALENDAR,
     WEEK_DAYS,
     Calendar,
     checked_calendar,
     label,
-    moment_of,
     start,
+    time_of_label,
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -90,7 +90,7 @@ def test_a_day_without_midnight_starts_when_the_clock_jumps():
 
 
 def test_for_utc_the_label_is_the_moment():
-    assert moment_of(12345, PLAIN) == 12345
+    assert time_of_label(12345, DEFAULT_CALENDAR) == 12345
 
 
 @given(

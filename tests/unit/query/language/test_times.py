@@ -11,11 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strandline.errors import Invalid
-from strandline.lake.files.typed_columns import shape_of
-from strandline.query.language.times import DAY_US, day, duration, moment
+from strandline.lake.files.typed_columns import typed_columns_of
+from strandline.query.language.times import DAY_US, parse_day, parse_duration, parse_time
 from strandline.schema import Schema
 
-SHAPE = shape_of(Schema(1, {"at": "datetime", "on": "date"}))
+SHAPE = typed_columns_of(Schema(1, {"at": "datetime", "on": "date"}))
 SECOND_US = 1_000_000
 
 
@@ -48,7 +48,7 @@ def in_an_event(value: object) -> tuple[int | None, int | None]:
     ],
 )
 def test_a_moment_is_microseconds_since_1970(value, expected):
-    assert moment(value) == expected
+    assert parse_time(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_a_moment_is_microseconds_since_1970(value, expected):
 )
 def test_what_is_no_time_is_an_error_with_a_hint(value):
     with pytest.raises(Invalid, match="is not a time: write"):
-        moment(value)
+        parse_time(value)
 
 
 def test_a_day_is_that_of_the_moment_in_utc():
-    assert day("1970-01-02T23:59:59Z") == 1
-    assert day("1970-01-02T23:59:59-01:00") == 2
-    assert day(-1) == -1
+    assert parse_day("1970-01-02T23:59:59Z") == 1
+    assert parse_day("1970-01-02T23:59:59-01:00") == 2
+    assert parse_day(-1) == -1
 
 
 @given(st.datetimes(timezones=st.timezones()) | st.integers() | st.floats() | st.text())
@@ -90,10 +90,10 @@ def test_a_moment_is_the_same_in_a_command_and_in_an_event(value):
 
     if at is None:
         with pytest.raises(Invalid):
-            moment(given)
+            parse_time(given)
     else:
-        assert moment(given) == at
-        assert day(given) == on
+        assert parse_time(given) == at
+        assert parse_day(given) == on
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_moment_is_the_same_in_a_command_and_in_an_event(value):
     ],
 )
 def test_a_duration_is_a_number_with_a_unit(text, expected):
-    assert duration(text) == expected
+    assert parse_duration(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_a_duration_is_a_number_with_a_unit(text, expected):
 )
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(Invalid):
-        duration(text)
+        parse_duration(text)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from strandline.errors import Invalid
-from strandline.query.materialized.change_feed import Change
+from strandline.query.materialized.change_feed import ResultDelta
 from tests.unit.query.materialized.test_show import QUERIES
 from tests.unit.query.materialized.world import Machine
 
@@ -20,8 +20,8 @@ class Copy:
     def __init__(self) -> None:
         self.rows: Counter[tuple[object, ...]] = Counter()
         self.cursor = ""
-        self.changes: list[Change] = []
-        self.following: Iterator[Change] | None = None
+        self.changes: list[ResultDelta] = []
+        self.following: Iterator[ResultDelta] | None = None
 
     def follow(self, machine: Machine) -> None:
         """Come back for what has changed, and leave."""
@@ -38,7 +38,7 @@ class Copy:
         else:
             self.take(change)
 
-    def take(self, change: Change) -> None:
+    def take(self, change: ResultDelta) -> None:
         self.changes.append(change)
         self.cursor = change.cursor
         rows = Counter() if change.anew else self.rows.copy()

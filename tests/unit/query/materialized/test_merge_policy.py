@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.query.materialized.manifest import Run
+from strandline.query.materialized.manifest import FrameRun
 from strandline.query.materialized.merge_policy import FAN, to_merge
 
 
-def run_of(rows: int) -> Run:
-    return Run(part=0, first=1, last=1, rows=rows, size=rows)
+def run_of(rows: int) -> FrameRun:
+    return FrameRun(part=0, first=1, last=1, rows=rows, size=rows)
 
 
-def after(deltas: list[int]) -> tuple[list[Run], int]:
+def after(deltas: list[int]) -> tuple[list[FrameRun], int]:
     """The runs after these commits, and how many rows were written a second time or more."""
-    runs: list[Run] = []
+    runs: list[FrameRun] = []
     rewritten = 0
     for rows in deltas:
         taken = to_merge(runs, rows)

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from pyroaring import BitMap64
 
 from strandline.errors import Conflict, Invalid, NotFound
-from strandline.query.execute.duckdb_engine import Engine
+from strandline.query.execute.duckdb_engine import DuckDbEngine
 from strandline.query.language.ast import Query, Remember
 from strandline.query.language.parser import parse
 from strandline.query.language.periods import Calendar
-from strandline.query.materialized.incremental_plan import shape_of
-from strandline.query.materialized.partial_aggregates import States, completed
+from strandline.query.materialized.incremental_plan import incremental_plan_of
+from strandline.query.materialized.partial_aggregates import StateMerger, add_scaled_totals
 from tests.unit.query.materialized.world import Machine, World, alike
 from tests.unit.store.world import SMALL_WAL
 
@@ -104,15 +104,15 @@ DIGESTS = {
 @pytest.mark.parametrize("query", DIGESTS)
 def test_stored_states_of_earlier_versions_stay_of_use(machine: Machine, query: str):
     """Another digest would discard them, and rows of the past may be gone from the table."""
-    assert shape_of(machine.bound(QUERIES[query])).digest == DIGESTS[query]
+    assert incremental_plan_of(machine.bound(QUERIES[query])).digest == DIGESTS[query]
 
 
 def test_a_stored_state_without_scaled_sums_gets_them_from_the_plain_ones(machine: Machine):
-    shape = shape_of(machine.bound("QUERY pay TOTAL amount, AVG amount, TOTAL n BY cur"))
-    states = States(Engine(threads=1))
+    shape = incremental_plan_of(machine.bound("QUERY pay TOTAL amount, AVG amount, TOTAL n BY cur"))
+    states = StateMerger(DuckDbEngine(threads=1))
     state = pa.table({"k0": ["EUR"], "s0": [1e308], "s1": [2], "s2": [5], "s3": [2]})
 
-    complete = completed(shape, state)
+    complete = add_scaled_totals(shape, state)
     twice = states.merge(shape.parts[0], [complete, complete])
 
     assert complete.column_names == shape.parts[0].columns.names
@@ -186,7 +186,7 @@ def test_rows_that_a_power_loss_took_from_the_table_are_not_shown_any_more(seed:
     for alias in aliases:
         machine.show(alias)
         if seed % 2:
-            machine.store.topic(f"remembered:{alias}").secure()
+            machine.store.topic(f"remembered:{alias}").sync()
     machine.world.disk.power_off()
     machine.world.disk = machine.world.disk.crash(Random(seed))
     machine.store.close()
@@ -203,7 +203,7 @@ def test_frames_that_are_lost_are_made_again():
     machine.pay(*range(1, 120))
     machine.remember("a", "QUERY pay")
     topic = machine.store.topic("remembered:a")
-    topic.let_go(BitMap64([topic.head_seq - 1]))
+    topic.trim(BitMap64([topic.head_seq - 1]))
 
     shown = machine.show("a")
 
@@ -216,11 +216,11 @@ def test_show_reads_only_what_is_new(machine: Machine):
     machine.remember("a", "QUERY pay TOTAL n")
     machine.pay(100)
 
-    look = machine.remembered.begin("a")
+    look = machine.remembered.begin_refresh("a")
 
-    (news,) = look.news().values()
+    (news,) = look.new_rows().values()
     assert news.rows == 1
-    assert not look.is_anew
+    assert not look.is_full
 
 
 def test_many_small_news_stay_few_runs(machine: Machine):
@@ -351,7 +351,7 @@ def test_a_description_tells_what_is_stored_and_how_far_it_has_come(machine: Mac
     assert (told.alias, told.kind, told.rows, told.behind) == ("a", "rows", 2, 1)
     assert told.bytes > 0
     assert told.marks["pay"].position == 4
-    assert told.marks["pay"].ts == machine.store.topic("pay").pick([4]).records[0].ts
+    assert told.marks["pay"].ts == machine.store.topic("pay").get_many([4]).records[0].ts
     assert told.counters.anew == 1
 
 

@@ -9,12 +9,12 @@ from strandline.query.execute.executor import run
 from strandline.query.execute.result import Result
 from strandline.query.language.ast import DeleteEvents, Query, Remember
 from strandline.query.language.binding import bind
-from strandline.query.language.bound_ast import Bound
+from strandline.query.language.bound_ast import BoundQuery
 from strandline.query.language.parser import parse
-from strandline.query.language.periods import PLAIN, Calendar
+from strandline.query.language.periods import DEFAULT_CALENDAR, Calendar
 from strandline.query.materialized.describe import Description
-from strandline.query.materialized.manifest import Keep
-from strandline.query.materialized.materialized_queries import Remembered
+from strandline.query.materialized.manifest import ResultRetention
+from strandline.query.materialized.materialized_queries import MaterializedQueries
 from strandline.schema import Schema
 from strandline.store import Store
 from strandline.views.table.table import Table
@@ -34,7 +34,7 @@ class Machine:
         surroundings: World | None = None,
         *,
         frame_bytes: int = 4096,
-        calendar: Calendar = PLAIN,
+        calendar: Calendar = DEFAULT_CALENDAR,
     ) -> None:
         self.world = surroundings or World()
         self.calendar = calendar
@@ -47,7 +47,7 @@ class Machine:
         return self.world.store
 
     @property
-    def remembered(self) -> Remembered:
+    def remembered(self) -> MaterializedQueries:
         return remembered_in(
             self.store, self.world, frame_bytes=self.frame_bytes, calendar=self.calendar
         )
@@ -58,7 +58,7 @@ class Machine:
     def remember(self, alias: str, text: str, **keep: int) -> Description:
         query = parse(text)
         assert isinstance(query, Query)
-        told = Keep(**keep)
+        told = ResultRetention(**keep)
         return self.remembered.remember(
             Remember(
                 query=query,
@@ -85,7 +85,7 @@ class Machine:
         """The query, asked as if nothing were remembered."""
         return run(self.bound(text), lambda name: self.table(name).snapshot(as_of))
 
-    def bound(self, text: str) -> Bound:
+    def bound(self, text: str) -> BoundQuery:
         return bound_of(self.store, text, self.calendar)
 
     def show(self, alias: str) -> Result:
@@ -102,12 +102,16 @@ def paid(n: int) -> dict[str, object]:
 
 
 def remembered_in(
-    store: Store, surroundings: World, *, frame_bytes: int = 4096, calendar: Calendar = PLAIN
-) -> Remembered:
+    store: Store,
+    surroundings: World,
+    *,
+    frame_bytes: int = 4096,
+    calendar: Calendar = DEFAULT_CALENDAR,
+) -> MaterializedQueries:
     def snapshot(name: str) -> PinnedTable:
         return store.table(name).snapshot()
 
-    return Remembered(
+    return MaterializedQueries(
         store,
         surroundings.clock,
         snapshots=snapshot,
@@ -116,7 +120,7 @@ def remembered_in(
     )
 
 
-def bound_of(store: Store, text: str, calendar: Calendar = PLAIN) -> Bound:
+def bound_of(store: Store, text: str, calendar: Calendar = DEFAULT_CALENDAR) -> BoundQuery:
     query = parse(text)
     assert isinstance(query, Query)
     return bind(query, lambda name: schema_of(store, name), text, calendar=calendar)

@@ -13,7 +13,7 @@ from strandline.query.plan.compile import sql
 from strandline.query.plan.plan import plan_of
 from strandline.query.plan.predicates import Operand, predicate
 from strandline.query.plan.sql_dialect import literal
-from strandline.schema import Kind, kind_of
+from strandline.schema import FieldType, parse_type
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
 from tests.unit.query.asking import Tables, table
 
@@ -128,7 +128,7 @@ def _where(tables: Tables, command: str) -> str:
     ],
 )
 def test_a_literal_has_the_type_of_its_field(type_, value, duckdb, spark):
-    kind = kind_of(type_, "f")
+    kind = parse_type(type_, "f")
 
     assert literal(value, kind, "duckdb").sql("duckdb") == duckdb
     assert spark in literal(value, kind, "spark").sql("spark")
@@ -151,7 +151,7 @@ def test_a_literal_has_the_type_of_its_field(type_, value, duckdb, spark):
     ],
 )  # fmt: skip
 def test_not_is_pushed_down_to_comparisons(condition: Condition, text: str):
-    kind = Kind("i64", optional=True)
+    kind = FieldType("i64", optional=True)
 
     told = predicate(condition, lambda _: Operand(exp.column("f"), kind), "duckdb").sql("duckdb")
 
@@ -161,7 +161,7 @@ def test_not_is_pushed_down_to_comparisons(condition: Condition, text: str):
 def test_many_parts_do_not_make_a_deep_expression():
     many = Or(tuple(Compare("f", "=", n) for n in range(3000)))
 
-    tree = predicate(many, lambda _: Operand(exp.column("f"), Kind("i64")), "duckdb")
+    tree = predicate(many, lambda _: Operand(exp.column("f"), FieldType("i64")), "duckdb")
 
     depth, level = 0, [tree]
     while level:
@@ -220,7 +220,7 @@ VARIANTS = ("b", "a", "c")
 )
 @pytest.mark.parametrize("turn", [lambda each: each, Not])
 def test_an_enum_as_numbers_selects_the_rows_that_its_text_selects(condition, optional, turn):
-    kind = Kind("enum", VARIANTS, optional)
+    kind = FieldType("enum", VARIANTS, optional)
     rows = [("a", 1), ("b", 0), ("c", 2), *([(None, None)] if optional else [])]
     values = ", ".join(f"({told(text)}, {told(number)})" for text, number in rows)
 

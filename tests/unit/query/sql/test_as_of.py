@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import strandline
 from strandline.errors import Invalid, NotFound
 from strandline.query.sql.as_of import pin
-from strandline.query.sql.names import Names
+from strandline.query.sql.names import RelationNames
 from strandline.query.sql.relations.relation import Position
 from strandline.query.sql.sandbox import SHARED
 from strandline.query.sql.sql import sql
@@ -326,7 +326,7 @@ def test_a_view_is_folded_up_to_the_heads_that_are_read():
     jobs = store.existing_topic("jobs")
     with SHARED.parser() as connection:
         statement = read("FROM jobs", connection)
-    queue = Names(store, statement, None, copied=False).find(statement.relations[0])
+    queue = RelationNames(store, statement, None, copied=False).find(statement.relations[0])
     plain = Noted(Interrupted(jobs, lambda: jobs.append(b"two"), "before"))
 
     relation, position = pin(store, [queue, plain], None)
@@ -370,7 +370,7 @@ def test_a_key_that_is_written_while_a_large_map_is_read_shows_what_it_was():
 
     with SHARED.parser() as connection:
         statement = read(text, connection)
-    names = Names(world.store, statement, None, copied=False)
+    names = RelationNames(world.store, statement, None, copied=False)
     (relation,) = pin(world.store, [names.find(statement.relations[0])], None)
     batches = relation.batches(["key", "text"], None)
     found = [next(batches)]

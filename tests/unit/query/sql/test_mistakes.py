@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import Invalid
-from strandline.query.language.errors import Mistake
+from strandline.query.language.errors import QueryError
 from strandline.query.sql.sandbox import SHARED
 from tests.unit.query.sql.asking import ask
 from tests.unit.store.world import World
@@ -51,7 +51,7 @@ def store():
 def test_a_name_that_is_not_there_is_shown_with_the_one_that_was_meant(
     store, text, word, message, hint
 ):
-    with pytest.raises(Mistake, match=message) as wrong:
+    with pytest.raises(QueryError, match=message) as wrong:
         ask(store, text)
 
     assert text[wrong.value.at :].startswith(word)
@@ -69,7 +69,7 @@ def test_a_name_that_is_not_there_is_shown_with_the_one_that_was_meant(
     ],
 )
 def test_other_mistakes_are_one_line_of_ours(store, text, message):
-    with pytest.raises(Mistake, match=message) as wrong:
+    with pytest.raises(QueryError, match=message) as wrong:
         ask(store, text)
 
     assert "Error:" not in str(wrong.value)
@@ -88,9 +88,9 @@ def test_capital_letters_do_not_matter_unless_two_names_differ_by_them_alone(sto
 
     assert ask(store, 'SELECT count(*) FROM "Orders"') == [(2,)]
     assert ask(store, "SELECT count(*) FROM orders") == [(1,)]
-    with pytest.raises(Mistake, match="no relation 'ORDERS'"):
+    with pytest.raises(QueryError, match="no relation 'ORDERS'"):
         ask(store, "SELECT count(*) FROM ORDERS")
-    with pytest.raises(Mistake, match="two topics"):
+    with pytest.raises(QueryError, match="two topics"):
         ask(store, "SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM Orders)")
 
 
@@ -127,21 +127,21 @@ def test_a_time_zone_says_how_days_are_cut(store):
 def test_variables_of_the_caller_are_not_seen(store):
     secrets = [{"password": 1}]
 
-    with pytest.raises(Mistake, match="no relation 'secrets'"):
+    with pytest.raises(QueryError, match="no relation 'secrets'"):
         ask(store, "FROM secrets")
     assert secrets
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "data.csv", "s3://bucket/x.parquet"])
 def test_a_file_is_no_relation(store, path):
-    with pytest.raises(Mistake, match="no relation"):
+    with pytest.raises(QueryError, match="no relation"):
         ask(store, f"FROM '{path}'")
 
 
 def test_a_question_leaves_nothing_behind(store):
     ask(store, "FROM kv.profiles")
 
-    with pytest.raises(Mistake, match="no relation"):
+    with pytest.raises(QueryError, match="no relation"):
         ask(store, "FROM __relation_0")
     assert ask(store, "SELECT count(*) FROM kv.profiles") == [(1,)]
 
@@ -151,10 +151,10 @@ def test_the_sandbox_itself_has_no_way_out(tmp_path):
     file.write_text("a\n1\n")
     secrets = pa.table({"password": [1]})
 
-    with SHARED.room() as room:
+    with SHARED.open_database() as room:
         for text in (f"FROM read_csv('{file}')", f"FROM '{file}'", "FROM secrets", "LOAD httpfs"):
             with pytest.raises(duckdb.Error):
-                room.ask(text, None)
+                room.query(text, None)
         with pytest.raises(duckdb.Error):
-            room.ask("SET enable_external_access = true", None)
+            room.query("SET enable_external_access = true", None)
     assert len(secrets) == 1

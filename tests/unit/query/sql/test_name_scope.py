@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from strandline.query.language.errors import Mistake
+from strandline.query.language.errors import QueryError
 from strandline.query.sql import statement
 from strandline.query.sql.functions import FUNCTIONS
 from strandline.query.sql.sandbox import SHARED
@@ -59,11 +59,11 @@ def test_duckdb_looks_up_no_relation_that_was_not_found_in_the_text():
     missed = []
     for text in _selects():
         found = {named.name.lower() for named in _read(text).relations}
-        with SHARED.room() as room:
+        with SHARED.open_database() as room:
             for name in ("a", "b"):
                 room.add("", name, pa.table({"x" if name in found else "not_found": [1]}))
             try:
-                room.ask(f"SELECT * FROM ({text}) LIMIT 10", None)
+                room.query(f"SELECT * FROM ({text}) LIMIT 10", None)
             except duckdb.BinderException as error:
                 missed += [text] if "not_found" in str(error) else []
 
@@ -127,7 +127,7 @@ def test_a_function_that_is_not_listed_is_refused_wherever_it_stands(call):
         f"SELECT 1 ORDER BY {call}",
         f"SELECT count(*) FILTER (WHERE {call} IS NULL) OVER (PARTITION BY {call})",
     ):
-        with pytest.raises(Mistake, match="no function") as refused:
+        with pytest.raises(QueryError, match="no function") as refused:
             _read(text)
 
         assert text[refused.value.at :].startswith(name)

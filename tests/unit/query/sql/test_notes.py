@@ -36,7 +36,7 @@ def test_as_many_values_are_noted_as_a_plain_reading_finds(seed):
         "select count(n), count(f), count(moment), count(ok), count(one) from t"
     )
 
-    plain = plain_rows(data, Schema(1, kinds).kinds())
+    plain = plain_rows(data, Schema(1, kinds).types())
     wanted = {}
     for name in FIELDS:
         bad = [

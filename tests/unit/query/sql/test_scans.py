@@ -16,8 +16,8 @@ from strandline.config.settings import MIB
 from strandline.errors import MemoryPressure
 from strandline.query.sql.as_of import pin
 from strandline.query.sql.dataset import RelationDataset
-from strandline.query.sql.filters import Comparison, Every, Some, Where
-from strandline.query.sql.names import Names
+from strandline.query.sql.filters import AllOf, AnyOf, Comparison, Where
+from strandline.query.sql.names import RelationNames
 from strandline.query.sql.relations.event_table import condition_of
 from strandline.query.sql.relations.relation import Relation
 from strandline.query.sql.sandbox import SHARED, Sandbox
@@ -50,11 +50,11 @@ def _run(store: Store, text: str) -> tuple[list[dict[str, Any]], Counted]:
     with SHARED.parser() as connection:
         statement = read(text, connection)
     (named,) = set(statement.relations)
-    source = Names(store, statement, None, copied=False).find(named)
+    source = RelationNames(store, statement, None, copied=False).find(named)
     counted = Counted(pin(store, [source], None)[0])
-    with SHARED.room() as room:
+    with SHARED.open_database() as room:
         room.add(named.schema, named.name, RelationDataset(counted, []))
-        return room.ask(text, None).to_pylist(), counted
+        return room.query(text, None).to_pylist(), counted
 
 
 @pytest.fixture
@@ -172,8 +172,8 @@ def test_of_a_table_only_zones_that_may_match_are_read(world):
 def test_a_condition_of_which_one_side_is_unknown_rules_out_nothing():
     known, unknown = Comparison("n", "=", 1), Comparison("raw", "=", b"bytes")
 
-    assert condition_of(Some((known, unknown))) is None
-    assert condition_of(Every((known, unknown))) == Compare("n", "=", 1)
+    assert condition_of(AnyOf((known, unknown))) is None
+    assert condition_of(AllOf((known, unknown))) == Compare("n", "=", 1)
 
 
 def test_of_a_queue_payloads_are_read_only_when_they_are_asked_for(world):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.query.language.errors import Mistake
+from strandline.query.language.errors import QueryError
 from strandline.query.sql import statement
 from strandline.query.sql.sandbox import SHARED
 
@@ -56,7 +56,7 @@ def _names(text: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_no_single_question_is_refused(text):
-    with pytest.raises(Mistake, match="one query"):
+    with pytest.raises(QueryError, match="one query"):
         _read(text)
 
 
@@ -68,7 +68,7 @@ def test_a_function_that_looks_outside_is_refused_wherever_it_stands(call):
         f"SELECT (SELECT count(*) FROM {call})",
         f"WITH outside AS (FROM {call}) FROM outside",
     ):
-        with pytest.raises(Mistake, match="no files") as refused:
+        with pytest.raises(QueryError, match="no files") as refused:
             _read(text)
 
         assert text[refused.value.at :].startswith(call.partition("(")[0])
@@ -119,7 +119,7 @@ def test_a_cte_shadows_a_relation_where_sql_says_so():
 
 
 def test_a_text_that_cannot_be_read_is_told_with_line_and_caret():
-    with pytest.raises(Mistake) as wrong:
+    with pytest.raises(QueryError) as wrong:
         _read("SELECT seq,\n  'ü', FRM\nFROM orders WHERE WHERE")
 
     assert (wrong.value.line, wrong.value.column) == (3, 19)
@@ -136,7 +136,7 @@ def test_places_count_characters():
 
 
 def test_a_name_of_three_parts_is_refused():
-    with pytest.raises(Mistake, match="too many parts"):
+    with pytest.raises(QueryError, match="too many parts"):
         _read("FROM a.b.c")
 
 
@@ -146,7 +146,7 @@ def test_a_text_must_be_text():
 
 
 def test_half_of_a_surrogate_pair_is_a_mistake_at_its_place():
-    with SHARED.parser() as connection, pytest.raises(Mistake, match="surrogate") as met:
+    with SHARED.parser() as connection, pytest.raises(QueryError, match="surrogate") as met:
         statement.read("SELECT '\udcc3'", connection)
 
     assert met.value.at == 8

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from strandline.errors import Closed, Unreachable
+from strandline.errors import Closed, ObjectStoreUnreachable
 from strandline.reservoir import object_keys
 from tests.unit.reservoir.small_reservoir import DEADLINE_S, FULL, World, commit, gated, pages_of
 
@@ -60,7 +60,7 @@ def test_files_that_cannot_be_stored_fill_their_places_and_the_next_write_is_tol
         for page_id in (1, 2, 3):
             session.write(page_id, FULL)
 
-        with pytest.raises(Unreachable):
+        with pytest.raises(ObjectStoreUnreachable):
             session.write(4, FULL)
 
         world.objects.heal()
@@ -108,7 +108,7 @@ def test_a_checkpoint_waits_for_a_file_that_another_thread_tries_again():
     with world.open() as reservoir, ThreadPoolExecutor() as pool:
         world.objects.fail("create", once=False, key_contains=object_keys.DATA)
         commit(reservoir, {1: FULL})
-        with pytest.raises(Unreachable):
+        with pytest.raises(ObjectStoreUnreachable):
             reservoir.session().write(2, FULL)
         world.objects.heal()
         with gated(world.objects, "create", object_keys.DATA) as gate:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from strandline.views.groups.assignment import (
-    Exclusive,
-    KeyShared,
-    Shared,
-    Waiting,
+    ExclusiveBacklog,
+    KeySharedBacklog,
+    SharedBacklog,
+    WaitingRecord,
     backlog_for,
     owner_of,
 )
@@ -40,7 +40,7 @@ class BacklogMachine(RuleBasedStateMachine):
         self.waiting: dict[int, float] = {}
         """Seq, and when it may be taken."""
         self.keys: dict[int, bytes | None] = {}
-        self.taken: dict[int, Waiting] = {}
+        self.taken: dict[int, WaitingRecord] = {}
 
     @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=6))
     def offer(self, keys):
@@ -75,7 +75,7 @@ class BacklogMachine(RuleBasedStateMachine):
     def settle(self, data):
         seq = data.draw(st.sampled_from(sorted(self.taken)))
 
-        self.backlog.settled(self.taken.pop(seq))
+        self.backlog.finish(self.taken.pop(seq))
 
     @precondition(lambda self: self.taken)
     @rule(data=st.data(), delay=st.sampled_from((0.0, 1.0, 3.0)))
@@ -132,7 +132,11 @@ TestBacklog = BacklogMachine.TestCase
 TestBacklog.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
 
 
-def offered(backlog: Shared | Exclusive | KeyShared, *keys: bytes | None, members=("ann",)):
+def offered(
+    backlog: SharedBacklog | ExclusiveBacklog | KeySharedBacklog,
+    *keys: bytes | None,
+    members=("ann",),
+):
     backlog.change_members(members)
     for seq, key in enumerate(keys, start=1):
         backlog.offer(seq, key)
@@ -140,14 +144,14 @@ def offered(backlog: Shared | Exclusive | KeyShared, *keys: bytes | None, member
 
 
 def test_a_shared_record_goes_to_whoever_asks_first():
-    backlog = offered(Shared(), None, None, None)
+    backlog = offered(SharedBacklog(), None, None, None)
 
     assert [taken.seq for taken in backlog.take("bob", 2, 0.0)] == [1, 2]
     assert [taken.seq for taken in backlog.take("ann", 2, 0.0)] == [3]
 
 
 def test_a_shared_record_that_came_back_goes_before_newer_ones():
-    backlog = offered(Shared(), None, None, None)
+    backlog = offered(SharedBacklog(), None, None, None)
     (taken,) = backlog.take("ann", 1, 0.0)
 
     backlog.give_back(taken, 0.0)
@@ -156,14 +160,14 @@ def test_a_shared_record_that_came_back_goes_before_newer_ones():
 
 
 def test_an_exclusive_record_goes_only_to_the_member_that_joined_first():
-    backlog = offered(Exclusive(), None, None, members=("ann", "bob"))
+    backlog = offered(ExclusiveBacklog(), None, None, members=("ann", "bob"))
 
     assert backlog.take("bob", 9, 0.0) == []
     assert len(backlog.take("ann", 9, 0.0)) == 2
 
 
 def test_an_exclusive_record_that_waits_holds_up_those_behind_it():
-    backlog = offered(Exclusive(), None, None)
+    backlog = offered(ExclusiveBacklog(), None, None)
     (first,) = backlog.take("ann", 1, 0.0)
 
     backlog.give_back(first, 5.0)
@@ -173,38 +177,38 @@ def test_an_exclusive_record_that_waits_holds_up_those_behind_it():
 
 
 def test_a_key_is_not_in_flight_twice():
-    backlog = offered(KeyShared(), b"k", b"k")
+    backlog = offered(KeySharedBacklog(), b"k", b"k")
     (first,) = backlog.take("ann", 9, 0.0)
 
     assert backlog.take("ann", 9, 0.0) == []
-    backlog.settled(first)
+    backlog.finish(first)
     assert [taken.seq for taken in backlog.take("ann", 9, 0.0)] == [2]
 
 
 def test_a_record_that_comes_while_the_last_of_its_key_is_in_flight_waits():
-    backlog = offered(KeyShared(), b"k")
+    backlog = offered(KeySharedBacklog(), b"k")
     (first,) = backlog.take("ann", 9, 0.0)
 
     backlog.offer(2, b"k")
 
     assert backlog.take("ann", 9, 0.0) == []
-    backlog.settled(first)
+    backlog.finish(first)
     assert [taken.seq for taken in backlog.take("ann", 9, 0.0)] == [2]
 
 
 def test_a_key_in_flight_stays_with_its_member_when_another_becomes_its_owner():
-    backlog = offered(KeyShared(), b"k", b"k", members=("ann",))
+    backlog = offered(KeySharedBacklog(), b"k", b"k", members=("ann",))
     (first,) = backlog.take("ann", 1, 0.0)
 
     backlog.change_members(["bob"])
 
     assert backlog.take("bob", 9, 0.0) == []
-    backlog.settled(first)
+    backlog.finish(first)
     assert [taken.seq for taken in backlog.take("bob", 9, 0.0)] == [2]
 
 
 def test_a_key_whose_delay_is_over_moves_with_its_owner():
-    backlog = offered(KeyShared(), b"k", members=("ann",))
+    backlog = offered(KeySharedBacklog(), b"k", members=("ann",))
     (first,) = backlog.take("ann", 1, 0.0)
     backlog.give_back(first, 5.0)
     nothing = backlog.take("bob", 9, 6.0)

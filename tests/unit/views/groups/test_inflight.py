@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.views.groups.assignment import Waiting
+from strandline.views.groups.assignment import WaitingRecord
 from strandline.views.groups.inflight import Inflight, Lease
 
 
 def granted(inflight: Inflight, seq: int, member: str = "ann", *, until: float = 10.0) -> Lease:
-    return inflight.grant(Waiting(seq, None), member, 1, now=0.0, until=until)
+    return inflight.grant(WaitingRecord(seq, None), member, 1, now=0.0, until=until)
 
 
 def test_a_record_in_flight_is_not_granted_again():
@@ -48,16 +48,16 @@ def test_tokens_go_on_when_everything_is_taken_away():
     later = granted(inflight, 1)
 
     assert later.token > earlier.token
-    assert inflight.over(10.0) == [later]
+    assert inflight.expire(10.0) == [later]
 
 
 def test_leases_are_over_at_their_end_and_not_before():
     inflight = Inflight()
     first, second = granted(inflight, 1, until=5.0), granted(inflight, 2, until=6.0)
 
-    assert inflight.over(4.9) == []
-    assert inflight.over(5.0) == [first]
-    assert inflight.over(9.0) == [second]
+    assert inflight.expire(4.9) == []
+    assert inflight.expire(5.0) == [first]
+    assert inflight.expire(9.0) == [second]
     assert len(inflight) == 0
 
 
@@ -67,8 +67,8 @@ def test_an_extended_lease_ends_later():
 
     inflight.extend(lease, 8.0)
 
-    assert inflight.over(7.9) == []
-    assert [over.token for over in inflight.over(8.0)] == [lease.token]
+    assert inflight.expire(7.9) == []
+    assert [over.token for over in inflight.expire(8.0)] == [lease.token]
 
 
 def test_a_lease_is_never_shortened():
@@ -77,19 +77,19 @@ def test_a_lease_is_never_shortened():
 
     inflight.extend(lease, 3.0)
 
-    assert inflight.over(4.9) == []
+    assert inflight.expire(4.9) == []
 
 
 def test_a_lease_that_is_put_back_ends_as_it_would_have():
     inflight = Inflight()
     lease = granted(inflight, 1, until=5.0)
     inflight.end(lease)
-    nothing = inflight.over(5.0)
+    nothing = inflight.expire(5.0)
 
     inflight.restore(lease)
 
     assert nothing == []
-    assert inflight.over(5.0) == [lease]
+    assert inflight.expire(5.0) == [lease]
 
 
 def test_what_a_member_holds_is_in_order_of_seq():
@@ -97,8 +97,8 @@ def test_what_a_member_holds_is_in_order_of_seq():
     for seq, member in ((3, "ann"), (1, "ann"), (2, "bob")):
         granted(inflight, seq, member)
 
-    assert [lease.taken.seq for lease in inflight.of("ann")] == [1, 3]
-    assert [lease.taken.seq for lease in inflight] == [1, 2, 3]
+    assert [lease.record.seq for lease in inflight.of("ann")] == [1, 3]
+    assert [lease.record.seq for lease in inflight] == [1, 2, 3]
 
 
 def test_nobody_sleeps_past_the_next_end():
@@ -119,7 +119,7 @@ def test_acked_leases_do_not_pile_up_until_their_end():
         inflight.end(granted(inflight, seq))
 
     assert len(inflight._ends) < 500
-    assert inflight.over(10.0) == [kept]
+    assert inflight.expire(10.0) == [kept]
 
 
 def test_leases_from_before_everything_was_taken_away_are_stale():

@@ -19,8 +19,8 @@ def test_members_stand_in_the_order_of_joining():
 def test_a_silent_member_is_gone_after_its_lease_and_not_before():
     membership, _ = joined("ann")
 
-    assert membership.over(9.9) == []
-    assert membership.over(10.0) == ["ann"]
+    assert membership.expire(9.9) == []
+    assert membership.expire(10.0) == ["ann"]
     assert membership.names == []
 
 
@@ -30,14 +30,14 @@ def test_a_member_that_does_something_stays():
     returned = membership.touch("ann", ann, 5.0)
 
     assert not returned
-    assert membership.over(14.9) == ["bob"]
+    assert membership.expire(14.9) == ["bob"]
     assert membership.names == ["ann"]
 
 
 def test_a_member_that_comes_back_is_behind_the_others():
     membership, (ann, _) = joined("ann", "bob")
     membership.touch("bob", 2, 5.0)
-    membership.over(10.0)
+    membership.expire(10.0)
 
     returned = membership.touch("ann", ann, 11.0)
 
@@ -50,8 +50,8 @@ def test_a_member_of_the_same_name_shuts_the_earlier_one_out():
 
     later = membership.join("ann", 1.0)
 
-    assert membership.is_shut_out("ann", earlier)
-    assert not membership.is_shut_out("ann", later)
+    assert membership.is_fenced("ann", earlier)
+    assert not membership.is_fenced("ann", later)
 
 
 def test_a_name_that_joins_again_is_behind_the_others():
@@ -65,9 +65,9 @@ def test_a_name_that_joins_again_is_behind_the_others():
 def test_a_member_that_was_given_up_is_not_shut_out():
     membership, (ann,) = joined("ann")
 
-    membership.over(10.0)
+    membership.expire(10.0)
 
-    assert not membership.is_shut_out("ann", ann)
+    assert not membership.is_fenced("ann", ann)
 
 
 def test_nobody_sleeps_past_the_next_end():

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from strandline.errors import Corrupt, NewerFormat
-from strandline.views.groups.offsets import Entry, Offsets, decode, encode, first_absent
+from strandline.errors import Corrupt, UnsupportedFormat
+from strandline.views.groups.offsets import Offsets, OffsetsEntry, decode, encode, first_absent
 
 SEQS = st.integers(1, 40)
 CHANGES = st.one_of(
@@ -26,12 +26,12 @@ def changed(offsets: Offsets, done: set[int], failures: dict[int, int], change) 
     """Do the same to the offsets and to the model."""
     kind, what = change
     if kind == "settle":
-        offsets.settle(what)
+        offsets.mark_done(what)
         done.update(what)
     elif kind == "range":
         first, last = what
         news = set(range(first, last + 1)) - done
-        assert offsets.settle_range(first, last) == len(news)
+        assert offsets.mark_range_done(first, last) == len(news)
         done |= news
     elif what not in done:
         failures[what] = failures.get(what, 0) + 1
@@ -75,7 +75,7 @@ def test_the_next_open_seq_is_the_first_that_is_not_done(changes, seq):
 def test_what_is_above_the_head_can_be_forgotten(changes, head):
     offsets, done, failures = after(changes)
 
-    offsets.cut(head)
+    offsets.truncate(head)
 
     assert [seq in offsets for seq in range(1, 50)] == [
         seq in done and seq <= head for seq in range(1, 50)
@@ -88,7 +88,7 @@ def test_offsets_come_back_from_their_bytes(changes, generation, lost):
     offsets, _, failures = after(changes)
     offsets.lost, offsets.deleted, offsets.moves = lost, lost // 2, lost // 3
 
-    found = decode(encode(Entry(generation, 7, offsets)), "here")
+    found = decode(encode(OffsetsEntry(generation, 7, offsets)), "here")
 
     again = found.offsets
     assert (found.generation, found.topic) == (generation, 7)
@@ -116,9 +116,9 @@ def test_merged_offsets_are_done_with_what_either_is_done_with(ours, theirs):
 
 def test_a_million_acks_behind_one_that_is_missing_take_few_bytes():
     offsets = Offsets()
-    offsets.settle(range(2, 1_000_001))
+    offsets.mark_done(range(2, 1_000_001))
 
-    stored = encode(Entry(1, 1, offsets))
+    stored = encode(OffsetsEntry(1, 1, offsets))
 
     assert offsets.floor == 0
     assert len(stored) < 400
@@ -126,9 +126,9 @@ def test_a_million_acks_behind_one_that_is_missing_take_few_bytes():
 
 def test_a_gap_of_any_length_at_the_floor_costs_nothing():
     offsets = Offsets(5)
-    offsets.settle([7])
+    offsets.mark_done([7])
 
-    news = offsets.settle_range(1, 10**15)
+    news = offsets.mark_range_done(1, 10**15)
 
     assert news == 10**15 - 6
     assert (offsets.floor, len(offsets.done)) == (10**15, 0)
@@ -139,7 +139,7 @@ def test_a_copy_is_independent():
     offsets.fail(9)
     copy = offsets.copy()
 
-    offsets.settle([4, 9])
+    offsets.mark_done([4, 9])
 
     assert (copy.floor, 9 in copy, copy.failures) == (3, False, {9: 1})
 
@@ -152,7 +152,7 @@ def test_the_first_absent_seq_is_found_in_long_runs():
 
 
 def test_bytes_of_a_newer_format_ask_for_an_upgrade():
-    with pytest.raises(NewerFormat, match="upgrade"):
+    with pytest.raises(UnsupportedFormat, match="upgrade"):
         decode(msgspec.msgpack.encode([2, "other", "fields"]), "here")
 
 

@@ -29,7 +29,7 @@ def test_an_opening_that_says_nothing_has_the_options_of_the_first(cleanly):
     first = world.group(mode="exclusive", lease_s=7, start="latest").options
     world.restart(cleanly=cleanly)
 
-    looked_at = world.groups.look_at(TOPIC, GROUP)
+    looked_at = world.groups.find_stored(TOPIC, GROUP)
     again = world.group().options
 
     assert again == first
@@ -158,16 +158,16 @@ def test_a_group_is_found_when_it_is_open_and_looked_at_when_it_has_offsets():
     world = GroupWorld()
     world.append(2)
     groups = world.store.groups
-    nothing = groups.find(TOPIC, "billing"), groups.look_at(TOPIC, "billing")
+    nothing = groups.find(TOPIC, "billing"), groups.find_stored(TOPIC, "billing")
     group = world.store.group(TOPIC, "billing")
     group.join("ann").read()[0].ack()
-    found = groups.find(TOPIC, "billing"), groups.look_at(TOPIC, "billing")
+    found = groups.find(TOPIC, "billing"), groups.find_stored(TOPIC, "billing")
     group.close()
 
     assert nothing == (None, None)
     assert found == (group, group)
     assert groups.find(TOPIC, "billing") is None
-    assert groups.look_at(TOPIC, "billing").lag() == 1
+    assert groups.find_stored(TOPIC, "billing").lag() == 1
     assert groups.find(TOPIC, "billing") is None
 
 
@@ -189,7 +189,7 @@ def test_who_waits_elsewhere_is_called_when_a_member_should_look_again():
     group = world.group()
     calls = []
 
-    with group.calling(lambda: calls.append("ring")):
+    with group.subscribe(lambda: calls.append("ring")):
         (held,) = group.join("ann").read()
         held.nack()
     held.nack()

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.errors import Closed, Fenced, Unavailable
 from strandline.testing.crash_choices import Newest, Oldest
-from strandline.views.groups.offsets import Entry, Offsets, encode
+from strandline.views.groups.offsets import Offsets, OffsetsEntry, encode
 from tests.unit.views.groups.world import GROUP, LEASE_S, TOPIC, GroupWorld, failing_once, seqs
 
 
@@ -271,7 +271,7 @@ def test_offsets_beyond_the_head_are_forgotten():
     member = world.group().join("ann")
     member.ack_many(member.read(max=3))
     stored = world.stored()
-    stored.settle_range(4, 9)
+    stored.mark_range_done(4, 9)
     store_as_is(world, stored)
 
     group = world.another()
@@ -282,7 +282,7 @@ def test_offsets_beyond_the_head_are_forgotten():
 
 
 def store_as_is(world: GroupWorld, offsets: Offsets) -> None:
-    entry = Entry(7, world.topic.identity[0], offsets)
+    entry = OffsetsEntry(7, world.topic.identity[0], offsets)
     world.store.kv(TOPIC + ":groups").put("cg:" + GROUP, encode(entry))
 
 

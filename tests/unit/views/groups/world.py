@@ -8,7 +8,7 @@ from strandline.errors import Unavailable
 from strandline.log.topic.topic import Topic
 from strandline.testing.crash_choices import Choices
 from strandline.views.groups.consumer_group import Group
-from strandline.views.groups.group_registry import Groups
+from strandline.views.groups.group_registry import GroupRegistry
 from strandline.views.groups.member import Delivery
 from strandline.views.groups.offset_store import PREFIX
 from strandline.views.groups.offsets import Offsets, decode
@@ -24,7 +24,7 @@ class GroupWorld(world.World):
     """A machine with a store, and the groups of that store."""
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> GroupRegistry:
         return self.store.groups
 
     @property
@@ -36,7 +36,7 @@ class GroupWorld(world.World):
 
     def another(self, **options: object) -> Group:
         """The same group opened a second time, as another process would."""
-        return Groups(self.store, self.store.kv, self.clock).open(TOPIC, GROUP, options)
+        return GroupRegistry(self.store, self.store.kv, self.clock).open(TOPIC, GROUP, options)
 
     def append(self, count: int = 1, *, keys: Iterable[bytes | None] | None = None) -> list[int]:
         """Append records whose data is their seq."""

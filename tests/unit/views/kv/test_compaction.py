@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Corrupt
-from strandline.views.view import Rows
+from strandline.views.view import FoldColumns
 from tests.unit.views.kv.world import (
     NAME,
     World,
@@ -271,7 +271,7 @@ def test_a_state_from_before_the_forgotten_keys_is_refused():
 def _apply(fold, records) -> None:
     fold.apply(
         0,
-        Rows(
+        FoldColumns(
             [record.seq for record in records],
             [record.ts for record in records],
             [record.key for record in records],

@@ -14,7 +14,7 @@ from strandline.config.settings import (
 )
 from strandline.testing.sim_disk import SimDisk
 from strandline.views.kv.values import Delete
-from strandline.views.view import Draft
+from strandline.views.view import ViewAppend
 from tests.unit.store.world import PATH
 from tests.unit.views.kv.world import NAME, World, digest, host_of, kv_of, rebuilt_digest
 
@@ -54,7 +54,7 @@ def _settle(world: World) -> None:
 def _write_all(world: World, round_number: int) -> None:
     keys = [b"%04d" % number for number in range(KEYS)]
     values = [_value(round_number, number) for number in range(KEYS)]
-    host_of(world.store).append(Draft(0, values, keys))
+    host_of(world.store).append(ViewAppend(0, values, keys))
 
 
 def _value(round_number: int, number: int) -> bytes:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.view_config import KvConfig
 from strandline.records import Record
 from strandline.reservoir.reservoir import Reservoir
@@ -18,7 +18,7 @@ from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_objects import SimObjects
 from strandline.views.kv import meta_codec
 from strandline.views.kv.fold import KvFold
-from strandline.views.view import Rows, World
+from strandline.views.view import FoldColumns, FoldContext
 
 SPACE = 16
 SAVED_EVERY = 50
@@ -37,17 +37,20 @@ def _history(seed: int, count: int) -> list[Record]:
         if kind < 0.3:
             said = meta_codec.DELETED
         elif kind < 0.5:
-            said = meta_codec.encode(meta_codec.Until(draw.randrange(1, 1000)))
+            said = meta_codec.encode(meta_codec.ExpiryMeta(draw.randrange(1, 1000)))
         elif kind < 0.55 and seq > SAVED_EVERY:
             saved = (seq - 1) // SAVED_EVERY * SAVED_EVERY
-            key, said = None, meta_codec.encode(meta_codec.Forgotten(draw.randrange(1, saved + 1)))
+            key, said = (
+                None,
+                meta_codec.encode(meta_codec.ForgottenMeta(draw.randrange(1, saved + 1))),
+            )
         data = draw.randbytes(draw.randrange(20))
         records.append(Record(seq=seq, ts=seq * 10, data=data, key=key, meta=said))
     return records
 
 
-def _rows(records: list[Record]) -> Rows:
-    return Rows(
+def _rows(records: list[Record]) -> FoldColumns:
+    return FoldColumns(
         [record.seq for record in records],
         [record.ts for record in records],
         [record.key for record in records],
@@ -63,9 +66,9 @@ class Shop:
     def __init__(self, *, ram_bytes: int = 1 << 20, history: int = 3) -> None:
         self.reservoir = Reservoir(SimObjects(), start_jobs=False)
         self.session = self.reservoir.session()
-        self.share = Share(1 << 30)
+        self.share = MemoryShare(1 << 30)
         self.config = KvConfig(history=history)
-        self.world = World(SimClock(), self.share, lambda source, seqs: [], None, ram_bytes)
+        self.world = FoldContext(SimClock(), self.share, lambda source, seqs: [], None, ram_bytes)
 
     def fold(self, state: bytes = b"") -> KvFold:
         fold = KvFold(self.config, self.world)
@@ -283,7 +286,7 @@ def test_the_digest_tells_versions_apart():
 
 
 def _put(seq, *, key=b"k", data=b"v", ts=10, expires_us=0) -> Record:
-    return Record(seq=seq, ts=ts, data=data, key=key, meta=meta_codec.until(expires_us))
+    return Record(seq=seq, ts=ts, data=data, key=key, meta=meta_codec.expiry_meta(expires_us))
 
 
 def _delete(seq, *, key=b"k") -> Record:
@@ -291,4 +294,6 @@ def _delete(seq, *, key=b"k") -> Record:
 
 
 def _forgotten(seq, *, through) -> Record:
-    return Record(seq=seq, ts=10, data=b"", meta=meta_codec.encode(meta_codec.Forgotten(through)))
+    return Record(
+        seq=seq, ts=10, data=b"", meta=meta_codec.encode(meta_codec.ForgottenMeta(through))
+    )

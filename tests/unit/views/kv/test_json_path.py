@@ -24,14 +24,14 @@ DOCUMENT = {"a": {"b-c": [10, {"d": None}]}, "odd name.": 1, 'quo"te': 2, "0": 3
     ],
 )
 def test_a_place_is_found(path, expected):
-    assert json_path.found(DOCUMENT, path, "absent") == expected
+    assert json_path.value_at(DOCUMENT, path, "absent") == expected
 
 
 @pytest.mark.parametrize(
     "path", ["$.x", "$.a.x", "$.a[0]", "$.a.b-c[2]", "$.a.b-c[-3]", "$.a.b-c.d", "$.a.b-c[0].x"]
 )
 def test_a_place_that_is_not_there_gives_the_default(path):
-    assert json_path.found(DOCUMENT, path, "absent") == "absent"
+    assert json_path.value_at(DOCUMENT, path, "absent") == "absent"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_place_that_is_not_there_gives_the_default(path):
 )
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(Invalid, match="JSON path"):
-        json_path.found({}, path, None)
+        json_path.value_at({}, path, None)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_what_is_no_path_is_refused(path):
     ],
 )
 def test_a_place_is_set(path, expected):
-    assert json_path.replaced({"a": {}, "l": [1, 2]}, path, 9) == expected
+    assert json_path.set_value({"a": {}, "l": [1, 2]}, path, 9) == expected
 
 
 @pytest.mark.parametrize("path", ["$.x.y", "$.l[3]", "$.l[-3]", "$.l.x", "$.a[0]", "$.a.x.y"])
 def test_a_place_without_a_parent_is_not_set(path):
     with pytest.raises(NotFound, match="parent"):
-        json_path.replaced({"a": {}, "l": [1, 2]}, path, 9)
+        json_path.set_value({"a": {}, "l": [1, 2]}, path, 9)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_a_place_without_a_parent_is_not_set(path):
 def test_a_place_is_taken_out_when_it_is_there(path, expected):
     document = {"a": {}, "l": [1, 2]}
 
-    assert json_path.removed(document, path) == (expected is not None)
+    assert json_path.remove_value(document, path) == (expected is not None)
 
     assert document == (expected or {"a": {}, "l": [1, 2]})
 
 
 def test_the_whole_document_is_not_taken_out():
     with pytest.raises(Invalid, match="delete the key"):
-        json_path.removed({}, "$")
+        json_path.remove_value({}, "$")

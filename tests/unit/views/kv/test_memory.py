@@ -7,7 +7,7 @@ import pytest
 
 from strandline.config.settings import MIB, LimitSettings, ViewSettings
 from strandline.errors import MemoryPressure, TooLarge
-from strandline.views.view import Draft
+from strandline.views.view import ViewAppend
 from tests.unit.views.kv.world import World, digest, host_of, kv_of, rebuilt_digest
 
 SMALL = ViewSettings(memory_bytes=8 * MIB)
@@ -23,7 +23,7 @@ def test_ten_times_the_budget_can_be_written_and_read():
 
     for first in range(0, 20_000, 200):
         keys = [b"%06d" % number for number in range(first, first + 200)]
-        host.append(Draft(0, [value] * 200, keys))
+        host.append(ViewAppend(0, [value] * 200, keys))
         most = max(most, share.used)
 
     assert share.limit == 3 * MIB

@@ -131,7 +131,7 @@ def test_a_plain_append_with_a_key_is_a_put_whatever_its_meta():
     topic.append(b"1", key="ada")
     topic.append(b"2", key="bob", meta=b"something of my own")
     topic.append(b"3", key="eve", meta=meta_codec.MARK + b"but not readable")
-    topic.append(b"4", key="joe", meta=meta_codec.encode(meta_codec.Until(-5)))
+    topic.append(b"4", key="joe", meta=meta_codec.encode(meta_codec.ExpiryMeta(-5)))
     topic.append(b"not for the view")
     topic.append(b"nor this", key=b"")
 
@@ -278,7 +278,7 @@ def test_a_large_value_that_was_lost_is_told_and_not_waited_for():
     world = World()
     kv = kv_of(world.store)
     version = kv.put("large", bytes(INLINE_BYTES_MAX + 1))
-    world.store.topic(NAME).let_go(BitMap64([version]), before=0)
+    world.store.topic(NAME).trim(BitMap64([version]), before=0)
 
     for read in (
         lambda: kv.get("large"),

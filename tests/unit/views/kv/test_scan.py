@@ -8,7 +8,7 @@ import pytest
 
 from strandline.errors import Invalid
 from strandline.views.kv.key_state import INLINE_BYTES_MAX
-from strandline.views.view import Draft
+from strandline.views.view import ViewAppend
 from tests.unit.views.kv.world import World, forgetful_kv_of, host_of, kv_of, save
 
 COUNT = 3000
@@ -146,8 +146,8 @@ def test_what_makes_no_sense_is_refused_at_once(options):
         kv_of(World().store).scan(**options)
 
 
-def _many(keys: list[bytes]) -> Draft:
-    return Draft(0, [b"v"] * len(keys), keys)
+def _many(keys: list[bytes]) -> ViewAppend:
+    return ViewAppend(0, [b"v"] * len(keys), keys)
 
 
 def test_a_large_value_that_is_overwritten_and_compacted_meanwhile_is_seen_as_it_is_by_then():

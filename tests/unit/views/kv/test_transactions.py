@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from strandline.errors import Closed, Conflict, Invalid
-from strandline.views.kv.conditions import Write
+from strandline.views.kv.conditions import KeyWrite
 from strandline.views.kv.values import Delete, Put
 from tests.unit.views.kv.world import NAME, World, kv_of
 
@@ -295,11 +295,11 @@ def test_a_transaction_that_was_made_elsewhere_counts_if_what_it_saw_is_so():
     version = kv.put("a", b"1")
     ends = world.clock.now_us() + 5_000_000
 
-    done = kv.commit({"a": version, "new": 0}, {"a": Write(b"2", ends), b"gone": Write(None)})
+    done = kv.commit({"a": version, "new": 0}, {"a": KeyWrite(b"2", ends), b"gone": KeyWrite(None)})
     with pytest.raises(Conflict, match="begin again"):
-        kv.commit({"a": version}, {"b": Write(b"3")})
+        kv.commit({"a": version}, {"b": KeyWrite(b"3")})
 
     assert done == 2
     assert kv.entry("a").expires_us == ends
     assert kv.get("b") is None
-    assert kv.commit({}, {"x": Write(None)}) == 0
+    assert kv.commit({}, {"x": KeyWrite(None)}) == 0

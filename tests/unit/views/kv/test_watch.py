@@ -257,12 +257,12 @@ def test_a_watcher_that_waits_elsewhere_looks_and_never_waits():
     kv.put("b", b"2")
 
     watcher = kv.watcher("a", after=0)
-    first = watcher.look()
-    nothing = watcher.look()
+    first = watcher.read_changes()
+    nothing = watcher.read_changes()
     kv.put("a", b"3")
 
     assert _told(first) == [(b"a", b"1")]
     assert nothing == []
     assert (watcher.position, watcher.caught_up) == (2, True)
-    assert _told(watcher.look()) == [(b"a", b"3")]
+    assert _told(watcher.read_changes()) == [(b"a", b"3")]
     assert watcher.position == 3

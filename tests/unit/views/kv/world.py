@@ -7,8 +7,8 @@ from strandline.store import Store
 from strandline.views import view_types
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.kv import Kv
-from strandline.views.view import World as Surroundings
-from strandline.views.view_runner import Host
+from strandline.views.view import FoldContext as Surroundings
+from strandline.views.view_runner import ViewRunner
 from tests.unit.store import world
 
 NAME = "profiles"
@@ -30,13 +30,13 @@ def forgetful_kv_of(store: Store, ram_bytes: int, **options: object) -> Kv:
     return found
 
 
-def host_of(store: Store) -> Host[KvFold]:
-    return store.views.shelf.host("kv", store.existing_topic(NAME))
+def host_of(store: Store) -> ViewRunner[KvFold]:
+    return store.views.registry.host("kv", store.existing_topic(NAME))
 
 
 def save(store: Store) -> None:
     """Make the views durable, so that records before may be let go."""
-    store.views.shelf.save()
+    store.views.registry.save()
 
 
 def digest(store: Store) -> str:

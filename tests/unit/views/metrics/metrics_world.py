@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.view_config import MetricsConfig
 from strandline.reservoir.reservoir import Reservoir
 from strandline.store import Store
@@ -13,13 +13,13 @@ from strandline.testing.sim_objects import SimObjects
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.metrics import Metrics
 from strandline.views.metrics.storage.tail import Tail
-from strandline.views.open_view import Kind
-from strandline.views.view import Draft, Rows, World
-from strandline.views.view_runner import Host
+from strandline.views.open_view import ViewKind
+from strandline.views.view import FoldColumns, FoldContext, ViewAppend
+from strandline.views.view_runner import ViewRunner
 
 NAME = "telemetry"
 SECOND = 1_000_000_000
-METRICS = Kind(
+METRICS = ViewKind(
     "metrics", MetricsConfig, "series", ("",), MetricsFold, lambda host, *_: Metrics(host)
 )
 SPACE = 16
@@ -33,8 +33,8 @@ def open_metrics(store: Store, *, tail: int = 64, block_points: int = 16, **opti
     return found
 
 
-def host_of(store: Store) -> Host[MetricsFold]:
-    return store._views.shelf.host("metrics", store.topic(NAME))
+def host_of(store: Store) -> ViewRunner[MetricsFold]:
+    return store._views.registry.host("metrics", store.topic(NAME))
 
 
 def rebuild(store: Store, *, tail: int = 64) -> None:
@@ -58,8 +58,8 @@ class FoldWorld:
         self.objects = SimObjects()
         self.reservoir = Reservoir(self.objects, start_jobs=False)
         self.session = self.reservoir.session()
-        self.share = Share(1 << 30)
-        self.world = World(SimClock(), self.share, lambda source, seqs: [], None, ram_bytes)
+        self.share = MemoryShare(1 << 30)
+        self.world = FoldContext(SimClock(), self.share, lambda source, seqs: [], None, ram_bytes)
         self.config = MetricsConfig(block_points=block_points)
         self.tail = tail
         self.rows: list[tuple[int, bytes | None, bytes]] = []
@@ -72,7 +72,7 @@ class FoldWorld:
         shorten(fold, self.tail)
         return fold
 
-    def apply(self, draft: Draft) -> list[int]:
+    def apply(self, draft: ViewAppend) -> list[int]:
         """Fold records in, as the next ones of the log; their seqs."""
         metas = [None] * len(draft.data) if draft.metas is None else draft.metas
         first = len(self.rows) + 1
@@ -82,7 +82,7 @@ class FoldWorld:
 
     def lines(self, *lines: str) -> list[int]:
         """A plain record of line protocol."""
-        return self.apply(Draft(0, ["\n".join(lines).encode()]))
+        return self.apply(ViewAppend(0, ["\n".join(lines).encode()]))
 
     def saved(self) -> bytes:
         state = self.fold.save(self.session)
@@ -99,9 +99,9 @@ class FoldWorld:
         return fold
 
 
-def rows_of(rows: Sequence[tuple[int, bytes | None, bytes]]) -> Rows:
+def rows_of(rows: Sequence[tuple[int, bytes | None, bytes]]) -> FoldColumns:
     nothing = [None] * len(rows)
-    return Rows(
+    return FoldColumns(
         [seq for seq, _, _ in rows],
         [0] * len(rows),
         nothing,

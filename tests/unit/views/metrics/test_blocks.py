@@ -11,11 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import Corrupt
-from strandline.views.metrics.storage.block import Points, decode, encode, joined, no_points
+from strandline.views.metrics.storage.block import FieldPoints, decode, encode, joined, no_points
 from strandline.views.metrics.storage.block_index import ENTRY, EXACT, entry_of
-from strandline.views.metrics.storage.overlap import contested, in_order, touching, undisturbed
+from strandline.views.metrics.storage.overlap import (
+    isolated_blocks,
+    overlapping_times,
+    overlaps_any,
+    sort_points,
+)
 from strandline.views.metrics.storage.runs import _block_ranges
-from strandline.views.metrics.value_types import Kind, to_bits
+from strandline.views.metrics.value_types import ValueKind, to_bits
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 30), st.integers(0, 9)), max_size=60)
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=8).map(
@@ -23,18 +28,18 @@ SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), max_size=8).m
 )
 
 
-def points(rows: list[tuple[int, int, int]]) -> Points:
+def points(rows: list[tuple[int, int, int]]) -> FieldPoints:
     columns = np.array(rows, dtype="<i8").reshape(-1, 3)
-    return Points(*(np.ascontiguousarray(columns[:, n]) for n in range(3)))
+    return FieldPoints(*(np.ascontiguousarray(columns[:, n]) for n in range(3)))
 
 
-def rows(found: Points) -> list[tuple[int, int, int]]:
+def rows(found: FieldPoints) -> list[tuple[int, int, int]]:
     return list(zip(*(column.tolist() for column in found), strict=True))
 
 
-@given(ROWS.filter(bool), st.sampled_from((Kind.INT, Kind.FLOAT)), st.booleans())
+@given(ROWS.filter(bool), st.sampled_from((ValueKind.INT, ValueKind.FLOAT)), st.booleans())
 def test_a_block_comes_back(given_rows, kind, small):
-    block = in_order(points(given_rows))
+    block = sort_points(points(given_rows))
 
     found = decode(encode(block, kind, small=small), int(block.series[0]))
 
@@ -48,7 +53,7 @@ def test_what_is_no_block_is_noticed(damage):
 
 
 def test_a_block_that_is_cut_off_is_noticed():
-    page = encode(points([(n // 9, n, n * n) for n in range(200)]), Kind.INT)
+    page = encode(points([(n // 9, n, n * n) for n in range(200)]), ValueKind.INT)
 
     for size in range(0, len(page), 7):
         with pytest.raises(Corrupt):
@@ -59,14 +64,16 @@ def test_a_block_that_is_cut_off_is_noticed():
 def test_of_equal_points_the_last_one_counts(given_rows):
     expected = {(series, at): bits for series, at, bits in given_rows}
 
-    assert rows(in_order(points(given_rows))) == [(*key, expected[key]) for key in sorted(expected)]
+    assert rows(sort_points(points(given_rows))) == [
+        (*key, expected[key]) for key in sorted(expected)
+    ]
 
 
 def test_an_entry_says_what_a_block_of_one_series_comes_to():
     values = np.array([2.5, -1.0, 4.0])
-    block = Points(np.full(3, 7), np.array([10, 20, 30]), to_bits(values, Kind.FLOAT))
+    block = FieldPoints(np.full(3, 7), np.array([10, 20, 30]), to_bits(values, ValueKind.FLOAT))
 
-    (entry,) = entry_of(block, Kind.FLOAT, 99)
+    (entry,) = entry_of(block, ValueKind.FLOAT, 99)
 
     floats = [
         np.array(int(entry[name])).view("<f8").item()
@@ -78,16 +85,16 @@ def test_an_entry_says_what_a_block_of_one_series_comes_to():
 
 
 def test_a_sum_that_may_not_fit_is_not_used():
-    block = Points(np.full(2, 7), np.array([1, 2]), np.array([2**62, 2**62]))
+    block = FieldPoints(np.full(2, 7), np.array([1, 2]), np.array([2**62, 2**62]))
 
-    (entry,) = entry_of(block, Kind.INT, 1)
+    (entry,) = entry_of(block, ValueKind.INT, 1)
 
     assert entry["flags"] == 0
     assert entry["high"] == 2**62
 
 
 def test_an_entry_of_several_series_only_says_where_they_are():
-    (entry,) = entry_of(points([(1, 50, 0), (4, 10, 0)]), Kind.INT, 1)
+    (entry,) = entry_of(points([(1, 50, 0), (4, 10, 0)]), ValueKind.INT, 1)
 
     assert (entry["series"], entry["last_series"]) == (1, 4)
     assert (entry["min_at"], entry["max_at"], entry["flags"]) == (10, 50, 0)
@@ -111,7 +118,7 @@ def test_cuts_cover_everything_and_large_series_are_alone(sizes):
 
 @given(SPANS)
 def test_contested_is_what_more_than_one_span_has(spans):
-    found = contested(spans)
+    found = overlapping_times(spans)
 
     counted = {t for t in range(60) if sum(low <= t <= high for low, high in spans) > 1}
     assert {t for low, high in found for t in range(low, high + 1)} == counted
@@ -122,7 +129,7 @@ def test_contested_is_what_more_than_one_span_has(spans):
 def test_a_span_touches_times_that_it_shares(spans, times):
     low, high = (np.array([span[n] for span in spans], dtype="<i8") for n in (0, 1))
 
-    found = touching(low, high, times)
+    found = overlaps_any(low, high, times)
 
     assert found.tolist() == [
         any(a <= last and b >= first for first, last in times) for a, b in spans
@@ -137,9 +144,9 @@ def test_a_block_is_undisturbed_when_nothing_of_its_series_overlaps_it(spans, gi
     for row, (series, (low, high)) in zip(blocks, spans, strict=True):
         row["series"] = row["last_series"] = series
         row["min_at"], row["max_at"] = low, high
-    others = in_order(points(given_rows))
+    others = sort_points(points(given_rows))
 
-    found = undisturbed(blocks, others)
+    found = isolated_blocks(blocks, others)
 
     def is_free(place: int) -> bool:
         series, (low, high) = spans[place]

@@ -12,8 +12,8 @@ from strandline.config.settings import ViewSettings
 from strandline.config.view_config import MetricsConfig
 from strandline.errors import Corrupt, Invalid
 from strandline.views.metrics.ingest.record_codec import draft_floor, draft_points, draft_rule
-from strandline.views.metrics.rules import Downsample, Progress
-from strandline.views.view import Draft
+from strandline.views.metrics.rules import DownsamplingRule, Progress
+from strandline.views.view import ViewAppend
 from tests.unit.store.world import World
 from tests.unit.views.metrics.metrics_world import (
     SECOND,
@@ -37,7 +37,7 @@ def some_lines(chance: random.Random, count: int) -> list[str]:
 def busy(world: FoldWorld, seed: int) -> None:
     """Points, floors, rules and progress, in a random order."""
     chance = random.Random(seed)
-    rule = Downsample(source="m0", into="made", window_ns=10, aggregates=("max",))
+    rule = DownsamplingRule(source="m0", into="made", window_ns=10, aggregates=("max",))
     (version,) = world.apply(draft_rule(rule))
     for step in range(30):
         world.lines(*some_lines(chance, chance.randrange(1, 40)))
@@ -100,7 +100,7 @@ def test_the_digest_depends_on_every_point_and_name(change):
 def test_the_digest_depends_on_rules_floors_and_progress():
     world = FoldWorld()
     world.lines("m v=1 100")
-    rule = Downsample(source="m", into="made", window_ns=10, aggregates=("max",))
+    rule = DownsamplingRule(source="m", into="made", window_ns=10, aggregates=("max",))
     seen = {world.fold.digest()}
 
     (version,) = world.apply(draft_rule(rule))
@@ -159,9 +159,11 @@ def test_a_lower_floor_says_nothing():
 
 def test_progress_of_an_older_rule_says_nothing():
     world = FoldWorld()
-    old = Downsample(source="m", into="made", window_ns=10, aggregates=("max",))
+    old = DownsamplingRule(source="m", into="made", window_ns=10, aggregates=("max",))
     (first,) = world.apply(draft_rule(old))
-    world.apply(draft_rule(Downsample(source="m", into="made", window_ns=20, aggregates=("max",))))
+    world.apply(
+        draft_rule(DownsamplingRule(source="m", into="made", window_ns=20, aggregates=("max",)))
+    )
     before = world.fold.digest()
 
     world.apply(draft_points([], Progress("made", first, 90)))
@@ -174,7 +176,7 @@ def test_a_marked_record_that_cannot_be_read_is_counted():
     world = FoldWorld()
 
     metas = [b"\x00mx" + kind for kind in (b"p", b"r", b"f", b"z")]
-    world.apply(Draft(0, [b"?"] * 4, metas=metas))
+    world.apply(ViewAppend(0, [b"?"] * 4, metas=metas))
 
     assert world.fold.counts.ignored == 4
 

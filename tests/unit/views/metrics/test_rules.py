@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.views.metrics.rules import Downsample, Keep
+from strandline.views.metrics.rules import DownsamplingRule, RetentionRule
 from strandline.views.metrics.value_types import INT64_MIN
 from tests.unit.views.metrics.metrics_world import NAME, SECOND, digest, rebuild
 from tests.unit.views.metrics.telemetry import Telemetry
@@ -98,8 +98,8 @@ def test_rules_are_kept_over_restarts_and_can_be_ended(it):
     it.metrics.keep("cpu", "1m")
     it.metrics.downsample("cpu", into="cpu_1m", window="1m", aggregates=["avg"])
     expected = [
-        Downsample(source="cpu", into="cpu_1m", window_ns=60 * SECOND, aggregates=("avg",)),
-        Keep(measurement="cpu", keep_ns=60 * SECOND),
+        DownsamplingRule(source="cpu", into="cpu_1m", window_ns=60 * SECOND, aggregates=("avg",)),
+        RetentionRule(measurement="cpu", keep_ns=60 * SECOND),
     ]
 
     it.reopen("kill")

@@ -80,7 +80,7 @@ def test_groups_are_by_what_series_have_for_the_tags(series, by):
 @given(SERIES.filter(bool), st.sets(st.integers(0, 11)))
 def test_what_is_forgotten_is_gone_and_the_others_keep_their_numbers(series, gone):
     made = table(*series)
-    made.seen(made.numbers(), made.numbers() * 10)
+    made.record_last_points(made.numbers(), made.numbers() * 10)
     gone = {number for number in gone if number < len(series)}
 
     left = made.without(np.array(sorted(gone), dtype="<i8"))
@@ -94,9 +94,9 @@ def test_what_is_forgotten_is_gone_and_the_others_keep_their_numbers(series, gon
 
 def test_the_last_point_of_a_series_never_goes_back():
     made = table({"a": "x"}, {"a": "y"})
-    made.seen(np.array([0, 1]), np.array([5, 9]))
+    made.record_last_points(np.array([0, 1]), np.array([5, 9]))
 
-    made.seen(np.array([1]), np.array([7]))
+    made.record_last_points(np.array([1]), np.array([7]))
 
     assert made.last_at(np.array([0, 1])).tolist() == [5, 9]
 

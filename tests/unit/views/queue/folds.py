@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.view_config import QueueConfig
 from strandline.testing.sim_clock import SimClock
 from strandline.views.queue import codec
-from strandline.views.queue.codec import Job, Word
+from strandline.views.queue.codec import LeaseRecord, StoredJobOptions
 from strandline.views.queue.fold import JOBS, LEASES, QueueFold
-from strandline.views.view import Rows, World
+from strandline.views.view import FoldColumns, FoldContext
 from tests.unit.reservoir.map_pages import MemoryPages
 
 SPACE = 16
@@ -28,8 +28,8 @@ class Entry(NamedTuple):
     meta: bytes | None = None
 
 
-def make_fold(share: Share | None = None) -> QueueFold:
-    world = World(SimClock(), share or Share(1 << 30), lambda _, __: [], None, 0)
+def make_fold(share: MemoryShare | None = None) -> QueueFold:
+    world = FoldContext(SimClock(), share or MemoryShare(1 << 30), lambda _, __: [], None, 0)
     fold = QueueFold(QueueConfig(), world)
     fold.load(MemoryPages(), SPACE, b"")
     return fold
@@ -43,7 +43,7 @@ def apply(fold: QueueFold, entries: list[Entry]) -> QueueFold:
         while following < len(entries) and entries[following].source == entries[at].source:
             following += 1
         run = entries[at:following]
-        rows = Rows(
+        rows = FoldColumns(
             [entry.seq for entry in run],
             [0] * len(run),
             [entry.key for entry in run],
@@ -60,16 +60,16 @@ def reloaded(fold: QueueFold, pages: MemoryPages | None = None) -> QueueFold:
     """Another fold with what this one saves."""
     pages = MemoryPages() if pages is None else pages
     state = fold.save(pages)
-    world = World(SimClock(), Share(1 << 30), lambda _, __: [], None, 0)
+    world = FoldContext(SimClock(), MemoryShare(1 << 30), lambda _, __: [], None, 0)
     again = QueueFold(QueueConfig(), world)
     again.load(pages, SPACE, state)
     return again
 
 
 def job(seq: int, *, key: bytes | None = None, **said: object) -> Entry:
-    return Entry(JOBS, seq, b"", key, codec.encode_job(Job(**said)))
+    return Entry(JOBS, seq, b"", key, codec.encode_job(StoredJobOptions(**said)))
 
 
 def word(seq: int, kind: int, seqs: list[int], number: int = 0, text: bytes = b"") -> Entry:
-    said = Word(kind, np.array(seqs, dtype=np.int64), number, text)
-    return Entry(LEASES, seq, codec.encode_word(said))
+    said = LeaseRecord(kind, np.array(seqs, dtype=np.int64), number, text)
+    return Entry(LEASES, seq, codec.encode_lease_record(said))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.views.queue.job import Ticket
+from strandline.views.queue.job import LeaseTicket
 from tests.unit.views.queue.world import World, leases_of, queue_of
 
 
@@ -167,7 +167,7 @@ def test_after_a_restart_a_lease_counts_in_full_from_the_first_look(saved):
     assert _data(queue.claim(2)) == [b"a"]
     world.clock.advance(10)
     assert b"b" in _data(queue.claim(2))
-    assert not queue.ack(Ticket(claimed.seq, claimed.lease))
+    assert not queue.ack(LeaseTicket(claimed.seq, claimed.lease))
 
 
 def test_a_lease_that_had_run_out_counts_again_after_a_restart():
@@ -193,8 +193,8 @@ def test_a_lease_from_before_a_restart_is_good():
 
     queue = queue_of(world.kill())
 
-    assert queue.ack(Ticket(job.seq, job.lease))
-    assert not queue.ack(Ticket(job.seq, job.lease))
+    assert queue.ack(LeaseTicket(job.seq, job.lease))
+    assert not queue.ack(LeaseTicket(job.seq, job.lease))
 
 
 @pytest.mark.parametrize("reopened", [False, True])
@@ -211,7 +211,7 @@ def test_a_ticket_of_a_deleted_queue_is_none_of_the_next_one_with_its_name(reope
     queue = queue_of(world.store)
     queue.put(b"new")
     (new,) = queue.claim()
-    ticket = Ticket(old.seq, old.lease)
+    ticket = LeaseTicket(old.seq, old.lease)
     settled = [queue.ack(ticket), queue.nack(ticket), queue.extend(ticket)]
 
     low = (1 << 64) - 1
@@ -219,7 +219,7 @@ def test_a_ticket_of_a_deleted_queue_is_none_of_the_next_one_with_its_name(reope
     assert settled == [False, False, False]
     assert queue.ack_many([ticket]).skipped == (old.seq,)
     assert queue.statistics().in_flight == 1
-    assert queue.ack(Ticket(new.seq, new.lease))
+    assert queue.ack(LeaseTicket(new.seq, new.lease))
 
 
 @pytest.mark.parametrize("lease", [0, -1, 1 << 300, 65_536])
@@ -228,7 +228,7 @@ def test_a_lease_that_was_never_given_is_not_held(lease):
     queue.put(b"a")
     queue.claim()
 
-    assert not queue.ack(Ticket(1, lease))
+    assert not queue.ack(LeaseTicket(1, lease))
     assert queue.statistics().in_flight == 1
 
 
@@ -237,8 +237,8 @@ def test_what_is_not_held_is_skipped_and_the_rest_is_done():
     queue.put_many([b"a", b"b", b"c"])
     a, b, c = queue.claim(3)
     a.ack()
-    never = Ticket(999, 999)
-    wrong = Ticket(b.seq, c.lease)
+    never = LeaseTicket(999, 999)
+    wrong = LeaseTicket(b.seq, c.lease)
 
     settled = queue.ack_many([a, wrong, c, never])
 

@@ -258,7 +258,7 @@ def test_a_job_whose_record_was_given_up_ends():
     world = World()
     queue = queue_of(world.store)
     queue.put_many([b"a", b"b"])
-    world.store.topic(NAME).let_go(_bitmap(1))
+    world.store.topic(NAME).trim(_bitmap(1))
 
     assert _data(queue.claim(5)) == [b"b"]
     assert queue.statistics().in_flight == 1

@@ -18,14 +18,14 @@ from strandline.views.queue.codec import (
     PAUSE,
     PLAIN,
     SURVEY,
-    Job,
-    Word,
+    LeaseRecord,
+    StoredJobOptions,
 )
 from strandline.views.queue.state import lease_snapshot
 
 MOMENTS = st.integers(0, 2**63 - 1)
 JOBS = st.builds(
-    Job,
+    StoredJobOptions,
     priority=st.integers(0, 255),
     not_before=MOMENTS,
     expires=MOMENTS,
@@ -59,26 +59,26 @@ def test_foreign_metas_are_plain_jobs_and_never_a_failure(meta, marked):
 
 @given(st.sampled_from([CLAIM, EXTEND]), SEQS, st.integers(0, 2**32 - 1), st.binary(max_size=128))
 def test_a_grant_is_read_as_it_was_written(kind, seqs, lease_ms, worker):
-    _check(Word(kind, np.array(seqs, dtype=np.int64), lease_ms, worker))
+    _check(LeaseRecord(kind, np.array(seqs, dtype=np.int64), lease_ms, worker))
 
 
 @given(st.sampled_from([NACK, BURY]), SEQS, MOMENTS)
 def test_a_nack_and_a_burial_are_read_as_they_were_written(kind, seqs, number):
-    _check(Word(kind, np.array(seqs, dtype=np.int64), number))
+    _check(LeaseRecord(kind, np.array(seqs, dtype=np.int64), number))
 
 
 @given(SEQS, st.integers(0, 255))
 def test_an_end_is_read_as_it_was_written(seqs, reason):
-    _check(Word(END, np.array(seqs, dtype=np.int64), reason))
+    _check(LeaseRecord(END, np.array(seqs, dtype=np.int64), reason))
 
 
 def test_pauses_and_surveys_are_read_as_they_were_written():
-    _check(Word(PAUSE, NO_SEQS, 1))
-    _check(Word(SURVEY, NO_SEQS, 0, b"statement"))
+    _check(LeaseRecord(PAUSE, NO_SEQS, 1))
+    _check(LeaseRecord(SURVEY, NO_SEQS, 0, b"statement"))
 
 
-def _check(word: Word) -> None:
-    found = codec.decode_word(codec.encode_word(word))
+def _check(word: LeaseRecord) -> None:
+    found = codec.decode_lease_record(codec.encode_lease_record(word))
     assert found is not None
     assert (found.kind, found.number, found.text) == (word.kind, word.number, word.text)
     assert found.seqs.tolist() == word.seqs.tolist()
@@ -86,9 +86,9 @@ def _check(word: Word) -> None:
 
 @given(st.binary(max_size=60), st.integers(0, 255))
 def test_foreign_records_are_no_words_and_never_a_failure(data, kind):
-    assert codec.decode_word(b"x" + data) is None
+    assert codec.decode_lease_record(b"x" + data) is None
 
-    found = codec.decode_word(b"\0ls" + bytes((kind,)) + data)
+    found = codec.decode_lease_record(b"\0ls" + bytes((kind,)) + data)
 
     if found is not None:
         assert len(set(found.seqs.tolist())) == len(found.seqs)
@@ -99,13 +99,16 @@ def test_foreign_records_are_no_words_and_never_a_failure(data, kind):
 
 @pytest.mark.parametrize("seqs", [[5, 5], [3, 1, 3], [0], [-1, 4], [4, 0]])
 def test_what_names_a_job_twice_or_none_at_all_is_no_word(seqs):
-    data = codec.encode_word(Word(END, np.array(seqs, dtype=np.int64)))
+    data = codec.encode_lease_record(LeaseRecord(END, np.array(seqs, dtype=np.int64)))
 
-    assert codec.decode_word(data) is None
+    assert codec.decode_lease_record(data) is None
 
 
 def test_a_record_speaks_of_a_limited_number_of_jobs():
     too_many = np.arange(1, codec.JOBS_MAX + 2)
 
-    assert codec.decode_word(codec.encode_word(Word(END, too_many[:-1]))) is not None
-    assert codec.decode_word(codec.encode_word(Word(END, too_many))) is None
+    assert (
+        codec.decode_lease_record(codec.encode_lease_record(LeaseRecord(END, too_many[:-1])))
+        is not None
+    )
+    assert codec.decode_lease_record(codec.encode_lease_record(LeaseRecord(END, too_many))) is None

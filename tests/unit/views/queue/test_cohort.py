@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from strandline.errors import StrandlineError
-from strandline.views.queue.claim import Asker, deal
+from strandline.views.queue.claim import ClaimRequest, deal
 from tests.unit.views.queue.world import World, leases_of, queue_of
 
 DEADLINE_S = 20
@@ -101,7 +101,7 @@ def test_when_serving_fails_everybody_hears_of_it():
     ],
 )
 def test_dealing_goes_round(count, wants, dealt):
-    askers = [Asker(b"", want, None) for want in wants]
+    askers = [ClaimRequest(b"", want, None) for want in wants]
 
     assert [hand.tolist() for hand in deal(count, askers)] == dealt
 

@@ -12,7 +12,7 @@ import pytest
 from strandline.errors import Invalid
 from strandline.records import Record
 from strandline.views.queue import dead_letter_codec
-from strandline.views.queue.codec import Job, decode_job, encode_job, foreign
+from strandline.views.queue.codec import StoredJobOptions, decode_job, encode_job, foreign_meta
 from tests.unit.store.world import SMALL_WAL
 from tests.unit.views.queue.crashes import FOUR_SHARDS, left_by_crashes, restarted
 from tests.unit.views.queue.world import NAME, World, host_of, queue_of, rebuilt_digest
@@ -378,8 +378,8 @@ METAS = [
     b" {}",
     b"\xff\0",
     b"not JSON",
-    encode_job(Job(priority=5, group=b"group", unique=True)),
-    encode_job(Job(group=b"\xff")),
+    encode_job(StoredJobOptions(priority=5, group=b"group", unique=True)),
+    encode_job(StoredJobOptions(group=b"\xff")),
 ]
 
 
@@ -392,7 +392,7 @@ def test_a_letter_tells_what_was_written_into_it(meta):
 
     job = decode_job(meta)
     assert (found.job_seq, found.put_ts, found.deliveries) == (7, 9, 3)
-    assert (found.reason, found.queue, found.meta) == ("why", "jobs", foreign(meta))
+    assert (found.reason, found.queue, found.meta) == ("why", "jobs", foreign_meta(meta))
     assert (found.group, found.priority, found.unique) == (job.group, job.priority, job.unique)
 
 
@@ -420,7 +420,7 @@ def test_the_meta_of_a_letter_can_be_read_without_the_queue():
 
 
 def test_a_letter_of_the_binary_form_is_still_read():
-    own = encode_job(Job(priority=5, group=b"group", unique=True))
+    own = encode_job(StoredJobOptions(priority=5, group=b"group", unique=True))
     binary = struct.pack("<5sqqHB", b"\0dead", 7, 9, 3, 3) + b"why" + own
 
     found = dead_letter_codec.decode(Record(seq=1, ts=20, data=b"d", key=b"k", meta=binary))

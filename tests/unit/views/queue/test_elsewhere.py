@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.views.queue.dead_letter_filter import Meant
-from strandline.views.queue.job import Ticket
+from strandline.views.queue.dead_letter_filter import DeadLetterFilter
+from strandline.views.queue.job import LeaseTicket
 from tests.unit.views.queue.world import World, queue_of
 
 
@@ -16,7 +16,7 @@ def test_a_worker_finds_its_own_jobs_by_their_seqs_and_no_others():
 
     found = queue.held("w1", [1, 2, 3, 99])
 
-    assert found == [Ticket(mine[0].seq, mine[0].lease)]
+    assert found == [LeaseTicket(mine[0].seq, mine[0].lease)]
     assert queue.ack_many(found).done == 1
     assert other[0].ack()
 
@@ -27,20 +27,20 @@ def test_a_lease_that_has_run_out_is_not_in_hand_though_it_may_still_be_acked():
     queue.put_many([b"a", b"b"])
     long, short = *queue.claim(lease=100), *queue.claim(lease=1)
 
-    before = queue.in_hand([long, short])
+    before = queue.still_leased([long, short])
     world.clock.advance(2)
 
     assert before == [True, True]
-    assert queue.in_hand([long, short]) == [True, False]
+    assert queue.still_leased([long, short]) == [True, False]
     assert short.ack()
-    assert queue.in_hand([]) == []
+    assert queue.still_leased([]) == []
 
 
 def test_whoever_may_claim_is_called_when_something_changes():
     queue = queue_of(World().store)
     calls = []
 
-    with queue.calling(lambda: calls.append("ring")):
+    with queue.subscribe(lambda: calls.append("ring")):
         queue.put(b"a")
         (job,) = queue.claim()
         job.nack()
@@ -79,17 +79,17 @@ def test_a_lease_is_as_long_as_the_options_say():
 @pytest.mark.parametrize(
     ("meant", "found"),
     [
-        (Meant(), [1, 2, 3]),
-        (Meant(seqs=frozenset({2, 9})), [2]),
-        (Meant(key=b"k"), [1]),
-        (Meant(tag="eu"), []),
-        (Meant(tag="eu*"), [1, 2, 3]),
-        (Meant(tag="eu-1"), [1, 2, 3]),
-        (Meant(group=b"g"), [2]),
-        (Meant(contains=b"ee"), [3]),
-        (Meant(contains=b"e", key=b"k"), []),
-        (Meant(reason="deliveries"), [1, 2, 3]),
-        (Meant(reason="other"), []),
+        (DeadLetterFilter(), [1, 2, 3]),
+        (DeadLetterFilter(seqs=frozenset({2, 9})), [2]),
+        (DeadLetterFilter(key=b"k"), [1]),
+        (DeadLetterFilter(tag="eu"), []),
+        (DeadLetterFilter(tag="eu*"), [1, 2, 3]),
+        (DeadLetterFilter(tag="eu-1"), [1, 2, 3]),
+        (DeadLetterFilter(group=b"g"), [2]),
+        (DeadLetterFilter(contains=b"ee"), [3]),
+        (DeadLetterFilter(contains=b"e", key=b"k"), []),
+        (DeadLetterFilter(reason="deliveries"), [1, 2, 3]),
+        (DeadLetterFilter(reason="other"), []),
     ],
 )
 def test_dead_letters_are_meant_that_are_all_of_it(meant, found):
@@ -104,10 +104,10 @@ def test_dead_letters_are_meant_by_when_they_were_given_up():
     queue = _worn_out()
     moment = queue.dead.letters()[0].ts
 
-    assert queue.dead.purge(Meant(before_us=moment).where(), dry_run=True) == 0
-    assert queue.dead.purge(Meant(after_us=moment).where(), dry_run=True) == 3
-    assert queue.dead.purge(Meant(before_us=moment + 1).where(), dry_run=True) == 3
-    assert queue.dead.purge(Meant(after_us=moment + 1).where(), dry_run=True) == 0
+    assert queue.dead.purge(DeadLetterFilter(before_us=moment).predicate(), dry_run=True) == 0
+    assert queue.dead.purge(DeadLetterFilter(after_us=moment).predicate(), dry_run=True) == 3
+    assert queue.dead.purge(DeadLetterFilter(before_us=moment + 1).predicate(), dry_run=True) == 3
+    assert queue.dead.purge(DeadLetterFilter(after_us=moment + 1).predicate(), dry_run=True) == 0
 
 
 def _worn_out():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.errors import Corrupt
 from strandline.views.queue import codec
 from strandline.views.queue.codec import (
@@ -26,12 +26,12 @@ from strandline.views.queue.codec import (
     NO_SEQS,
     PAUSE,
     SURVEY,
-    Job,
-    Word,
+    LeaseRecord,
+    StoredJobOptions,
 )
 from strandline.views.queue.fold import JOBS, LEASES, QueueFold
 from strandline.views.queue.state import lease_snapshot
-from strandline.views.queue.state.lease_snapshot import Span
+from strandline.views.queue.state.lease_snapshot import SurveyRange
 from tests.unit.reservoir.map_pages import MemoryPages
 from tests.unit.views.queue.folds import SPACE, Entry, apply, job, make_fold, reloaded, word
 
@@ -58,7 +58,7 @@ class Author:
         apply(self.fold, [entry])
 
     def say(self, kind: int, seqs: np.ndarray, number: int = 0, text: bytes = b"") -> None:
-        said = codec.encode_word(Word(kind, seqs, number, text))
+        said = codec.encode_lease_record(LeaseRecord(kind, seqs, number, text))
         self.write(Entry(LEASES, self.heads[LEASES] + 1, said))
 
     def act(self) -> None:
@@ -68,8 +68,8 @@ class Author:
         elif action == "pause":
             self.say(PAUSE, NO_SEQS, self.draw(st.integers(0, 1)))
         elif action == "claim":
-            self.fold.look(self.now, 10**6)
-            chosen = self.fold.jobs.board.select(self.draw(st.integers(1, 4)))
+            self.fold.advance_time(self.now, 10**6)
+            chosen = self.fold.jobs.table.select(self.draw(st.integers(1, 4)))
             worker = self.draw(st.sampled_from([b"w", b"v"]))
             self.say(CLAIM, chosen, self.draw(st.integers(1, 9)) * 1000, worker)
         elif action == "expire":
@@ -94,7 +94,7 @@ class Author:
 
     def put(self) -> None:
         keyed = self.draw(st.booleans())
-        said = Job(
+        said = StoredJobOptions(
             priority=self.draw(st.sampled_from([1, 100])),
             not_before=self.draw(st.sampled_from([0, 0, 10**6, 10**7])),
             expires=self.draw(st.sampled_from([0, 0, 10**8])),
@@ -109,7 +109,7 @@ class Author:
         """Up to three jobs that are in one of these states."""
         found = [
             int(seq)
-            for chunk in self.fold.jobs.board.chunks.values()
+            for chunk in self.fold.jobs.table.chunks.values()
             for seq in chunk.seqs(np.isin(chunk.state, codec_states).nonzero()[0])
         ]
         places = self.draw(st.lists(st.integers(0, 7), max_size=3))
@@ -121,12 +121,12 @@ class Author:
         fold = self.fold
         if self.draw(st.booleans()):
             self.now += 5  # some leases run out
-            fold.look(self.now, 10**6)
-        span = Span(begin, first, end)
-        said = lease_snapshot.state(fold.jobs.board, fold.jobs.leases, span, rows_max=2)
+            fold.advance_time(self.now, 10**6)
+        span = SurveyRange(begin, first, end)
+        said = lease_snapshot.survey_record(fold.jobs.table, fold.jobs.leases, span, rows_max=2)
         if not begin:
             number, seqs = fold.burial or (0, NO_SEQS)
-            said = lease_snapshot.opening(said, paused=fold.paused, burial=number, buried=seqs)
+            said = lease_snapshot.first_record(said, paused=fold.paused, burial=number, buried=seqs)
         self.say(SURVEY, NO_SEQS, 0, lease_snapshot.encode(said))
         return self.heads[LEASES], said.following
 
@@ -209,9 +209,9 @@ def test_what_is_left_from_a_survey_on_gives_the_same(data):
 
 def _next(fold: QueueFold) -> list[int]:
     """What would be claimed when all delays and leases are over."""
-    fold.look(10**9, 10**15)  # leases that are new to it begin here
-    fold.look(2 * 10**9, 10**15)
-    return fold.jobs.board.select(1000).tolist()
+    fold.advance_time(10**9, 10**15)  # leases that are new to it begin here
+    fold.advance_time(2 * 10**9, 10**15)
+    return fold.jobs.table.select(1000).tolist()
 
 
 def _holders(fold: QueueFold) -> dict[bytes, list[int]]:
@@ -235,7 +235,7 @@ def test_a_claim_of_a_job_that_is_not_there_says_nothing():
     apply(fold, [word(1, CLAIM, [7, 100_000], 1000), word(2, END, [8]), word(3, NACK, [1])])
 
     assert fold.digest() == before
-    assert fold.jobs.board.select(10).tolist() == [1]
+    assert fold.jobs.table.select(10).tolist() == [1]
 
 
 def test_only_changed_chunks_are_saved():
@@ -251,7 +251,7 @@ def test_only_changed_chunks_are_saved():
 
 
 def test_a_chunk_whose_jobs_have_ended_leaves_memory_and_pages():
-    pages, share = MemoryPages(), Share(1 << 30)
+    pages, share = MemoryPages(), MemoryShare(1 << 30)
     fold = apply(make_fold(share), [job(seq) for seq in range(1, 40_001)])
     reloaded(fold, pages)
     pages_before, used_before = len(pages.pages), share.used
@@ -264,7 +264,7 @@ def test_a_chunk_whose_jobs_have_ended_leaves_memory_and_pages():
 
 
 def test_few_old_jobs_do_not_keep_the_memory_of_all_that_came_with_them():
-    share = Share(1 << 30)
+    share = MemoryShare(1 << 30)
     fold = apply(make_fold(share), [job(seq) for seq in range(1, 50_001)])
     full = share.used
     old = {1, 9_000, 17_000}
@@ -274,12 +274,12 @@ def test_few_old_jobs_do_not_keep_the_memory_of_all_that_came_with_them():
 
     assert share.used < full / 2
     assert fold.digest() != before
-    assert fold.jobs.board.select(100).tolist() == [*sorted(old), *range(49_990, 50_001)]
+    assert fold.jobs.table.select(100).tolist() == [*sorted(old), *range(49_990, 50_001)]
     assert reloaded(fold).digest() == fold.digest()
 
 
 def test_the_share_is_given_back_when_a_fold_is_dropped():
-    share = Share(1 << 30)
+    share = MemoryShare(1 << 30)
     fold = apply(make_fold(share), [job(1)])
     assert share.used > 0
 

@@ -132,7 +132,7 @@ def test_expired_jobs_leave_though_nobody_claims():
     queue.maintain()
 
     with host_of(world.store).reading() as fold:
-        assert int(fold.jobs.board.tally.sum()) == 0
+        assert int(fold.jobs.table.tally.sum()) == 0
     assert world.store.topic(NAME).statistics().count == 0
 
 

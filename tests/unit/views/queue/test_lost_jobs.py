@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from strandline.views.queue.codec import BURY, CLAIM, END, NACK, Word, encode_word
+from strandline.views.queue.codec import BURY, CLAIM, END, NACK, LeaseRecord, encode_lease_record
 from tests.unit.store.world import World
 
 
@@ -15,12 +15,17 @@ def test_words_about_jobs_that_are_gone_hinder_no_claim():
     world = World()
     queue = world.store.queue("mails")
     gone = np.array([7, 8], dtype=np.int64)
-    words = [Word(CLAIM, gone), Word(NACK, gone), Word(BURY, gone, 1), Word(END, gone, 0)]
-    world.store.topic("mails:leases").append_many([encode_word(word) for word in words[:3]])
+    words = [
+        LeaseRecord(CLAIM, gone),
+        LeaseRecord(NACK, gone),
+        LeaseRecord(BURY, gone, 1),
+        LeaseRecord(END, gone, 0),
+    ]
+    world.store.topic("mails:leases").append_many([encode_lease_record(word) for word in words[:3]])
 
     put = queue.put(b"next")
     claimed = queue.claim(5)
-    world.store.topic("mails:leases").append(encode_word(words[3]))
+    world.store.topic("mails:leases").append(encode_lease_record(words[3]))
 
     assert [job.seq for job in claimed] == [put.seq]
     assert queue.dead.count() == 0

@@ -90,7 +90,7 @@ def test_a_plain_append_over_the_cap_is_discarded_by_the_turn_of_the_job():
     queue = queue_of(world.store, cap_records=2)
     _put(world, "append", b"1", b"2", b"3")
 
-    host_of(world.store).turn()
+    host_of(world.store).periodic_work()
 
     assert queue.statistics().waiting == 2
     assert [record.data for record in world.store.topic(NAME).read().records] == [b"2", b"3"]
@@ -118,7 +118,7 @@ def test_a_job_ends_when_it_is_older_than_the_ttl_and_not_before():
     world = World()
     queue = queue_of(world.store, ttl_ms=10 * MS)
     put = world.store.topic(NAME).append(b"1")
-    (record,) = world.store.topic(NAME).pick([put.first_seq]).records
+    (record,) = world.store.topic(NAME).get_many([put.first_seq]).records
     world.clock.advance((record.ts + 10_000_000 - world.clock.now_us()) / 1e6)
 
     queue.maintain()
@@ -205,8 +205,8 @@ def test_bounds_hold_after_a_kill_also_for_a_plain_append_to_a_queue_that_is_not
 def test_a_cap_counts_seqs_that_were_lost_as_nothing():
     world = World()
     queue_of(world.store, discard="reject", cap_records=2, durability="disk").put(b"1")
-    world.store.topic(NAME).secure()
-    world.store.topic(f"{NAME}:leases").secure()
+    world.store.topic(NAME).sync()
+    world.store.topic(f"{NAME}:leases").sync()
     disk = world.disk.crash(random.Random(1))
     world.store.close()
     world.disk = disk

@@ -6,7 +6,7 @@ from strandline.log.topic.topic import Topic
 from strandline.store import Store
 from strandline.views.queue.fold import QueueFold
 from strandline.views.queue.queue import Queue
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 from tests.unit.store import world
 
 NAME = "jobs"
@@ -17,8 +17,8 @@ def queue_of(store: Store, name: str = NAME, **options: object) -> Queue:
     return store.queue(name, **options)
 
 
-def host_of(store: Store, name: str = NAME) -> Host[QueueFold]:
-    return store.views.shelf.host("queue", store.existing_topic(name))
+def host_of(store: Store, name: str = NAME) -> ViewRunner[QueueFold]:
+    return store.views.registry.host("queue", store.existing_topic(name))
 
 
 def leases_of(store: Store, name: str = NAME) -> Topic:
@@ -27,7 +27,7 @@ def leases_of(store: Store, name: str = NAME) -> Topic:
 
 def save(store: Store) -> None:
     """Make the views durable, so that records before may be let go."""
-    store.views.shelf.save()
+    store.views.registry.save()
 
 
 def rebuilt_digest(store: Store, name: str = NAME) -> str:

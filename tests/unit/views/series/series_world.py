@@ -17,7 +17,7 @@ def open_series(store: Store, *, level: int = 0, **options: object) -> Series:
 
 
 def host_of(store: Store) -> SeriesHost:
-    return store.views.shelf.host("series", store.topic(NAME))
+    return store.views.registry.host("series", store.topic(NAME))
 
 
 def rebuild(store: Store) -> None:
@@ -34,5 +34,5 @@ def payloads(points: list[Point]) -> list[bytes]:
 
 def leave_no_room(store: Store) -> None:
     """Count as much in the share of all series as would let one of them grow."""
-    share = store.views.shelf.budget.share("series")
-    share.charge(share.room)
+    share = store.views.registry.budget.share("series")
+    share.charge(share.spare_bytes)

@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import Corrupt
-from strandline.views.series.block import Bounds, Points, cut, pack, unpack
+from strandline.views.series.block import PointBounds, SeriesPoints, cut, pack, unpack
 from strandline.views.series.meta import AT_MAX, AT_MIN
 
-ALL = Bounds(AT_MIN, 0, AT_MAX)
+ALL = PointBounds(AT_MIN, 0, AT_MAX)
 AT = st.one_of(st.integers(-300, 300), st.integers(AT_MIN, AT_MAX))
 SEQ = st.one_of(st.integers(1, 500), st.integers(1, (1 << 63) - 1))
 KIND = st.sampled_from((0, 0, 0, 1, 4, (1 << 18) - 1))
 ROWS = st.lists(st.tuples(AT, SEQ, KIND), min_size=1, max_size=150, unique_by=lambda row: row[1])
-BOUNDS = st.builds(Bounds, AT, st.just(0) | SEQ, AT)
+BOUNDS = st.builds(PointBounds, AT, st.just(0) | SEQ, AT)
 
 
-def columns(rows: list[tuple[int, int, int]]) -> Points:
+def columns(rows: list[tuple[int, int, int]]) -> SeriesPoints:
     ats, seqs, kinds = (list(column) for column in zip(*sorted(rows), strict=True))
-    return Points(ats, seqs, kinds, [None] * len(rows))
+    return SeriesPoints(ats, seqs, kinds, [None] * len(rows))
 
 
 @given(ROWS)
@@ -49,7 +49,7 @@ def test_points_at_an_even_pace_take_few_bytes(count):
     packed = pack(ats, seqs, [0] * count)
 
     assert len(packed) == 24 + 4 * (count - 1)
-    assert unpack(packed, ALL) == Points(ats, seqs, [0] * count, [None] * count)
+    assert unpack(packed, ALL) == SeriesPoints(ats, seqs, [0] * count, [None] * count)
 
 
 def test_one_version_for_all_points_is_stored_once():

@@ -9,8 +9,8 @@ import pytest
 
 from strandline.views.series import block_cache as module
 from strandline.views.series import index
-from strandline.views.series.block import ALL, Bounds, Points, pack, squeeze, unpack
-from strandline.views.series.block_cache import SEEN_MAX, Decoded
+from strandline.views.series.block import ALL, PointBounds, SeriesPoints, pack, squeeze, unpack
+from strandline.views.series.block_cache import READ_ONCE_MAX, DecodedBlocks
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import ats, host_of, open_series, payloads
 
@@ -36,8 +36,8 @@ def unpacked(monkeypatch) -> list[bytes]:
 
 
 def test_a_block_that_is_read_again_is_unpacked_no_more(unpacked):
-    decoded = Decoded(1 << 20)
-    parts = [Bounds(3, 0, 5), ALL, Bounds(19, 0, 40), Bounds(50, 0, 60)]
+    decoded = DecodedBlocks(1 << 20)
+    parts = [PointBounds(3, 0, 5), ALL, PointBounds(19, 0, 40), PointBounds(50, 0, 60)]
 
     found = [decoded.within(block_of(0), bounds) for bounds in parts]
 
@@ -46,11 +46,11 @@ def test_a_block_that_is_read_again_is_unpacked_no_more(unpacked):
 
 
 def test_a_scan_over_everything_pushes_nothing_out(unpacked):
-    decoded = Decoded(1 << 20)
+    decoded = DecodedBlocks(1 << 20)
     for _ in range(2):
         decoded.within(block_of(0), ALL)
 
-    for first in range(100, 100 + 2 * SEEN_MAX):
+    for first in range(100, 100 + 2 * READ_ONCE_MAX):
         decoded.within(block_of(first), ALL)
     scanned = len(unpacked)
     decoded.within(block_of(0), ALL)
@@ -60,13 +60,13 @@ def test_a_scan_over_everything_pushes_nothing_out(unpacked):
 
 
 def test_memory_stays_within_its_bound_and_what_was_not_read_for_longest_goes(unpacked):
-    decoded = Decoded(100_000)
+    decoded = DecodedBlocks(100_000)
 
     for first in range(0, 2000, 20):
         for _ in range(2):
             decoded.within(block_of(first), ALL)
             decoded.within(block_of(5000), ALL)
-        assert decoded.size <= 100_000 + 100 * SEEN_MAX
+        assert decoded.size <= 100_000 + 100 * READ_ONCE_MAX
 
     decoded.within(block_of(0), ALL)
 
@@ -75,7 +75,7 @@ def test_memory_stays_within_its_bound_and_what_was_not_read_for_longest_goes(un
 
 
 def test_the_memory_that_is_counted_is_what_python_says():
-    decoded = Decoded(1 << 30)
+    decoded = DecodedBlocks(1 << 30)
     for first in range(0, 20_000, 20):
         for _ in range(2):
             decoded.within(block_of(first), ALL)
@@ -87,7 +87,7 @@ def test_the_memory_that_is_counted_is_what_python_says():
     assert decoded.size == pytest.approx(measured, rel=0.1)
 
 
-def _size_of(points: Points) -> int:
+def _size_of(points: SeriesPoints) -> int:
     numbers = [*points.ats, *points.seqs]
     return sys.getsizeof(points) + sum(
         map(sys.getsizeof, (*points, *numbers, *filter(None, points.payloads)))
@@ -95,7 +95,7 @@ def _size_of(points: Points) -> int:
 
 
 def test_a_block_that_would_push_out_most_others_is_not_kept():
-    decoded = Decoded(8 * 4096)
+    decoded = DecodedBlocks(8 * 4096)
 
     for _ in range(3):
         decoded.within(block_of(0, count=100), ALL)
@@ -143,7 +143,7 @@ def test_of_a_source_that_is_not_in_memory_only_what_is_asked_for_is_unpacked(un
         fold.sources.save()
         fold.sources.hot.clear()
         fold.index.write_all()
-        tail = fold.sources.look(b"bus").stored
+        tail = fold.sources.find_readonly(b"bus").stored
 
     early = payloads(gps.range("bus", 17, 18))
     without_tail = list(unpacked)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from strandline.views.series.block_queue import Pending
+from strandline.views.series.block_queue import BlockQueue
 
 
-def filled() -> Pending:
-    pending = Pending()
+def filled() -> BlockQueue:
+    pending = BlockQueue()
     for n in range(6):
         pending.add(n % 2, b"key%d" % n, b"block%d" % n)
     return pending

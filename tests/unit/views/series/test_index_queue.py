@@ -9,23 +9,23 @@ from strandline.errors import Unavailable
 from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.views.series import index as module
 from strandline.views.series.adaptive_spacing import CAPACITY, HIGH, LEVEL_MAX
-from strandline.views.series.block import Bounds
-from strandline.views.series.index import Index
+from strandline.views.series.block import PointBounds
+from strandline.views.series.index import PointIndex
 from strandline.views.series.meta import AT_MAX, AT_MIN
-from strandline.views.series.source_state import Source
+from strandline.views.series.source_state import SourceState
 from tests.unit.reservoir.map_pages import MemoryPages
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import ats, host_of, leave_no_room, open_series
 
-ALL = Bounds(AT_MIN, 0, AT_MAX)
+ALL = PointBounds(AT_MIN, 0, AT_MAX)
 
 
-def make_index(pages: MemoryPages | None = None) -> Index:
+def make_index(pages: MemoryPages | None = None) -> PointIndex:
     pages = pages or MemoryPages()
-    return Index(PagedMap(pages, space=1, page_bytes=256), PagedMap(pages, space=2))
+    return PointIndex(PagedMap(pages, space=1, page_bytes=256), PagedMap(pages, space=2))
 
 
-def fill(source: Source, count: int) -> None:
+def fill(source: SourceState, count: int) -> None:
     """Points up to this number, from where the source ends."""
     for n in range(source.blocks * 16 + len(source.seqs), count):
         source.ats.append(n)
@@ -77,7 +77,7 @@ def test_an_index_under_pressure_becomes_coarser_and_drops_nothing():
 def test_a_full_queue_writes_a_batch_before_it_takes_more():
     index = make_index()
     index.tuning.level = 0
-    source = Source(1)
+    source = SourceState(1)
     fill(source, 16 * (CAPACITY + 10))
 
     index.seal(source, len(source.ats))
@@ -97,7 +97,7 @@ def test_a_tail_from_a_coarse_time_is_cut_when_the_index_has_become_finer():
     for at in range(200, 220):
         gps.append("bus", at, b"")
         with host_of(world.store).reading() as fold:
-            lengths.append(len(fold.sources.look(b"bus").ats))
+            lengths.append(len(fold.sources.find_readonly(b"bus").ats))
 
     # One block with each append, until the tail is as long as a fine one is.
     assert lengths[:4] == [200 + 1 - 16, 200 + 2 - 32, 200 + 3 - 48, 200 + 4 - 64]
@@ -154,7 +154,7 @@ def test_a_queue_that_fills_faster_than_it_empties_is_written_twice_as_fast():
 def test_the_level_does_not_pass_its_end():
     index = make_index()
     index.tuning.level = LEVEL_MAX
-    source = Source(1)
+    source = SourceState(1)
     fill(source, 4096 * 3)
 
     index.seal(source, len(source.ats))
@@ -168,8 +168,8 @@ def test_the_level_does_not_pass_its_end():
 def test_a_batch_that_fails_in_the_middle_is_neither_lost_nor_seen_twice(nth, some):
     pages = MemoryPages()
     blocks = PagedMap(pages, space=1, page_bytes=256, ram_bytes=0)
-    index = Index(blocks, PagedMap(pages, space=2))
-    sources = [Source(number) for number in range(10)]
+    index = PointIndex(blocks, PagedMap(pages, space=2))
+    sources = [SourceState(number) for number in range(10)]
     index.tuning.level = 0
     for turn in (1, 2):
         for source in sources:

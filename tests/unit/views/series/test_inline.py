@@ -12,13 +12,13 @@ import pytest
 
 from strandline.config.settings import ViewSettings
 from strandline.errors import Invalid
-from strandline.views.series.block import Points
+from strandline.views.series.block import SeriesPoints
 from strandline.views.series.source_state import (
     BLOCK_BYTES,
     POINT_BYTES,
     SOURCE_BYTES,
     TAIL_BYTES,
-    Source,
+    SourceState,
     memory_of,
 )
 from strandline.views.series.source_table import SEAL_MIN, SEAL_SHORT
@@ -50,7 +50,7 @@ def fill(world: World, sizes: tuple[int, ...], **options: object):
             gps.wait_for_pending()
     gps.append_many([(source, at + 1, payload[at % 4 * 50 :]) for source, at, payload in made[:20]])
     with host_of(world.store).reading() as fold:
-        source = fold.sources.look(b"0")
+        source = fold.sources.find_readonly(b"0")
         assert source.blocks > len(fold.index.pending.of(source.number)) > 0
         assert source.ats
         assert source.late
@@ -61,7 +61,7 @@ def walks_of(world: World, monkeypatch) -> list[int]:
     """The seqs that are asked of the log from here on."""
     seqs: list[int] = []
     topic = host_of(world.store).topics[0]
-    pick = topic.pick
+    pick = topic.get_many
     monkeypatch.setattr(topic, "pick", lambda wanted: seqs.extend(wanted) or pick(wanted))
     return seqs
 
@@ -249,7 +249,7 @@ def test_large_tails_become_blocks_of_bounded_size():
         gps.append_many([("bus", at, b"%200d" % at) for at in range(first, first + 100)])
 
     with host_of(world.store).reading() as fold:
-        source = fold.sources.look(b"bus")
+        source = fold.sources.find_readonly(b"bus")
         assert TAIL_BYTES - BLOCK_BYTES <= source.payload_bytes < TAIL_BYTES
         assert source.blocks >= (1000 * 200 - TAIL_BYTES) // BLOCK_BYTES
     assert payloads(gps.range("bus")) == [b"%200d" % at for at in range(1000)]
@@ -305,7 +305,7 @@ def test_without_room_short_tails_leave_their_payloads_to_the_log(
         fold.sources._bytes_min = fold.sources.payload_bytes - 1
         fold.sources.shrink()
         assert fold.sources.payload_bytes <= fold.sources._bytes_min
-        assert fold.sources.look(b"bus").blocks == (0 if from_the_log else 1)
+        assert fold.sources.find_readonly(b"bus").blocks == (0 if from_the_log else 1)
     walks = walks_of(world, monkeypatch)
 
     assert payloads(gps.range("bus")) == [b"%200d" % at for at in range(points)]
@@ -358,9 +358,9 @@ def test_a_short_tail_leaves_memory_with_its_payloads_and_comes_back_with_them()
 
 
 def test_a_block_takes_only_as_many_payloads_as_its_bound_allows():
-    source = Source(1)
+    source = SourceState(1)
     kept = [b""] * 10 + [b"%4000d" % n for n in range(10)]
-    source.put(Points(list(range(20)), list(range(20)), [0] * 20, kept))
+    source.replace_tail(SeriesPoints(list(range(20)), list(range(20)), [0] * 20, kept))
 
     taken = [len(source.first(20).ats)]
     source.drop_first(taken[0])

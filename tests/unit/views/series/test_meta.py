@@ -7,17 +7,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strandline.views.series import meta
-from strandline.views.series.meta import AT_MAX, AT_MIN, FLOOR, LATE, PLAIN, VERSION_MAX, Floor
-from strandline.views.view import Rows
+from strandline.views.series.meta import AT_MAX, AT_MIN, FLOOR, LATE, PLAIN, VERSION_MAX, FloorRaise
+from strandline.views.view import FoldColumns
 
 MANY = 40
 ANY = st.integers(0, VERSION_MAX)
 
 
-def rows(metas: list[bytes | None], keys: list[bytes | None] | None = None) -> Rows:
+def rows(metas: list[bytes | None], keys: list[bytes | None] | None = None) -> FoldColumns:
     count = len(metas)
     stamps = [1000 + n for n in range(count)]
-    return Rows(
+    return FoldColumns(
         range(1, count + 1), stamps, keys or [b"k"] * count, [None] * count, metas, [b""] * count
     )
 
@@ -67,7 +67,7 @@ def test_few_and_many_records_are_read_alike(count):
 def test_a_single_record_is_the_point_that_it_is_among_others_or_not_read_as_one(given_meta, key):
     alone = rows([given_meta], [key])
 
-    point, found = meta.only_point(alone), meta.points_of(alone)
+    point, found = meta.single_point(alone), meta.points_of(alone)
 
     if point is not None:
         assert [[each] for each in point] == [list(column) for column in found[:5]]
@@ -85,7 +85,7 @@ def test_plain_records_and_floors_among_points_are_told_apart(count):
 
     found = meta.points_of(rows(metas, keys))
 
-    assert found.floors == [Floor(1, 77)]
+    assert found.floors == [FloorRaise(1, 77)]
     assert list(found.seqs) == [2, *range(4, count + 1)]
     assert (found.ats[0], found.kinds[0]) == (1001, PLAIN)
     assert found.ats[1:] == list(range(3, count))

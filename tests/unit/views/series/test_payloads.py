@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import Corrupt
-from strandline.views.series.block import Bounds, Points, cut, pack, squeeze, unpack
+from strandline.views.series.block import PointBounds, SeriesPoints, cut, pack, squeeze, unpack
 from strandline.views.series.meta import AT_MAX, AT_MIN
 
-ALL = Bounds(AT_MIN, 0, AT_MAX)
+ALL = PointBounds(AT_MIN, 0, AT_MAX)
 ONE = st.one_of(
     st.none(),
     st.binary(max_size=4),
@@ -23,9 +23,9 @@ MANY = st.lists(ONE, min_size=1, max_size=150)
 ALIKE = [b'{"lat": 52.%04d, "lon": 4.%04d}' % (n * 7, n * 3) for n in range(100)]
 
 
-def points(payloads: list[bytes | None]) -> Points:
+def points(payloads: list[bytes | None]) -> SeriesPoints:
     count = len(payloads)
-    return Points(list(range(count)), list(range(1, count + 1)), [0] * count, payloads)
+    return SeriesPoints(list(range(count)), list(range(1, count + 1)), [0] * count, payloads)
 
 
 def packed_of(payloads: list[bytes | None]) -> bytes:
@@ -48,7 +48,7 @@ def test_what_is_squeezed_is_not_squeezed_further(payloads):
 
 @given(MANY, st.integers(0, 150), st.integers(0, 150))
 def test_only_payloads_within_bounds_come_out(payloads, first, last):
-    bounds = Bounds(first, 0, last)
+    bounds = PointBounds(first, 0, last)
 
     found = unpack(packed_of(payloads), bounds)
 

@@ -25,7 +25,7 @@ def everywhere(world: World, **options: object):
             gps.wait_for_pending()
     gps.append_many([("a", at, b"late") for at in (101, 3, 303)])
     with host_of(world.store).reading() as fold:
-        source = fold.sources.look(b"a")
+        source = fold.sources.find_readonly(b"a")
         assert source.blocks > len(fold.index.pending.of(source.number)) > 0
         assert source.ats
         assert source.late == 3
@@ -88,7 +88,7 @@ def test_payloads_of_all_sources_come_in_one_walk_through_the_log(monkeypatch):
     gps = everywhere(world, inline_bytes=0)
     walks = []
     topic = host_of(world.store).topics[0]
-    pick = topic.pick
+    pick = topic.get_many
     monkeypatch.setattr(topic, "pick", lambda seqs: walks.append(list(seqs)) or pick(seqs))
 
     gps.range_all()

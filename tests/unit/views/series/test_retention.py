@@ -49,12 +49,15 @@ def test_the_index_forgets_what_is_below_the_floor():
     found = gps.statistics()
     assert (found.points, found.sources) == (201, 2)
     with host_of(world.store).reading() as fold:
-        assert fold.sources.look(b"ended") is None
-        assert fold.sources.look(b"a").late == 1
-        assert fold.sources.look(b"a").oldest == 100
+        assert fold.sources.find_readonly(b"ended") is None
+        assert fold.sources.find_readonly(b"a").late == 1
+        assert fold.sources.find_readonly(b"a").oldest == 100
         assert len(fold.index._late) == 1
         stored = len(fold.index._blocks) + len(fold.index.pending)
-        assert stored == fold.sources.look(b"a").blocks + fold.sources.look(b"b").blocks
+        assert (
+            stored
+            == fold.sources.find_readonly(b"a").blocks + fold.sources.find_readonly(b"b").blocks
+        )
 
 
 def test_the_log_lets_go_of_all_that_is_below_the_floor_and_of_nothing_else():
@@ -301,7 +304,7 @@ def test_a_sweep_that_is_cut_short_is_finished_by_the_next(monkeypatch):
     gps.append("b", 200, b"")
     with host_of(world.store).reading() as fold:
         fold.floor = 100
-        steps = index_trim.sweep(fold)
+        steps = index_trim.trim_below_floor(fold)
         for _ in range(3):
             next(steps)
         assert before - 240 < fold.points < before
@@ -320,7 +323,7 @@ def test_points_may_come_between_the_steps_of_a_sweep(monkeypatch):
     host = host_of(world.store)
     with host.reading() as fold:
         fold.floor = 100
-        steps = index_trim.sweep(fold)
+        steps = index_trim.trim_below_floor(fold)
 
     at = 200
     while True:

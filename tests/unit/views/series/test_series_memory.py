@@ -14,7 +14,7 @@ from strandline.config.settings import ViewSettings
 from strandline.errors import MemoryPressure, Unavailable
 from strandline.reservoir.btree.btree_map import PagedMap
 from strandline.views.series.fold import SeriesFold
-from strandline.views.series.source_state import POINT_BYTES, SOURCE_BYTES, Source
+from strandline.views.series.source_state import POINT_BYTES, SOURCE_BYTES, SourceState
 from tests.unit.store.world import World
 from tests.unit.views.series.series_world import host_of, leave_no_room, open_series, rebuild
 
@@ -22,11 +22,11 @@ SMALL = ViewSettings(memory_bytes=64 << 20)
 
 
 def share_of(world: World):
-    return world.store.views.shelf.budget.share("series")
+    return world.store.views.registry.budget.share("series")
 
 
 def test_the_size_of_a_source_is_what_python_says():
-    sources = [Source(n + (1 << 40)) for n in range(100)]
+    sources = [SourceState(n + (1 << 40)) for n in range(100)]
     for source in sources:
         for n in range(1000):
             source.ats.append(n << 40)
@@ -129,13 +129,13 @@ def test_a_series_never_takes_more_than_its_share(memory_bytes, sources, payload
 def test_a_series_that_is_written_to_gets_the_memory_of_an_idle_one():
     world = World(views=SMALL)
     idle, busy = world.store.series("idle"), world.store.series("busy")
-    share, budget = share_of(world), world.store.views.shelf.budget
+    share, budget = share_of(world), world.store.views.registry.budget
     at = 0
-    while share.room > 50_000:
+    while share.spare_bytes > 50_000:
         idle.append_many([(n, at, b"") for n in range(1000)])
         at += 1
-        world.store.views.shelf.host("series", world.store.topic("idle")).fold.recount()
-    host = world.store.views.shelf.host("series", world.store.topic("busy"))
+        world.store.views.registry.host("series", world.store.topic("idle")).fold.recount()
+    host = world.store.views.registry.host("series", world.store.topic("busy"))
     minimum = host.world.ram_bytes // 4 // SOURCE_BYTES
 
     for at in range(6):

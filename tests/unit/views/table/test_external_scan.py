@@ -23,7 +23,7 @@ def test_files_and_memory_are_all_there_is(data_dir):
     with strandline.open(data_dir, start_jobs=False) as store:
         three_files(store)
 
-        apart = store.table("pay").snapshot().read([SEQ, "n"]).apart()
+        apart = store.table("pay").snapshot().read([SEQ, "n"]).external_scan()
 
         files = [pq.read_table(f"{each.lake}/{each.key}") for each in apart.files]
         seqs = [seq for part in (*files, *apart.memory) for seq in part[SEQ].to_pylist()]
@@ -35,7 +35,7 @@ def test_a_file_with_rows_that_are_not_wanted_is_cut(data_dir):
     with strandline.open(data_dir, start_jobs=False) as store:
         three_files(store)
 
-        news = store.table("pay").snapshot(28).read(["n"], after=15).apart()
+        news = store.table("pay").snapshot(28).read(["n"], after=15).external_scan()
 
         assert [(each.first_seq, each.last_seq, each.is_cut) for each in news.files] == [
             (12, 21, True),
@@ -49,7 +49,7 @@ def test_a_file_with_hidden_rows_is_cut_and_others_are_not(data_dir):
         three_files(store)
         store.run("DELETE pay WHERE n = 105")
 
-        apart = store.table("pay").snapshot().read(["n"]).apart()
+        apart = store.table("pay").snapshot().read(["n"]).external_scan()
 
         assert [each.is_cut for each in apart.files] == [False, True, False]
         assert list(apart.hidden) == [17]
@@ -59,6 +59,6 @@ def test_files_that_the_indexes_rule_out_are_not_named(data_dir):
     with strandline.open(data_dir, start_jobs=False) as store:
         three_files(store)
 
-        apart = store.table("pay").snapshot().read(["n"], Compare("n", ">=", 200)).apart()
+        apart = store.table("pay").snapshot().read(["n"], Compare("n", ">=", 200)).external_scan()
 
         assert [each.first_seq for each in apart.files] == [22]

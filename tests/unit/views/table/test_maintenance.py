@@ -13,7 +13,7 @@ import pytest
 
 import strandline
 from strandline.config.settings import Settings
-from strandline.errors import Denied
+from strandline.errors import ObjectStoreDenied
 from strandline.store import Store
 from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
@@ -141,7 +141,7 @@ def test_a_failed_file_of_the_background_is_written_by_the_writer(world):
     table = table_of(world.store, flush_rows=FLUSH_ROWS)
     following = fill_passives(table, 1)
     world.objects.fail("put_file", how="denied")
-    with pytest.raises(Denied):
+    with pytest.raises(ObjectStoreDenied):
         table.maintain()
 
     following = store_rows(table, following, 1)

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.schema import Schema, checked_fields
-from strandline.views.table.rows import VARIANT, arrow_schema, fold_rows, plain_row, table_of
+from strandline.views.table.rows import ENUM_TYPE, arrow_schema, fold_rows, plain_row, table_of
 from strandline.views.table.snapshot import CORE
 from strandline.views.table.validation import validator_of
-from strandline.views.view import Rows
+from strandline.views.view import FoldColumns
 
 SCHEMA = Schema(
     1,
@@ -45,10 +45,10 @@ FULL_ROW = {
 EMPTY_ROW: dict[str, Any] = dict.fromkeys(FULL_ROW)
 
 
-def records(*pairs: tuple[bytes | None, bytes]) -> Rows:
+def records(*pairs: tuple[bytes | None, bytes]) -> FoldColumns:
     """Plain records with these keys and data, from seq 11 on, a second apart."""
     count = len(pairs)
-    return Rows(
+    return FoldColumns(
         seqs=range(11, 11 + count),
         stamps=[1_000_000 * place for place in range(count)],
         keys=[key for key, _ in pairs],
@@ -99,7 +99,7 @@ def test_the_columns_of_every_table_stand_in_front():
 def test_an_enum_is_a_dictionary_of_its_variants_and_all_else_as_the_schema_says():
     table, _ = fold_rows(SCHEMA, records((b"c", FULL)))
 
-    assert table["cur"].type == VARIANT
+    assert table["cur"].type == ENUM_TYPE
     assert table["cur"].chunk(0).dictionary.to_pylist() == ["EUR", "USD"]
     plain = table.set_column(len(CORE) + 7, "cur", table["cur"].cast(pa.string()))
     assert plain.schema == arrow_schema(SCHEMA)

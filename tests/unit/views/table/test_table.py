@@ -81,7 +81,7 @@ def test_no_row_is_seen_twice_between_its_file_and_the_end_of_its_memory(world, 
     table = table_of(world.store)
     fill(table, 1, 70)
     fold = host_of(world.store).fold
-    settle, seen = fold.settle, []
+    settle, seen = fold.drop_passive, []
 
     def look_first(passive, left_out):
         seen.append(numbers(table))
@@ -246,7 +246,7 @@ def test_deletes_that_come_again_are_asked_in_the_schema_of_their_time(world, wr
         table.store("c", {"n": n})
         if writing == "merge" and n % 4 == 0:
             table.flush()
-    world.store.views.shelf.save()
+    world.store.views.registry.save()
     table.delete(Compare("n", ">=", 23))
     table.define({"n": "f64"})
     table.store("c", {"n": 99.5})

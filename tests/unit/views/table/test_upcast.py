@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.schema import Schema
-from strandline.views.table.dictionary import VARIANT
+from strandline.views.table.dictionary import ENUM_TYPE
 from strandline.views.table.rows import arrow_schema, table_of
 from strandline.views.table.snapshot import CORE
 from strandline.views.table.upcast import upcast
@@ -62,7 +62,7 @@ def test_a_field_that_was_not_there_is_null(told):
     assert found.column_names == ["more", "x"]
     assert found["more"].to_pylist() == [None, None]
     plain = arrow_schema(new).field("more").type
-    assert found["more"].type == (VARIANT if told == '["a"]' else plain)
+    assert found["more"].type == (ENUM_TYPE if told == '["a"]' else plain)
 
 
 def test_columns_come_as_asked_and_those_of_every_table_stay_as_they_are():

@@ -59,7 +59,7 @@ def refused(data: bytes, validator: Validator = SIGNUP) -> str:
         validator.check(data)
     with pytest.raises(Invalid, match=re.escape(str(alone.value))):
         validator.decode_many([data])
-    assert validator.fitting([data]) == [None]
+    assert validator.decode_fitting([data]) == [None]
     return str(alone.value)
 
 
@@ -319,7 +319,7 @@ def test_a_batch_gives_what_its_events_give():
 def test_those_that_fit_are_found_among_others():
     batch = [event(), b"{}", event(at="5"), event()[:-1] + b',"n":1}'] * 100
 
-    found = SIGNUP.fitting(batch)
+    found = SIGNUP.decode_fitting(batch)
 
     assert [row is not None for row in found] == [True, False, True, False] * 100
     assert found[2] == SIGNUP.decode(batch[2])

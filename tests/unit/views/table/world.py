@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.store import Store
 from strandline.views.table.fold import TableFold
 from strandline.views.table.table import Table
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 from tests.unit.store import world
 
 NAME = "pay"
@@ -61,8 +61,8 @@ def rows(table: Table) -> list[dict[str, object]]:
     return sorted(found, key=lambda row: row["seq"])
 
 
-def host_of(store: Store) -> Host[TableFold]:
-    return store.views.shelf.host("table", store.existing_topic(NAME))
+def host_of(store: Store) -> ViewRunner[TableFold]:
+    return store.views.registry.host("table", store.existing_topic(NAME))
 
 
 def digest(store: Store) -> str:

@@ -9,13 +9,13 @@ from lark import Token
 
 from strandline.query.language.ast import Aggregate, Name
 from strandline.query.language.ast_builder.tokens import (
-    Misplaced,
+    TokenError,
     at_of,
-    bare,
+    bare_value,
     field_of,
-    refuse_reserved,
-    unquoted,
-    whole,
+    reject_reserved,
+    unquote,
+    whole_number,
 )
 
 _CLAUSE_TEXTS = {
@@ -50,15 +50,17 @@ class Clause(NamedTuple):
     value: Any
 
 
-def once(clauses: Iterable[Clause]) -> dict[str, Any]:
+def unique_clauses(clauses: Iterable[Clause]) -> dict[str, Any]:
     """Values by the names of clauses. USING may be repeated: it belongs to SINCE, PER and BY."""
     values: dict[str, Any] = {}
     for name, at, value in clauses:
         if name == "aggregates" and name in values:
-            raise Misplaced(at, "aggregates must be separated by commas", "write COUNT, AVG amount")
+            raise TokenError(
+                at, "aggregates must be separated by commas", "write COUNT, AVG amount"
+            )
         if name in values and not (name == "using" and values[name].text == value.text):
             clause = _CLAUSE_TEXTS.get(name, name.upper())
-            raise Misplaced(at, f"{clause} is given twice", _HINTS.get(name, ""))
+            raise TokenError(at, f"{clause} is given twice", _HINTS.get(name, ""))
         values.setdefault(name, value)
     return values
 
@@ -71,8 +73,8 @@ def since(parts: list[Token]) -> Clause:
     """The value is the time and its place."""
     word, token = parts
     if token.type != "STRING":
-        refuse_reserved(token, "a time")
-    value = unquoted(token) if token.type == "STRING" else bare(token)
+        reject_reserved(token, "a time")
+    value = unquote(token) if token.type == "STRING" else bare_value(token)
     if value is None or isinstance(value, bool):
         value = str(token)
     return Clause("since", at_of(word), (value, at_of(token)))
@@ -93,7 +95,7 @@ def returning(parts: list[Any]) -> Clause:
 
 def column(parts: list[Any]) -> Name:
     (part,) = parts
-    return part if isinstance(part, Name) else field_of(part, unquoted(part))
+    return part if isinstance(part, Name) else field_of(part, unquote(part))
 
 
 def where(parts: list[Any]) -> Clause:
@@ -118,13 +120,13 @@ def order(parts: list[Any]) -> Clause:
 
 
 def limit(parts: list[Token]) -> Clause:
-    return Clause("limit", at_of(parts[0]), whole(parts[1], "LIMIT"))
+    return Clause("limit", at_of(parts[0]), whole_number(parts[1], "LIMIT"))
 
 
 def offset(parts: list[Token]) -> Clause:
     """The value is the number and the place of the clause."""
     word, number = parts
-    return Clause("offset", at_of(word), (whole(number, "OFFSET"), at_of(word)))
+    return Clause("offset", at_of(word), (whole_number(number, "OFFSET"), at_of(word)))
 
 
 def aggregates(parts: list[tuple[Aggregate, int]]) -> Clause:

@@ -10,57 +10,57 @@ from typing import Any, NamedTuple
 from lark import Token
 
 from strandline.query.language.ast import Name
-from strandline.query.language.ast_builder.tokens import Misplaced, at_of
+from strandline.query.language.ast_builder.tokens import TokenError, at_of
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
 
 DEPTH_MAX = 64
 """The maximum nesting of conditions: functions that process them are recursive."""
 
 
-class Part(NamedTuple):
+class _NestedCondition(NamedTuple):
     """A condition and its nesting depth."""
 
     condition: Condition
     depth: int = 1
 
 
-def truth(parts: list[Name]) -> Part:
+def truth(parts: list[Name]) -> _NestedCondition:
     (name,) = parts
-    return Part(Truth(name.text, name.event, name.at))
+    return _NestedCondition(Truth(name.text, name.event, name.at))
 
 
-def compared(parts: list[Any]) -> Part:
+def compared(parts: list[Any]) -> _NestedCondition:
     name, operator, value = parts
     if value is None and operator not in ("=", "!="):
-        raise Misplaced(name.at, "null has no order", "use = null or != null")
-    return Part(Compare(name.text, operator.value, value, name.event, name.at))
+        raise TokenError(name.at, "null has no order", "use = null or != null")
+    return _NestedCondition(Compare(name.text, operator.value, value, name.event, name.at))
 
 
-def one_of(parts: list[Any]) -> Part:
+def one_of(parts: list[Any]) -> _NestedCondition:
     name, _, *values = parts
-    return Part(In(name.text, tuple(values), name.event, name.at))
+    return _NestedCondition(In(name.text, tuple(values), name.event, name.at))
 
 
-def inner(parts: list[Part]) -> Part:
+def inner(parts: list[_NestedCondition]) -> _NestedCondition:
     return parts[0]
 
 
-def negated(parts: list[Any]) -> Part:
+def negated(parts: list[Any]) -> _NestedCondition:
     token, part = parts
     return _deeper(Not(part.condition), part.depth, token)
 
 
-def all_of(parts: list[Any]) -> Part:
+def all_of(parts: list[Any]) -> _NestedCondition:
     flat, depth = _flat(parts[::2], And)
     return _deeper(And(flat), depth, parts[1])
 
 
-def either(parts: list[Any]) -> Part:
+def either(parts: list[Any]) -> _NestedCondition:
     flat, depth = _flat(parts[::2], Or)
     return _deeper(Or(flat), depth, parts[1])
 
 
-def _flat(parts: list[Part], kind: type[And | Or]) -> tuple[tuple[Condition, ...], int]:
+def _flat(parts: list[_NestedCondition], kind: type[And | Or]) -> tuple[tuple[Condition, ...], int]:
     """All conditions in one list, and the largest depth."""
     flat: list[Condition] = []
     deepest = 0
@@ -74,10 +74,10 @@ def _flat(parts: list[Part], kind: type[And | Or]) -> tuple[tuple[Condition, ...
     return tuple(flat), deepest
 
 
-def _deeper(condition: Condition, depth: int, token: Token) -> Part:
+def _deeper(condition: Condition, depth: int, token: Token) -> _NestedCondition:
     if depth >= DEPTH_MAX:
-        raise Misplaced(at_of(token), f"conditions are nested more than {DEPTH_MAX} deep")
-    return Part(condition, depth + 1)
+        raise TokenError(at_of(token), f"conditions are nested more than {DEPTH_MAX} deep")
+    return _NestedCondition(condition, depth + 1)
 
 
 RULES = (truth, compared, one_of, inner, negated, all_of, either)

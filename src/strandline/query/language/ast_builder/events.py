@@ -10,11 +10,11 @@ from lark import Token
 from strandline.errors import Invalid
 from strandline.query.language.ast import Define, Flush, Name, Ping
 from strandline.query.language.ast_builder.clauses import Clause
-from strandline.query.language.ast_builder.tokens import Misplaced, at_of, unquoted, whole
-from strandline.schema import kind_of
+from strandline.query.language.ast_builder.tokens import TokenError, at_of, unquote, whole_number
+from strandline.schema import parse_type
 
 
-class ToStore(NamedTuple):
+class StoreDraft(NamedTuple):
     """STORE without the text of the payload, which is from ``first`` to before ``next``."""
 
     event: Name
@@ -23,7 +23,7 @@ class ToStore(NamedTuple):
     next: int
 
 
-class Together(NamedTuple):
+class BatchDraft(NamedTuple):
     """BATCH without the texts of its commands."""
 
     commands: tuple[Any, ...]
@@ -32,22 +32,22 @@ class Together(NamedTuple):
 
 def field_type(parts: list[Token]) -> str:
     (token,) = parts
-    return unquoted(token) if token.type == "STRING" else token.value
+    return unquote(token) if token.type == "STRING" else token.value
 
 
 def enum(parts: list[Any]) -> str | list[str]:
     *tokens, or_null = parts
-    variants = [unquoted(token) for token in tokens]
+    variants = [unquote(token) for token in tokens]
     return variants if or_null is None else f"{_as_json(variants)} | null"
 
 
 def pair(parts: list[Any]) -> Clause:
     token, type_ = parts
-    name = unquoted(token) if token.type == "STRING" else token.value
+    name = unquote(token) if token.type == "STRING" else token.value
     try:
-        kind_of(type_ if isinstance(type_, str) else _as_json(type_), name)
+        parse_type(type_ if isinstance(type_, str) else _as_json(type_), name)
     except Invalid as error:
-        raise Misplaced(at_of(token), str(error)) from error
+        raise TokenError(at_of(token), str(error)) from error
     return Clause(name, at_of(token), type_)
 
 
@@ -56,15 +56,15 @@ def define(parts: list[Any]) -> Define:
     fields: dict[str, str | list[str]] = {}
     for name, at, type_ in pairs:
         if name in fields:
-            raise Misplaced(at, f"the field {name!r} is given twice")
+            raise TokenError(at, f"the field {name!r} is given twice")
         fields[name] = type_
-    number = None if as_word is None else whole(version, "a version", least=1)
+    number = None if as_word is None else whole_number(version, "a version", least=1)
     return Define(event=event, fields=fields, version=number)
 
 
-def store(parts: list[Any]) -> ToStore:
+def store(parts: list[Any]) -> StoreDraft:
     _, event, _, context, _, (first, next_) = parts
-    return ToStore(event, context, first, next_)
+    return StoreDraft(event, context, first, next_)
 
 
 def payload(parts: list[Any]) -> tuple[int, int]:
@@ -72,12 +72,12 @@ def payload(parts: list[Any]) -> tuple[int, int]:
     return at_of(parts[0]), at_of(parts[-1]) + 1
 
 
-def batch(parts: list[Any]) -> Together:
+def batch(parts: list[Any]) -> BatchDraft:
     _, *inside = parts
     commands = tuple(each for each in inside if not isinstance(each, Token))
     edges = [at_of(each) for each in inside if isinstance(each, Token)]
     spans = tuple((edges[place] + 1, edges[place + 1]) for place in range(len(commands)))
-    return Together(commands, spans)
+    return BatchDraft(commands, spans)
 
 
 def flush(_parts: list[Any]) -> Flush:

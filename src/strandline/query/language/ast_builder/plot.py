@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from strandline.query.language.ast import Metric, Plot
-from strandline.query.language.ast_builder.clauses import Clause, once
-from strandline.query.language.ast_builder.tokens import Misplaced, at_of, whole
+from strandline.query.language.ast_builder.clauses import Clause, unique_clauses
+from strandline.query.language.ast_builder.tokens import TokenError, at_of, whole_number
 
 
 def metric(parts: list[Any]) -> Metric:
@@ -37,7 +37,7 @@ def over(parts: list[Any]) -> Clause:
 
 def top(parts: list[Any]) -> Clause:
     word, number, _, field = parts
-    return Clause("top", at_of(word), (whole(number, "TOP", least=1), field))
+    return Clause("top", at_of(word), (whole_number(number, "TOP", least=1), field))
 
 
 def plot(parts: list[Any]) -> Plot:
@@ -51,7 +51,7 @@ def plot(parts: list[Any]) -> Plot:
             metrics[-1] = _with_filter(metrics[-1], part)
         else:
             rest.append(part)
-    clauses = once(rest)
+    clauses = unique_clauses(rest)
     period, field = clauses.get("over", (None, None))
     count, by = clauses.get("top", (None, None))
     return Plot(
@@ -67,7 +67,7 @@ def plot(parts: list[Any]) -> Plot:
 def _with_filter(line: Metric, clause: Clause) -> Metric:
     """FILTER applies to the metric before it."""
     if line.where is not None:
-        raise Misplaced(clause.at, "FILTER is given twice", "join conditions by AND")
+        raise TokenError(clause.at, "FILTER is given twice", "join conditions by AND")
     return msgspec.structs.replace(line, where=clause.value)
 
 

@@ -12,22 +12,27 @@ from strandline.query.language.ast import (
     Forget,
     Query,
     Remember,
-    Replay,
+    ReplayCommand,
     Show,
     Step,
 )
-from strandline.query.language.ast_builder.clauses import Clause, once
-from strandline.query.language.ast_builder.tokens import Misplaced, at_of, duration_of, whole
+from strandline.query.language.ast_builder.clauses import Clause, unique_clauses
+from strandline.query.language.ast_builder.tokens import (
+    TokenError,
+    at_of,
+    duration_of,
+    whole_number,
+)
 
 
-class Asked(NamedTuple):
+class QueryDraft(NamedTuple):
     """A query and its place: REMEMBER stores its text."""
 
     query: Query
     at: int
 
 
-class ToRemember(NamedTuple):
+class RememberDraft(NamedTuple):
     """REMEMBER without the text of the query, which is from ``first`` to before ``next``."""
 
     command: Remember
@@ -45,9 +50,9 @@ def step(parts: list[Any]) -> Step:
     )
 
 
-def query(parts: list[Any]) -> Asked:
+def query(parts: list[Any]) -> QueryDraft:
     word, event, *rest = parts
-    clauses = once(each for each in rest if isinstance(each, Clause))
+    clauses = unique_clauses(each for each in rest if isinstance(each, Clause))
     since, since_at = clauses.get("since", (None, -1))
     order_by, descending = clauses.get("order", (None, False))
     offset, offset_at = clauses.get("offset", (None, -1))
@@ -70,16 +75,16 @@ def query(parts: list[Any]) -> Asked:
         offset=offset,
         offset_at=offset_at,
     )
-    return Asked(result, at_of(word))
+    return QueryDraft(result, at_of(word))
 
 
-def replay(parts: list[Any]) -> Replay:
+def replay(parts: list[Any]) -> ReplayCommand:
     word, event, *clauses = parts
-    values = once(clauses)
+    values = unique_clauses(clauses)
     if "for" not in values:
-        raise Misplaced(at_of(word), "REPLAY requires a context", "write REPLAY FOR context")
+        raise TokenError(at_of(word), "REPLAY requires a context", "write REPLAY FOR context")
     since, since_at = values.get("since", (None, -1))
-    return Replay(
+    return ReplayCommand(
         context=values["for"],
         event=event,
         since=since,
@@ -91,18 +96,18 @@ def replay(parts: list[Any]) -> Replay:
 
 def explain(parts: list[Any]) -> Explain:
     subject = parts[1]
-    return Explain(subject.query if isinstance(subject, Asked) else subject)
+    return Explain(subject.query if isinstance(subject, QueryDraft) else subject)
 
 
 def delete(parts: list[Any]) -> DeleteEvents:
     _, event, *clauses = parts
-    values = once(clauses)
+    values = unique_clauses(clauses)
     return DeleteEvents(event=event, context=values.get("for"), where=values.get("where"))
 
 
-def remember(parts: list[Any]) -> ToRemember:
+def remember(parts: list[Any]) -> RememberDraft:
     _, subject, word, alias, *keeps = parts
-    limits = once(keeps)
+    limits = unique_clauses(keeps)
     command = Remember(
         query=subject.query,
         alias=alias,
@@ -110,13 +115,13 @@ def remember(parts: list[Any]) -> ToRemember:
         rows_max=limits.get("rows"),
         age_max_us=limits.get("age"),
     )
-    return ToRemember(command, subject.at, at_of(word))
+    return RememberDraft(command, subject.at, at_of(word))
 
 
 def keep(parts: list[Token]) -> Clause:
     word, *span = parts
     if span[-1].type == "ROWS":
-        return Clause("rows", at_of(word), whole(span[0], "KEEP", least=1))
+        return Clause("rows", at_of(word), whole_number(span[0], "KEEP", least=1))
     return Clause("age", at_of(word), duration_of(span))
 
 

@@ -33,7 +33,7 @@ _DIGITS_MAX = 400
 _CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
 
 
-class Misplaced(Exception):
+class TokenError(Exception):
     """The text is wrong at a place."""
 
     def __init__(self, at: int, reason: str, hint: str = "") -> None:
@@ -71,7 +71,7 @@ def role(parts: list[Token]) -> str:
 def alias(parts: list[Token]) -> str:
     (token,) = parts
     if not _ALIAS.fullmatch(token):
-        raise Misplaced(
+        raise TokenError(
             at_of(token),
             f"{str(token)!r} is not an alias",
             "use letters, digits, _ and -, at most 128",
@@ -82,15 +82,15 @@ def alias(parts: list[Token]) -> str:
 def value(parts: list[Token]) -> Value:
     (token,) = parts
     if token.type == "STRING":
-        return unquoted(token)
-    refuse_reserved(token, "a value")
-    return bare(token)
+        return unquote(token)
+    reject_reserved(token, "a value")
+    return bare_value(token)
 
 
-def refuse_reserved(token: Token, what: str) -> None:
+def reject_reserved(token: Token, what: str) -> None:
     if token.upper() in RESERVED:
         hint = f'to use it as text, write "{token}"'
-        raise Misplaced(at_of(token), f"expected {what}, not {token}", hint)
+        raise TokenError(at_of(token), f"expected {what}, not {token}", hint)
 
 
 def field_of(token: Token, text: str | None = None) -> Name:
@@ -101,7 +101,7 @@ def field_of(token: Token, text: str | None = None) -> Name:
         return Name(name, at_of(token), prefix.removesuffix("."))
     prefix, dot, name = written.rpartition(".")
     if not name.isidentifier() or (dot and not prefix):
-        raise Misplaced(
+        raise TokenError(
             at_of(token),
             f"expected a field, not {written!r}",
             "write the field first, then the value: amount = 5" if written else "",
@@ -109,7 +109,7 @@ def field_of(token: Token, text: str | None = None) -> Name:
     return Name(name, at_of(token), prefix)
 
 
-def bare(token: Token) -> Value:
+def bare_value(token: Token) -> Value:
     """The value of a word without quotes."""
     text = str(token)
     if text.lower() in _CONSTANTS:
@@ -117,49 +117,49 @@ def bare(token: Token) -> Value:
     if not _NUMBER.fullmatch(text):
         return text
     if len(text) > _DIGITS_MAX:
-        raise Misplaced(at_of(token), f"a number has at most {_DIGITS_MAX} digits")
+        raise TokenError(at_of(token), f"a number has at most {_DIGITS_MAX} digits")
     if _WHOLE.fullmatch(text):
         return int(text)
     number = float(text)
     if abs(number) == float("inf"):
-        raise Misplaced(at_of(token), f"{text} is larger than any f64")
+        raise TokenError(at_of(token), f"{text} is larger than any f64")
     return number
 
 
-def unquoted(token: Token) -> str:
+def unquote(token: Token) -> str:
     """Text without its quotes and escapes."""
     try:
         return msgspec.json.decode(token.value, type=str)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise Misplaced(
+        raise TokenError(
             at_of(token),
             "the text has an escape that JSON does not have, or a control character",
             r"escapes are \" \\ \/ \b \f \n \r \t and \u with four hex digits",
         ) from error
 
 
-def whole(token: Token, what: str, *, least: int = 0) -> int:
+def whole_number(token: Token, what: str, *, least: int = 0) -> int:
     """A whole number."""
-    number = bare(token)
+    number = bare_value(token)
     if type(number) is not int or not least <= number <= WHOLE_MAX:
-        raise Misplaced(at_of(token), f"{what} must be a whole number >= {least}, not {token}")
+        raise TokenError(at_of(token), f"{what} must be a whole number >= {least}, not {token}")
     return number
 
 
 def duration_of(tokens: Sequence[Token]) -> int:
     """Microseconds of ``5m``, ``5 MINUTES`` or ``"5m"``."""
     first = tokens[0]
-    text = unquoted(first) if first.type == "STRING" else " ".join(tokens)
+    text = unquote(first) if first.type == "STRING" else " ".join(tokens)
     try:
-        return times.duration(text)
+        return times.parse_duration(text)
     except Invalid as error:
-        raise Misplaced(at_of(first), str(error)) from error
+        raise TokenError(at_of(first), str(error)) from error
 
 
 def _filled(token: Token, what: str) -> str:
-    text = unquoted(token) if token.type == "STRING" else str(token)
+    text = unquote(token) if token.type == "STRING" else str(token)
     if not text:
-        raise Misplaced(at_of(token), f"{what} cannot be empty")
+        raise TokenError(at_of(token), f"{what} cannot be empty")
     return text
 
 

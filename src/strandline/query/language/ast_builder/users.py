@@ -15,18 +15,18 @@ from strandline.query.language.ast import (
     RevokeKey,
     ShowPermissions,
 )
-from strandline.query.language.ast_builder.clauses import Clause, once
-from strandline.query.language.ast_builder.tokens import at_of, unquoted
+from strandline.query.language.ast_builder.clauses import Clause, unique_clauses
+from strandline.query.language.ast_builder.tokens import at_of, unquote
 
 
 def create_user(parts: list[Any]) -> CreateUser:
     _, _, user, *options = parts
-    values = once(options)
+    values = unique_clauses(options)
     return CreateUser(user=user, key=values.get("key"), roles=values.get("roles", ()))
 
 
 def with_key(parts: list[Token]) -> Clause:
-    return Clause("key", at_of(parts[0]), unquoted(parts[2]))
+    return Clause("key", at_of(parts[0]), unquote(parts[2]))
 
 
 def with_roles(parts: list[Any]) -> Clause:

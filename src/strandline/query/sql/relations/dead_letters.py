@@ -15,13 +15,13 @@ from strandline.query.sql.relations.relation import TIME, Position, Relation
 from strandline.query.sql.relations.topic import scan, snapshot_at
 from strandline.records import Record
 from strandline.views.queue import dead_letter_codec
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 
-class LetterSource:
+class DeadLetterSource:
     """The dead letters of a queue."""
 
-    held: Sequence[Host[Any]] = ()
+    held: Sequence[ViewRunner[Any]] = ()
 
     def __init__(self, topic: Topic, node: str | None = None) -> None:
         """``node`` selects those of one queue, in a topic that several queues share."""
@@ -30,10 +30,10 @@ class LetterSource:
 
     def at(self, position: Position) -> Relation:
         (topic,) = self.topics
-        return LetterRows(topic, position, self._node)
+        return DeadLetterRows(topic, position, self._node)
 
 
-class LetterRows:
+class DeadLetterRows:
     """Dead letters up to a seq. Safe from many threads."""
 
     schema = pa.schema(
@@ -57,10 +57,10 @@ class LetterRows:
         for table in scan(self._topic, self._snapshot, where):
             own = table if self._node is None else table.filter(pc.equal(table["node"], self._node))
             for batch in own.combine_chunks().to_batches():
-                yield letters_of(batch).select(columns)
+                yield dead_letters_of(batch).select(columns)
 
 
-def letters_of(batch: pa.RecordBatch) -> pa.RecordBatch:
+def dead_letters_of(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Records of dead letters as rows."""
     letters = [
         dead_letter_codec.decode(Record(seq=0, ts=0, data=b"", meta=meta))
@@ -75,5 +75,5 @@ def letters_of(batch: pa.RecordBatch) -> pa.RecordBatch:
         "reason": pa.array([each.reason or None for each in letters], pa.string()),
         **recorded_columns(batch),
     }
-    arrays = [columns[name] for name in LetterRows.schema.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=LetterRows.schema)
+    arrays = [columns[name] for name in DeadLetterRows.schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=DeadLetterRows.schema)

@@ -16,19 +16,19 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from strandline.query.sql.filters import Comparison, Every, Some, Where
+from strandline.query.sql.filters import AllOf, AnyOf, Comparison, Where
 from strandline.query.sql.relations.relation import Position, Relation
 from strandline.schema import shown_columns
 from strandline.views.table.condition import And, Compare, Condition, In, Operator, Or, with_fields
 from strandline.views.table.fold import TableFold
-from strandline.views.table.snapshot import Snapshot
-from strandline.views.view_runner import Host
+from strandline.views.table.snapshot import EventTableSnapshot
+from strandline.views.view_runner import ViewRunner
 
 
 class TableSource:
     """An event table."""
 
-    def __init__(self, host: Host[TableFold]) -> None:
+    def __init__(self, host: ViewRunner[TableFold]) -> None:
         self._host = host
         self.topics = host.topics
         self.held = (host,)
@@ -40,7 +40,7 @@ class TableSource:
 class TableRows:
     """The rows of a snapshot. Safe from many threads."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: EventTableSnapshot) -> None:
         self.snapshot = snapshot
         shown = shown_columns(snapshot.schema)
         self.columns = {name: column for column, name in shown.items()}
@@ -60,11 +60,11 @@ class TableRows:
 def condition_of(where: Where | None) -> Condition | None:
     """A filter as a condition; None when no part of it can be one."""
     match where:
-        case Every(parts):
+        case AllOf(parts):
             conditions = [condition_of(part) for part in parts]
             known = tuple(part for part in conditions if part is not None)
             return And(known) if len(known) > 1 else known[0] if known else None
-        case Some(parts):
+        case AnyOf(parts):
             conditions = [condition_of(part) for part in parts]
             if None in conditions:
                 return None

@@ -25,7 +25,7 @@ from strandline.query.sql.relations.relation import TIME, Position, Relation, te
 from strandline.views.kv.fold import KvFold
 from strandline.views.kv.key_state import Slot
 from strandline.views.kv.values import version_of
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 _PAGE = 1024
 
@@ -33,9 +33,9 @@ _PAGE = 1024
 class MapSource:
     """A key-value map."""
 
-    held: Sequence[Host[Any]] = ()
+    held: Sequence[ViewRunner[Any]] = ()
 
-    def __init__(self, host: Host[KvFold]) -> None:
+    def __init__(self, host: ViewRunner[KvFold]) -> None:
         self._host = host
         self.topics = host.topics
 
@@ -71,7 +71,7 @@ class MapRows:
         ]
     )
 
-    def __init__(self, host: Host[KvFold], head: int, moment_us: int | None) -> None:
+    def __init__(self, host: ViewRunner[KvFold], head: int, moment_us: int | None) -> None:
         self._host = host
         self.head_seq = head
         self.moment_us = moment_us

@@ -17,13 +17,13 @@ from strandline.query.sql.relations.relation import TIME, Position, Relation, te
 from strandline.query.sql.relations.topic import scan, snapshot_at
 from strandline.views.kv import meta_codec as metas
 from strandline.views.view import MARKS
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 
 class VersionSource:
     """The versions in a map's log."""
 
-    held: Sequence[Host[Any]] = ()
+    held: Sequence[ViewRunner[Any]] = ()
 
     def __init__(self, topic: Topic) -> None:
         self.topics = (topic,)
@@ -73,8 +73,8 @@ def versions_of(batch: pa.RecordBatch, others: tuple[bytes, ...]) -> pa.RecordBa
     ]
     batch = batch.filter(pa.array(is_version, pa.bool_()))
     decoded = [None if meta is None else metas.decode(meta) for meta in batch["meta"].to_pylist()]
-    deleted = pa.array([type(each) is metas.Deleted for each in decoded], pa.bool_())
-    ends = [each.expires_us if type(each) is metas.Until else None for each in decoded]
+    deleted = pa.array([type(each) is metas.DeletedMeta for each in decoded], pa.bool_())
+    ends = [each.expires_us if type(each) is metas.ExpiryMeta else None for each in decoded]
     values = _unless(deleted, batch["data"])
     arrays = [
         texts(batch["key"]),

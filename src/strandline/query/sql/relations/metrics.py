@@ -26,19 +26,19 @@ from strandline.query.sql.filters import Where, bounds, values
 from strandline.query.sql.relations.relation import TIME, Position, Relation
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.names import tags_of
-from strandline.views.metrics.storage.block import Points, joined
+from strandline.views.metrics.storage.block import FieldPoints, joined
 from strandline.views.metrics.storage.catalog import Field, Measurement
-from strandline.views.metrics.storage.point_reader import Stretch
+from strandline.views.metrics.storage.point_reader import PointRange
 from strandline.views.metrics.storage.series_index import Matcher
-from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, Ints, Kind, from_bits
-from strandline.views.view_runner import Host
+from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, Ints, ValueKind, from_bits
+from strandline.views.view_runner import ViewRunner
 
 COPIED_POINTS_MAX = 20_000_000
 """The maximum of points that are copied of a changing view, some 40 bytes each."""
 
 _ROWS = 65_536
 _TAGS = pa.map_(pa.string(), pa.string())
-_ARROW = {Kind.INT: pa.int64(), Kind.FLOAT: pa.float64(), Kind.BOOL: pa.bool_()}
+_ARROW = {ValueKind.INT: pa.int64(), ValueKind.FLOAT: pa.float64(), ValueKind.BOOL: pa.bool_()}
 _TIMES = [pa.field("time", TIME, nullable=False), pa.field("ns", pa.int64(), nullable=False)]
 LONG = pa.schema(
     [
@@ -52,14 +52,16 @@ LONG = pa.schema(
 )
 
 
-class Moved(Exception):
+class MetricsChanged(Exception):
     """The view has changed after the position was determined: run again, with copies."""
 
 
 class MetricsSource:
     """A metrics view, or one measurement of it."""
 
-    def __init__(self, host: Host[MetricsFold], measurement: str | None, *, copied: bool) -> None:
+    def __init__(
+        self, host: ViewRunner[MetricsFold], measurement: str | None, *, copied: bool
+    ) -> None:
         self._host = host
         self._measurement = measurement
         self._copied = copied
@@ -72,9 +74,9 @@ class MetricsSource:
         if self._measurement is not None:
             measurement = fold.catalogue.find(self._measurement)
             assert measurement is not None, "the name was resolved before"
-        shape = LongShape() if measurement is None else WideShape(measurement)
+        shape = _LongLayout() if measurement is None else _WideLayout(measurement)
         head = position.heads[self.topics[0].name]
-        rows = MetricsRows(self._host, head, shape)
+        rows = _MetricsRows(self._host, head, shape)
         if not self._copied:
             return rows
         points = fold.statistics()
@@ -98,10 +100,12 @@ class CopiedRows:
         yield from self._table.select(columns).to_batches(max_chunksize=_ROWS)
 
 
-class MetricsRows:
+class _MetricsRows:
     """A view at a position, until it changes. Safe from many threads."""
 
-    def __init__(self, host: Host[MetricsFold], head: int, shape: LongShape | WideShape) -> None:
+    def __init__(
+        self, host: ViewRunner[MetricsFold], head: int, shape: _LongLayout | _WideLayout
+    ) -> None:
         self._host = host
         self._head = head
         self._shape = shape
@@ -110,13 +114,13 @@ class MetricsRows:
     def batches(self, columns: Sequence[str], where: Where | None) -> Iterator[pa.RecordBatch]:
         with self._host.lock:
             if self._host.applied[0] != self._head:
-                raise Moved
+                raise MetricsChanged
             # All at once: a part that is read later would be of another position.
             batches = list(self._shape.batches(self._host.fold, columns, where))
         yield from batches
 
 
-class LongShape:
+class _LongLayout:
     """A row for every point. Owned by one query."""
 
     schema = LONG
@@ -144,7 +148,7 @@ class _Column(NamedTuple):
     field: Field | None = None
 
 
-class WideShape:
+class _WideLayout:
     """A row for every series and time. Owned by one query."""
 
     def __init__(self, measurement: Measurement) -> None:
@@ -192,7 +196,7 @@ class WideShape:
 class _Rows:
     """The pairs of series and time at which any of some fields has a point, in order."""
 
-    def __init__(self, points_by_field: dict[str, Points]) -> None:
+    def __init__(self, points_by_field: dict[str, FieldPoints]) -> None:
         every = joined(list(points_by_field.values()))
         order = np.lexsort((every.at, every.series))
         series, at = every.series[order], every.at[order]
@@ -238,26 +242,26 @@ def _points(
     matchers: tuple[Matcher, ...],
     first: int,
     following: int,
-) -> Points:
+) -> FieldPoints:
     """The points of a field, in the order of series and time."""
     series = np.sort(measurement.series.match(matchers))
     first = max(first, measurement.floor)
-    stretch = Stretch(field.number, series, first, following)
+    stretch = PointRange(field.number, series, first, following)
     return joined(list(fold.reader.series(stretch)) if first < following else [])
 
 
 def _long(
-    measurement: Measurement, field: Field, points: Points, tags: _Tags, columns: Sequence[str]
+    measurement: Measurement, field: Field, points: FieldPoints, tags: _Tags, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     shape = pa.schema([LONG.field(name) for name in columns])
     for begin in range(0, len(points.at), _ROWS):
-        part = points.chosen(slice(begin, begin + _ROWS))
+        part = points.select(slice(begin, begin + _ROWS))
         arrays = [_long_array(name, measurement, field, part, tags) for name in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=shape)
 
 
 def _long_array(
-    name: str, measurement: Measurement, field: Field, points: Points, tags: _Tags
+    name: str, measurement: Measurement, field: Field, points: FieldPoints, tags: _Tags
 ) -> pa.Array:
     match name:
         case "tags":
@@ -272,8 +276,8 @@ def _long_array(
     return pa.array([name_of_all] * len(points.at), pa.string())
 
 
-def _whole(bits: Ints, kind: Kind) -> pa.Array:
-    return pa.nulls(len(bits), pa.int64()) if kind is Kind.FLOAT else pa.array(bits)
+def _whole(bits: Ints, kind: ValueKind) -> pa.Array:
+    return pa.nulls(len(bits), pa.int64()) if kind is ValueKind.FLOAT else pa.array(bits)
 
 
 def _time(name: str, at: Ints) -> pa.Array:

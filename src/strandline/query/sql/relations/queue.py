@@ -22,8 +22,8 @@ import pyarrow as pa
 from strandline.query.sql.filters import Where, bounds
 from strandline.query.sql.relations.relation import TIME, Position, Relation, texts
 from strandline.views.queue.fold import JOBS, QueueFold
-from strandline.views.queue.state.job_chunk import BLOCKED, Chunk
-from strandline.views.view_runner import Host
+from strandline.views.queue.state.job_chunk import BLOCKED, JobChunk
+from strandline.views.view_runner import ViewRunner
 
 _STATES = ["", "", "blocked", "delayed", "dying", "claimed", "waiting", "lapsed"]
 """The names of the states of a chunk in SQL."""
@@ -52,7 +52,7 @@ RECORDED = [
 class QueueSource:
     """A queue."""
 
-    def __init__(self, host: Host[QueueFold], *, apart: bool = False) -> None:
+    def __init__(self, host: ViewRunner[QueueFold], *, apart: bool = False) -> None:
         """``apart``: some records cannot be read here; their jobs are included all the same."""
         self._host = host
         self._apart = apart
@@ -61,8 +61,8 @@ class QueueSource:
 
     def at(self, position: Position) -> Relation:
         clock, fold = self._host.world.clock, self._host.fold
-        fold.look(clock.monotonic(), clock.now_us())
-        parts = [_known(fold, chunk) for _, chunk in sorted(fold.jobs.board.chunks.items())]
+        fold.advance_time(clock.monotonic(), clock.now_us())
+        parts = [_known(fold, chunk) for _, chunk in sorted(fold.jobs.table.chunks.items())]
         shape = pa.schema(_KNOWN)
         known = pa.Table.from_batches(parts, shape).combine_chunks()
         return QueueRows(self._host, known, apart=self._apart)
@@ -73,7 +73,9 @@ class QueueRows:
 
     schema = pa.schema([*_KNOWN, *RECORDED])
 
-    def __init__(self, host: Host[QueueFold], known: pa.Table, *, apart: bool = False) -> None:
+    def __init__(
+        self, host: ViewRunner[QueueFold], known: pa.Table, *, apart: bool = False
+    ) -> None:
         self._host = host
         self._known = known
         self._apart = apart
@@ -91,7 +93,7 @@ class QueueRows:
             yield wide.select(columns)
 
     def _with_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        page = self._host.topics[JOBS].pick(batch["seq"].to_pylist())
+        page = self._host.topics[JOBS].get_many(batch["seq"].to_pylist())
         records = page.arrow().combine_chunks()
         is_found = np.isin(batch["seq"].to_numpy(), records["seq"].to_numpy())
         if not is_found.all():
@@ -102,7 +104,7 @@ class QueueRows:
         return _joined(batch, records)
 
 
-def _known(fold: QueueFold, chunk: Chunk) -> pa.RecordBatch:
+def _known(fold: QueueFold, chunk: JobChunk) -> pa.RecordBatch:
     """A copy of the state of the jobs of a chunk."""
     rows = (chunk.state >= BLOCKED).nonzero()[0]
     states = pa.DictionaryArray.from_arrays(chunk.state[rows].astype("i4"), pa.array(_STATES))

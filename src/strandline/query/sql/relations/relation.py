@@ -19,7 +19,7 @@ import pyarrow as pa
 from strandline.log.topic.topic import Topic
 from strandline.query.sql.filters import Where
 from strandline.views.open_view import Views
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 ROWS_AT_ONCE = 8192
 """The approximate number of rows of a batch."""
@@ -27,7 +27,7 @@ ROWS_AT_ONCE = 8192
 TIME = pa.timestamp("us", tz="UTC")
 
 
-class Store(Protocol):
+class SqlStore(Protocol):
     """The operations of a store that SQL uses."""
 
     @property
@@ -73,18 +73,20 @@ class Notes:
         self._relations = tuple(relations)
 
     def texts(self) -> tuple[str, ...]:
-        lists = (relation.notes() for relation in self._relations if isinstance(relation, Noting))
+        lists = (
+            relation.notes() for relation in self._relations if isinstance(relation, _HasNotes)
+        )
         return tuple(note for notes in lists for note in notes)
 
 
 @runtime_checkable
-class Noting(Protocol):
+class _HasNotes(Protocol):
     """A relation that has remarks on the rows that were read."""
 
     def notes(self) -> Sequence[str]: ...
 
 
-class Source(Protocol):
+class RelationSource(Protocol):
     """A relation of the store, not read yet. Owned by one query."""
 
     @property
@@ -93,7 +95,7 @@ class Source(Protocol):
         ...
 
     @property
-    def held(self) -> Sequence[Host[Any]]:
+    def held(self) -> Sequence[ViewRunner[Any]]:
         """Views that have only their present state: locked while a position is determined."""
         ...
 

@@ -23,25 +23,25 @@ from strandline.errors import NotFound
 from strandline.query.sql.filters import Where, bounds, values
 from strandline.query.sql.relations.relation import ROWS_AT_ONCE, TIME, Position, Relation, texts
 from strandline.views.series import point_reader
-from strandline.views.series.block import Bounds, Points
+from strandline.views.series.block import PointBounds, SeriesPoints
 from strandline.views.series.fold import SeriesFold
 from strandline.views.series.meta import AT_MAX, AT_MIN, version_of
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _MICRO = 1_000_000
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
 """The years from 1 to 9999."""
 
-Part = tuple[bytes, Points]
+Part = tuple[bytes, SeriesPoints]
 
 
 class SeriesSource:
     """A series."""
 
-    held: Sequence[Host[Any]] = ()
+    held: Sequence[ViewRunner[Any]] = ()
 
-    def __init__(self, host: Host[SeriesFold]) -> None:
+    def __init__(self, host: ViewRunner[SeriesFold]) -> None:
         self._host = host
         self.topics = host.topics
 
@@ -65,7 +65,7 @@ class SeriesRows:
         ]
     )
 
-    def __init__(self, host: Host[SeriesFold], head: int) -> None:
+    def __init__(self, host: ViewRunner[SeriesFold], head: int) -> None:
         self._host = host
         self.head_seq = head
 
@@ -99,7 +99,7 @@ class SeriesRows:
                         yield name, visible
                 if len(points.seqs) < point_reader.CHUNK:
                     break
-                rest = Bounds(points.ats[-1], points.seqs[-1] + 1, span.last_at)
+                rest = PointBounds(points.ats[-1], points.seqs[-1] + 1, span.last_at)
 
     def _check_floor(self, fold: SeriesFold) -> None:
         if fold.floor_seq > self.head_seq:
@@ -109,11 +109,11 @@ class SeriesRows:
                 "position from that seq on"
             )
 
-    def _up_to_position(self, name: bytes, points: Points, *, payloads: bool) -> Points:
+    def _up_to_position(self, name: bytes, points: SeriesPoints, *, payloads: bool) -> SeriesPoints:
         """The points up to the position, with payloads from the log where needed."""
         keep = [seq <= self.head_seq for seq in points.seqs]
         if not all(keep):
-            points = Points(
+            points = SeriesPoints(
                 list(compress(points.ats, keep)),
                 list(compress(points.seqs, keep)),
                 list(compress(points.kinds, keep)),
@@ -123,7 +123,7 @@ class SeriesRows:
             return points
         fetched = point_reader.fetch(self._host, (name,), (points,))[0]
         kinds = dict(zip(points.seqs, points.kinds, strict=True))
-        return Points(
+        return SeriesPoints(
             [point.at for point in fetched],
             [point.seq for point in fetched],
             [kinds[point.seq] for point in fetched],
@@ -131,9 +131,11 @@ class SeriesRows:
         )
 
 
-def _span(where: Where | None) -> Bounds:
+def _span(where: Where | None) -> PointBounds:
     low, high = bounds(where, "tick")
-    return Bounds(AT_MIN if low is None else int(low), 0, AT_MAX if high is None else int(high))
+    return PointBounds(
+        AT_MIN if low is None else int(low), 0, AT_MAX if high is None else int(high)
+    )
 
 
 def _sources_of(where: Where | None, names: list[bytes]) -> list[bytes]:

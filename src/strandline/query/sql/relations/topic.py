@@ -21,13 +21,13 @@ import msgspec
 import pyarrow as pa
 
 from strandline.lake.files.record_columns import SCHEMA
-from strandline.lake.files.typed_columns import Shape, shape_of
-from strandline.log.read.snapshot import Snapshot
+from strandline.lake.files.typed_columns import TypedColumns, typed_columns_of
+from strandline.log.read.snapshot import TopicSnapshot
 from strandline.log.topic.topic import Topic
 from strandline.query.sql.filters import Where, bounds
 from strandline.query.sql.relations.relation import Position, Relation, texts
 from strandline.schema import Schema, column_of
-from strandline.views.view_runner import Host
+from strandline.views.view_runner import ViewRunner
 
 _TEXT = pa.field("text", pa.string())
 
@@ -35,24 +35,24 @@ _TEXT = pa.field("text", pa.string())
 class TopicSource:
     """A topic."""
 
-    held: Sequence[Host[Any]] = ()
+    held: Sequence[ViewRunner[Any]] = ()
 
     def __init__(self, topic: Topic) -> None:
         self.topics = (topic,)
 
     def at(self, position: Position) -> Relation:
         (topic,) = self.topics
-        return TopicRows(topic, snapshot_at(topic, position))
+        return _TopicRows(topic, snapshot_at(topic, position))
 
 
-class TopicRows:
+class _TopicRows:
     """The records of a topic up to a seq. Safe from many threads."""
 
-    def __init__(self, topic: Topic, snapshot: Snapshot) -> None:
+    def __init__(self, topic: Topic, snapshot: TopicSnapshot) -> None:
         self._topic = topic
         self._snapshot = snapshot
         self._fields = topic.config.schema
-        typed = shape_of(Schema(1, self._fields)).columns
+        typed = typed_columns_of(Schema(1, self._fields)).columns
         has_text = "text" in map(str.lower, self._fields)
         own = list(SCHEMA) if has_text else [*SCHEMA, _TEXT]
         self.schema = pa.schema([*own, *list(typed)[len(SCHEMA) :]])
@@ -70,12 +70,12 @@ class TopicRows:
             for name, kind in self._fields.items()
             if column_of(name, SCHEMA.names) in columns
         }
-        shape = shape_of(Schema(1, chosen))
+        shape = typed_columns_of(Schema(1, chosen))
         with_text = "text" in columns and "text" not in chosen
         misfits: dict[str, _Misfits] = {}
         try:
             for table in scan(self._topic, self._snapshot, where):
-                wide = shape.widened(table)
+                wide = shape.add_typed_columns(table)
                 _count_misfits(misfits, shape, wide)
                 if with_text:
                     wide = wide.append_column(_TEXT, texts(table["data"]))
@@ -109,12 +109,12 @@ class _Misfits(msgspec.Struct):
         return f"{values} are not {self.type} and are null here, the first is {place}"
 
 
-def _count_misfits(misfits: dict[str, _Misfits], shape: Shape, wide: pa.Table) -> None:
+def _count_misfits(misfits: dict[str, _Misfits], shape: TypedColumns, wide: pa.Table) -> None:
     """Add the misfits of some rows."""
     columns = [wide[name].combine_chunks() for name in shape.kinds]
     if not any(column.null_count for column in columns):
         return
-    for each in shape.misfits(wide["data"], columns):
+    for each in shape.type_mismatches(wide["data"], columns):
         known = misfits.get(each.field)
         if known is None:
             seq = wide["seq"][each.first].as_py()
@@ -123,7 +123,7 @@ def _count_misfits(misfits: dict[str, _Misfits], shape: Shape, wide: pa.Table) -
             known.count += each.count
 
 
-def snapshot_at(topic: Topic, position: Position) -> Snapshot:
+def snapshot_at(topic: Topic, position: Position) -> TopicSnapshot:
     """The topic now, without the records after the position."""
     snapshot = topic.snapshot()
     head_seq = min(snapshot.head_seq, position.heads[topic.name])
@@ -131,7 +131,7 @@ def snapshot_at(topic: Topic, position: Position) -> Snapshot:
 
 
 def scan(
-    topic: Topic, snapshot: Snapshot, where: Where | None, *, seq: str = "seq"
+    topic: Topic, snapshot: TopicSnapshot, where: Where | None, *, seq: str = "seq"
 ) -> Iterator[pa.Table]:
     """The records of a snapshot that conditions on seq and ts allow; seq may have another name."""
     seqs, stamps = bounds(where, seq), bounds(where, "ts")

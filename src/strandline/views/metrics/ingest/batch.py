@@ -33,7 +33,7 @@ import numpy as np
 from strandline.errors import Corrupt
 from strandline.views.metrics.names import BETWEEN_SERIES
 from strandline.views.metrics.storage.column_codec import pack, pack_one, unpack, unpack_one
-from strandline.views.metrics.value_types import Ints, Kind
+from strandline.views.metrics.value_types import Ints, ValueKind
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -48,11 +48,11 @@ _ZSTD_BYTES_MIN = 256
 _SERIES_BYTES_MAX = 64 * 1024 * 1024
 
 
-class Table(NamedTuple):
+class PointTable(NamedTuple):
     """Rows of one measurement with the same fields."""
 
     measurement: str
-    fields: tuple[tuple[str, Kind], ...]
+    fields: tuple[tuple[str, ValueKind], ...]
     series: Sequence[bytes]
     rows: Ints | None
     """The index of each row's series. None: all rows have one series, or each its own."""
@@ -65,11 +65,11 @@ class Table(NamedTuple):
         return len(self.at) * len(self.fields)
 
 
-class Row(NamedTuple):
+class PointRow(NamedTuple):
     """A single row: most writes have only one, for which columns would cost too much."""
 
     measurement: str
-    fields: tuple[tuple[str, Kind], ...]
+    fields: tuple[tuple[str, ValueKind], ...]
     series: bytes
     at: int
     bits: tuple[int, ...]
@@ -77,7 +77,7 @@ class Row(NamedTuple):
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
     measurement: str
-    fields: Sequence[tuple[str, Kind]]
+    fields: Sequence[tuple[str, ValueKind]]
     series: bytes
     count: int
     rows: bytes
@@ -90,12 +90,12 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[_Stored])
 
 
-def encode(tables: Sequence[Table]) -> bytes:
+def encode(tables: Sequence[PointTable]) -> bytes:
     """Tables as the data of one record."""
     return _ENCODER.encode([_stored(table) for table in tables])
 
 
-def encode_row(row: Row) -> bytes:
+def encode_row(row: PointRow) -> bytes:
     """One row as the data of a record."""
     stored = _Stored(
         measurement=row.measurement,
@@ -110,7 +110,7 @@ def encode_row(row: Row) -> bytes:
     return _ENCODER.encode((stored,))
 
 
-def decode(data: bytes) -> list[Table] | Row:
+def decode(data: bytes) -> list[PointTable] | PointRow:
     """The tables, or the single row; raises Corrupt for other bytes."""
     try:
         tables = _DECODER.decode(data)
@@ -123,14 +123,14 @@ def decode(data: bytes) -> list[Table] | Row:
         raise Corrupt(f"points cannot be read ({error})", path="a record") from error
 
 
-def table_of(row: Row) -> Table:
+def table_of(row: PointRow) -> PointTable:
     """A row as a table."""
     at = np.array([row.at], dtype="<i8")
     columns = [np.array([bits], dtype="<i8") for bits in row.bits]
-    return Table(row.measurement, row.fields, [row.series], None, at, columns)
+    return PointTable(row.measurement, row.fields, [row.series], None, at, columns)
 
 
-def cut(table: Table) -> Iterator[Table]:
+def split_table(table: PointTable) -> Iterator[PointTable]:
     """The same rows as tables that fit in a record."""
     row_bytes = 16 + 8 * len(table.fields)
     if table.rows is None and len(table.series) > 1:
@@ -145,7 +145,7 @@ def cut(table: Table) -> Iterator[Table]:
         yield with_rows(table, np.arange(first, min(first + step, len(table.at))))
 
 
-def with_rows(table: Table, indices: Ints) -> Table:
+def with_rows(table: PointTable, indices: Ints) -> PointTable:
     """Some rows of a table, with their series."""
     series, rows = table.series, table.rows
     if rows is not None:
@@ -163,7 +163,7 @@ def with_rows(table: Table, indices: Ints) -> Table:
     )
 
 
-def _stored(table: Table) -> _Stored:
+def _stored(table: PointTable) -> _Stored:
     joined = BETWEEN_SERIES.join(table.series)
     short = len(joined) < _ZSTD_BYTES_MIN
     return _Stored(
@@ -171,47 +171,47 @@ def _stored(table: Table) -> _Stored:
         fields=table.fields,
         series=_PLAIN + joined if short else _ZSTD + zstd.compress(joined, 1),
         count=len(table.at),
-        rows=b"" if table.rows is None else pack(table.rows, Kind.INT),
-        at=pack(table.at, Kind.INT),
+        rows=b"" if table.rows is None else pack(table.rows, ValueKind.INT),
+        at=pack(table.at, ValueKind.INT),
         columns=[
             pack(column, kind)
             for (_, kind), column in zip(table.fields, table.columns, strict=True)
         ],
-        order=b"" if table.order is None else pack(table.order, Kind.INT),
+        order=b"" if table.order is None else pack(table.order, ValueKind.INT),
     )
 
 
-def _row(stored: _Stored) -> Row | None:
+def _row(stored: _Stored) -> PointRow | None:
     at, *bits = map(unpack_one, (stored.at, *stored.columns))
     if at is None or None in bits or stored.rows or stored.series[:1] != _PLAIN:
         return None
     if len(bits) != len(stored.fields) or BETWEEN_SERIES in stored.series:
         return None
     values = tuple(number for number in bits if number is not None)
-    return Row(stored.measurement, tuple(stored.fields), stored.series[1:], at, values)
+    return PointRow(stored.measurement, tuple(stored.fields), stored.series[1:], at, values)
 
 
-def _table(stored: _Stored) -> Table:
+def _table(stored: _Stored) -> PointTable:
     count, fields = stored.count, tuple(stored.fields)
     series = _series(stored.series)
-    rows = unpack(stored.rows, count, Kind.INT) if stored.rows else None
+    rows = unpack(stored.rows, count, ValueKind.INT) if stored.rows else None
     if rows is None:
         fits = len(series) in (1, count)
     else:
         fits = not count or (int(rows.min()) >= 0 and int(rows.max()) < len(series))
     if not fits or len(stored.columns) != len(fields):
         raise Corrupt("rows do not fit to their series or fields", path="a record")
-    return Table(
+    return PointTable(
         measurement=stored.measurement,
         fields=fields,
         series=series,
         rows=rows,
-        at=unpack(stored.at, count, Kind.INT),
+        at=unpack(stored.at, count, ValueKind.INT),
         columns=[
             unpack(column, count, kind)
             for (_, kind), column in zip(fields, stored.columns, strict=True)
         ],
-        order=unpack(stored.order, count, Kind.INT) if stored.order else None,
+        order=unpack(stored.order, count, ValueKind.INT) if stored.order else None,
     )
 
 

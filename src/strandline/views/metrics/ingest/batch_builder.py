@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from strandline.views.metrics.ingest.batch import Table
-from strandline.views.metrics.value_types import Kind
+from strandline.views.metrics.ingest.batch import PointTable
+from strandline.views.metrics.value_types import ValueKind
 
-Shape = tuple[str, tuple[tuple[str, Kind], ...]]
+Shape = tuple[str, tuple[tuple[str, ValueKind], ...]]
 
 
 class _Rows:
@@ -34,7 +34,7 @@ class TableBuilder:
         self,
         measurement: str,
         series: bytes,
-        fields: Mapping[str, tuple[Kind, int]],
+        fields: Mapping[str, tuple[ValueKind, int]],
         at: int,
         *,
         place: int,
@@ -54,16 +54,16 @@ class TableBuilder:
         """The number of tables of each measurement."""
         return Counter(measurement for measurement, _ in self._shapes)
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[PointTable]:
         """Tables of all rows so far, with their order."""
         return [_table(shape, rows) for shape, rows in self._shapes.items()]
 
 
-def _table(shape: Shape, rows: _Rows) -> Table:
+def _table(shape: Shape, rows: _Rows) -> PointTable:
     measurement, fields = shape
     bits = np.array(rows.bits, dtype="<i8").reshape(-1, len(fields))
     one_each = len(rows.series) in (1, len(rows.rows))
-    return Table(
+    return PointTable(
         measurement=measurement,
         fields=fields,
         series=list(rows.series),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import Invalid
-from strandline.views.metrics.ingest.batch import Row, Table, with_rows
+from strandline.views.metrics.ingest.batch import PointRow, PointTable, with_rows
 from strandline.views.metrics.names import (
     BETWEEN,
     NAME_BYTES_MAX,
@@ -28,22 +28,22 @@ from strandline.views.metrics.value_types import (
     AT_MIN,
     FLOAT_EXACT_MAX,
     Ints,
-    Kind,
+    ValueKind,
     bits_of,
     kind_of_value,
     to_bits,
 )
 
-KindOf = Callable[[str], Kind | None]
+KindOf = Callable[[str], ValueKind | None]
 """Returns the kind of a field, or None if it is not known."""
 
-_Column = tuple[str, Kind, Ints, Any]
+_Column = tuple[str, ValueKind, Ints, Any]
 """Name, kind, bits, and a mask of the values; None if there are no nulls."""
 
 
 def tables_of(
     measurement: str, data: Any, *, at: str, tags: Sequence[str], kind_of: KindOf
-) -> list[Table]:
+) -> list[PointTable]:
     """The points of columns; each field with missing values has a separate table."""
     check_name(measurement, "a measurement")
     table = _arrow(data)
@@ -59,7 +59,7 @@ def tables_of(
         return []
     times = _times(table.column(at), at)
     series, rows = _series(table, tags)
-    whole = Table(measurement, (), series, rows, times, ())
+    whole = PointTable(measurement, (), series, rows, times, ())
     dense: list[_Column] = []
     sparse: list[_Column] = []
     for name in names:
@@ -71,7 +71,7 @@ def tables_of(
     return list(_cut(whole, dense, sparse))
 
 
-def _cut(whole: Table, dense: list[_Column], sparse: list[_Column]) -> Iterator[Table]:
+def _cut(whole: PointTable, dense: list[_Column], sparse: list[_Column]) -> Iterator[PointTable]:
     order = np.arange(len(whole.at), dtype="<i8") if sparse else None
     if dense:
         fields = tuple((name, kind) for name, kind, _, _ in dense)
@@ -147,27 +147,27 @@ def _tag(column: Any, name: str) -> tuple[list[str], Ints]:
     return packed.dictionary.to_pylist(), packed.indices.to_numpy().astype("<i8")
 
 
-def _values(column: Any, name: str, kind_of: KindOf) -> tuple[Kind, Ints, Any]:
+def _values(column: Any, name: str, kind_of: KindOf) -> tuple[ValueKind, Ints, Any]:
     """Kind, bits, and a mask of the values; None if there are no nulls."""
     is_valid = column.is_valid().to_numpy() if column.null_count else None
     kind, filled = _typed(column, name)
-    if kind is Kind.FLOAT and not bool(pc.all(pc.is_finite(filled)).as_py()):
+    if kind is ValueKind.FLOAT and not bool(pc.all(pc.is_finite(filled)).as_py()):
         raise Invalid(f"column {name!r} has values that are not finite: leave them out (null)")
     values = filled.to_numpy()
-    if kind is Kind.INT and kind_of(name) is Kind.FLOAT and _are_exact(values):
-        kind, values = Kind.FLOAT, values.astype("<f8")
+    if kind is ValueKind.INT and kind_of(name) is ValueKind.FLOAT and _are_exact(values):
+        kind, values = ValueKind.FLOAT, values.astype("<f8")
     return kind, to_bits(values, kind), is_valid
 
 
-def _typed(column: Any, name: str) -> tuple[Kind, Any]:
+def _typed(column: Any, name: str) -> tuple[ValueKind, Any]:
     kinds = pa.types
     try:
         if kinds.is_boolean(column.type):
-            return Kind.BOOL, column.fill_null(False).cast(pa.int64())
+            return ValueKind.BOOL, column.fill_null(False).cast(pa.int64())
         if kinds.is_integer(column.type):
-            return Kind.INT, column.cast(pa.int64()).fill_null(0)
+            return ValueKind.INT, column.cast(pa.int64()).fill_null(0)
         if kinds.is_floating(column.type):
-            return Kind.FLOAT, column.cast(pa.float64()).fill_null(0.0)
+            return ValueKind.FLOAT, column.cast(pa.float64()).fill_null(0.0)
     except pa.ArrowInvalid as error:
         raise Invalid(f"column {name!r} has values that do not fit: {error}") from error
     raise Invalid(f"column {name!r} is {column.type}: fields are integers, floats or booleans")
@@ -179,7 +179,7 @@ def _are_exact(values: Ints) -> bool:
 
 def row_of(
     measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any], at: int, kind_of: KindOf
-) -> Row:
+) -> PointRow:
     """One row. An integer in a field of floats is a float."""
     check_name(measurement, "a measurement")
     if not fields:
@@ -188,8 +188,12 @@ def row_of(
     for name in sorted(fields):
         value = fields[name]
         kind = kind_of_value(value)
-        if kind is Kind.INT and kind_of(name) is Kind.FLOAT and abs(value) <= FLOAT_EXACT_MAX:
-            kind = Kind.FLOAT
+        if (
+            kind is ValueKind.INT
+            and kind_of(name) is ValueKind.FLOAT
+            and abs(value) <= FLOAT_EXACT_MAX
+        ):
+            kind = ValueKind.FLOAT
         named.append((check_name(name, "a field"), kind))
         bits.append(bits_of(value, kind))
-    return Row(measurement, tuple(named), canonical(tags), at, tuple(bits))
+    return PointRow(measurement, tuple(named), canonical(tags), at, tuple(bits))

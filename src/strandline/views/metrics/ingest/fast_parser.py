@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from strandline.views.metrics.ingest.batch import Table
+from strandline.views.metrics.ingest.batch import PointTable
 from strandline.views.metrics.ingest.batch_builder import TableBuilder
 from strandline.views.metrics.names import NAME_BYTES_MAX
-from strandline.views.metrics.value_types import AT_MAX, Ints, Kind, Values, to_bits
+from strandline.views.metrics.value_types import AT_MAX, Ints, ValueKind, Values, to_bits
 
 BOOLS = dict.fromkeys(("t", "T", "true", "True", "TRUE"), True) | dict.fromkeys(
     ("f", "F", "false", "False", "FALSE"), False
@@ -54,9 +54,9 @@ class _Rows:
 _Shapes = dict[tuple[str, tuple[str, ...]], _Rows]
 
 
-def quick_parse(
+def fast_parse(
     text: str, *, unit: int, now_ns: int, head_of: HeadOf, add_line: AddLine
-) -> list[Table] | None:
+) -> list[PointTable] | None:
     """The tables of a text; None if strict_parser.py has to find the error."""
     shapes: _Shapes = {}
     others = TableBuilder()
@@ -88,7 +88,7 @@ def _add_plain(shapes: _Shapes, line: str, number: int, head_of: HeadOf) -> bool
         time = ""
     else:
         return False
-    head = known_head(head_text, head_of)
+    head = cached_head(head_text, head_of)
     if head is None:
         return False
     names, raws = [], []
@@ -99,7 +99,7 @@ def _add_plain(shapes: _Shapes, line: str, number: int, head_of: HeadOf) -> bool
     shape = head[0], tuple(names)
     rows = shapes.get(shape)
     if rows is None:
-        if not are_names(names):
+        if not are_valid_names(names):
             return False
         rows = shapes[shape] = _Rows(len(names))
     rows.rows.append(rows.series.setdefault(head[1], len(rows.series)))
@@ -110,7 +110,7 @@ def _add_plain(shapes: _Shapes, line: str, number: int, head_of: HeadOf) -> bool
     return True
 
 
-def known_head(text: str, head_of: HeadOf) -> tuple[str, bytes] | None:
+def cached_head(text: str, head_of: HeadOf) -> tuple[str, bytes] | None:
     """The parsed head of a line, from a cache."""
     head = _heads.get(text)
     if head is None:
@@ -121,7 +121,7 @@ def known_head(text: str, head_of: HeadOf) -> tuple[str, bytes] | None:
     return head
 
 
-def are_names(names: Sequence[str]) -> bool:
+def are_valid_names(names: Sequence[str]) -> bool:
     """Whether these are valid names of the fields of one line."""
     return len(set(names)) == len(names) and all(
         name and len(name) * 4 <= NAME_BYTES_MAX and "=" not in name for name in names
@@ -130,7 +130,7 @@ def are_names(names: Sequence[str]) -> bool:
 
 def _table(
     measurement: str, names: tuple[str, ...], rows: _Rows, unit: int, now_ns: int
-) -> Table | None:
+) -> PointTable | None:
     at = _times(rows.times, unit, now_ns)
     if at is None:
         return None
@@ -144,7 +144,7 @@ def _table(
         fields.append((names[number], column[0]))
         bits.append(column[1])
     one_each = len(rows.series) in (1, len(rows.rows))
-    return Table(
+    return PointTable(
         measurement=measurement,
         fields=tuple(fields),
         series=list(rows.series),
@@ -167,28 +167,32 @@ def _times(raws: list[str], unit: int, now_ns: int) -> Ints | None:
     except (ValueError, OverflowError):
         return None
     if unit > 1:
-        if not fits(at, unit):
+        if not fit_nanoseconds(at, unit):
             return None
         at = at * unit
-    return at if fits(at, 1) else None
+    return at if fit_nanoseconds(at, 1) else None
 
 
-def fits(at: Ints, unit: int) -> bool:
+def fit_nanoseconds(at: Ints, unit: int) -> bool:
     """Whether times in this unit are in the range of nanoseconds."""
     return int(at.max()) <= AT_MAX // unit and int(at.min()) >= -(AT_MAX // unit)
 
 
-def _column(raws: list[str]) -> tuple[Kind, Ints] | None:
+def _column(raws: list[str]) -> tuple[ValueKind, Ints] | None:
     joined = "\n".join(raws)
     try:
         if _FLOATS.fullmatch(joined):
             floats: Values = np.array(list(map(float, raws)), dtype="<f8")
-            return (Kind.FLOAT, to_bits(floats, Kind.FLOAT)) if np.isfinite(floats).all() else None
+            return (
+                (ValueKind.FLOAT, to_bits(floats, ValueKind.FLOAT))
+                if np.isfinite(floats).all()
+                else None
+            )
         if _INTS.fullmatch(joined):
             ints = np.array([int(raw[:-1]) for raw in raws], dtype="<i8")
-            return Kind.INT, ints
+            return ValueKind.INT, ints
         if raws[0] in BOOLS:
-            return Kind.BOOL, np.array([BOOLS[raw] for raw in raws], dtype="<i8")
+            return ValueKind.BOOL, np.array([BOOLS[raw] for raw in raws], dtype="<i8")
     except (ValueError, OverflowError, KeyError):
         pass
     return None

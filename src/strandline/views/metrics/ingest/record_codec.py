@@ -22,86 +22,94 @@ import numpy as np
 from strandline.errors import Corrupt, Invalid
 from strandline.views.metrics.ingest.batch import (
     TABLE_BYTES_MAX,
-    Row,
-    Table,
-    cut,
+    PointRow,
+    PointTable,
     decode,
     encode,
     encode_row,
+    split_table,
     table_of,
     with_rows,
 )
 from strandline.views.metrics.ingest.strict_parser import parse
-from strandline.views.metrics.rules import Downsample, Keep, Progress, Removed, Rule
-from strandline.views.view import MARKS, Draft
+from strandline.views.metrics.rules import (
+    DownsamplingRule,
+    Progress,
+    RetentionRule,
+    Rule,
+    RuleRemoval,
+)
+from strandline.views.view import MARKS, ViewAppend
 
 MARK = MARKS["metrics"]
 POINTS = MARK + b"p"
-MADE = MARK + b"d"
+DOWNSAMPLED = MARK + b"d"
 RULE = MARK + b"r"
 FLOOR = MARK + b"f"
 _POINTS_ONCE = (POINTS,)
 
 
-class Floor(msgspec.Struct, frozen=True, array_like=True):
+class FloorRecord(msgspec.Struct, frozen=True, array_like=True):
     """The measurement has no points below this time any more."""
 
     measurement: str
     floor: int
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenPoints(msgspec.Struct, frozen=True):
     """Points, and the progress of the rule that computed them."""
 
-    tables: list[Table]
+    tables: list[PointTable]
     progress: Progress | None = None
 
 
-Meaning = Row | Written | Keep | Downsample | Removed | Floor | None
+RecordContent = (
+    PointRow | WrittenPoints | RetentionRule | DownsamplingRule | RuleRemoval | FloorRecord | None
+)
 """The content of a record; None if it has none for this view."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _progress = msgspec.msgpack.Decoder(Progress)
-_rule = msgspec.msgpack.Decoder(Keep | Downsample | Removed)
-_floor = msgspec.msgpack.Decoder(Floor)
+_rule = msgspec.msgpack.Decoder(RetentionRule | DownsamplingRule | RuleRemoval)
+_floor = msgspec.msgpack.Decoder(FloorRecord)
 
 
-def draft_points(tables: Sequence[Table], progress: Progress | None = None) -> Draft:
+def draft_points(tables: Sequence[PointTable], progress: Progress | None = None) -> ViewAppend:
     """The records of a write, as few as possible; the last has the progress of a rule."""
     data = _records(tables)
     metas = [POINTS] * len(data)
     if progress is not None:
-        metas[-1] = MADE + _encode(progress)
-    return Draft(0, data, metas=metas)
+        metas[-1] = DOWNSAMPLED + _encode(progress)
+    return ViewAppend(0, data, metas=metas)
 
 
-def draft_row(row: Row) -> Draft:
+def draft_row(row: PointRow) -> ViewAppend:
     """The record of one row."""
-    return Draft(0, (encode_row(row),), metas=_POINTS_ONCE)
+    return ViewAppend(0, (encode_row(row),), metas=_POINTS_ONCE)
 
 
-def draft_rule(rule: Rule | Removed) -> Draft:
-    return Draft(0, [_encode(rule)], metas=[RULE])
+def draft_rule(rule: Rule | RuleRemoval) -> ViewAppend:
+    return ViewAppend(0, [_encode(rule)], metas=[RULE])
 
 
-def draft_floor(measurement: str, floor: int) -> Draft:
-    return Draft(0, [_encode(Floor(measurement, floor))], metas=[FLOOR])
+def draft_floor(measurement: str, floor: int) -> ViewAppend:
+    return ViewAppend(0, [_encode(FloorRecord(measurement, floor))], metas=[FLOOR])
 
 
-def meaning(meta: bytes | None, data: bytes, ts_us: int) -> Meaning:
+def decode_record(meta: bytes | None, data: bytes, ts_us: int) -> RecordContent:
     """The content of a record for the view."""
     try:
         if meta is None or not meta.startswith(MARK):
-            return Written(parse(data, precision="ns", now_ns=ts_us * 1000))
+            return WrittenPoints(parse(data, precision="ns", now_ns=ts_us * 1000))
         if meta == POINTS:
             points = decode(data)
-            return points if isinstance(points, Row) else Written(points)
-        if meta.startswith(MADE):
+            return points if isinstance(points, PointRow) else WrittenPoints(points)
+        if meta.startswith(DOWNSAMPLED):
             points = decode(data)
-            tables = [table_of(points)] if isinstance(points, Row) else points
-            return Written(tables, _progress.decode(meta[len(MADE) :]))
+            tables = [table_of(points)] if isinstance(points, PointRow) else points
+            return WrittenPoints(tables, _progress.decode(meta[len(DOWNSAMPLED) :]))
         if meta == RULE:
-            rule: Keep | Downsample | Removed = _rule.decode(data)
+            rule: RetentionRule | DownsamplingRule | RuleRemoval = _rule.decode(data)
             return rule
         if meta == FLOOR:
             return _floor.decode(data)
@@ -110,16 +118,18 @@ def meaning(meta: bytes | None, data: bytes, ts_us: int) -> Meaning:
     return None
 
 
-def _records(tables: Sequence[Table]) -> list[bytes]:
+def _records(tables: Sequence[PointTable]) -> list[bytes]:
     """The data of records, as many as needed so that none is too large."""
     if _size(tables) <= TABLE_BYTES_MAX:
         return [encode(tables)]
     ordered = [table for table in tables if table.order is not None]
-    records = [encode([part]) for table in tables if table.order is None for part in cut(table)]
+    records = [
+        encode([part]) for table in tables if table.order is None for part in split_table(table)
+    ]
     return records + [encode(parts) for parts in _by_order(ordered)]
 
 
-def _by_order(tables: Sequence[Table]) -> Iterator[list[Table]]:
+def _by_order(tables: Sequence[PointTable]) -> Iterator[list[PointTable]]:
     """Tables that may have equal points, cut at the same rows of the write, in order."""
     if not tables:
         return
@@ -137,7 +147,7 @@ def _by_order(tables: Sequence[Table]) -> Iterator[list[Table]]:
         yield parts
 
 
-def _size(tables: Sequence[Table]) -> int:
+def _size(tables: Sequence[PointTable]) -> int:
     """The approximate size of tables before they are packed."""
     rows = sum(table.points + 2 * len(table.at) for table in tables)
     return 8 * rows + sum(len(series) for table in tables for series in table.series)

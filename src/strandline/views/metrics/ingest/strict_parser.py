@@ -25,12 +25,12 @@ import re
 from typing import NamedTuple
 
 from strandline.errors import Invalid
-from strandline.views.metrics.ingest.batch import Table
+from strandline.views.metrics.ingest.batch import PointTable
 from strandline.views.metrics.ingest.batch_builder import TableBuilder
-from strandline.views.metrics.ingest.fast_parser import BOOLS, quick_parse
-from strandline.views.metrics.ingest.vectorized_parser import column_parse
+from strandline.views.metrics.ingest.fast_parser import BOOLS, fast_parse
+from strandline.views.metrics.ingest.vectorized_parser import vectorized_parse
 from strandline.views.metrics.names import canonical, check_name
-from strandline.views.metrics.value_types import AT_MAX, AT_MIN, Kind, bits_of
+from strandline.views.metrics.value_types import AT_MAX, AT_MIN, ValueKind, bits_of
 
 PRECISIONS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
@@ -44,14 +44,14 @@ _AT = re.compile(r"-?[0-9]+")
 _ESCAPED = re.compile(r"\\([,= ])")
 
 
-class Head(NamedTuple):
+class LineHead(NamedTuple):
     """The head of a line: the series of its points."""
 
     measurement: str
     series: bytes
 
 
-def parse(text: str | bytes, *, precision: str, now_ns: int) -> list[Table]:
+def parse(text: str | bytes, *, precision: str, now_ns: int) -> list[PointTable]:
     """The points of a text. A line without a time has the time ``now_ns``."""
     unit = PRECISIONS.get(precision)
     if unit is None:
@@ -61,14 +61,14 @@ def parse(text: str | bytes, *, precision: str, now_ns: int) -> list[Table]:
     def add_line(line: str, number: int, builder: TableBuilder) -> None:
         _Line(line.removesuffix("\r"), number).add_to(builder, unit, now_ns)
 
-    columns = column_parse(decoded, unit=unit, now_ns=now_ns, head_of=parse_head)
+    columns = vectorized_parse(decoded, unit=unit, now_ns=now_ns, head_of=parse_head)
     if columns is not None:
         return columns
-    fast = quick_parse(decoded, unit=unit, now_ns=now_ns, head_of=parse_head, add_line=add_line)
+    fast = fast_parse(decoded, unit=unit, now_ns=now_ns, head_of=parse_head, add_line=add_line)
     return parse_exactly(decoded, unit=unit, now_ns=now_ns) if fast is None else fast
 
 
-def parse_exactly(text: str, *, unit: int, now_ns: int) -> list[Table]:
+def parse_exactly(text: str, *, unit: int, now_ns: int) -> list[PointTable]:
     """The same, with every line parsed strictly."""
     builder = TableBuilder()
     for number, line in enumerate(text.split("\n"), start=1):
@@ -80,7 +80,7 @@ def parse_exactly(text: str, *, unit: int, now_ns: int) -> list[Table]:
     ]
 
 
-def parse_head(text: str) -> Head | None:
+def parse_head(text: str) -> LineHead | None:
     """Measurement and tags; None if the text is anything else."""
     try:
         line = _Line(text, 1)
@@ -119,7 +119,7 @@ class _Line:
             raise self._error("expected the end of the line", len(self._text) - len(rest))
         builder.add(head.measurement, head.series, fields, at, place=self._number)
 
-    def head(self) -> Head:
+    def head(self) -> LineHead:
         start = self._position
         text = self._expect(_MEASUREMENT, "a measurement")
         name = re.sub(r"\\([, ])", r"\1", text)
@@ -137,10 +137,10 @@ class _Line:
                 canonical({tag: value})
             tags[tag] = value
         with self._errors_at(start):
-            return Head(name, canonical(tags))
+            return LineHead(name, canonical(tags))
 
-    def _fields(self) -> dict[str, tuple[Kind, int]]:
-        fields: dict[str, tuple[Kind, int]] = {}
+    def _fields(self) -> dict[str, tuple[ValueKind, int]]:
+        fields: dict[str, tuple[ValueKind, int]] = {}
         while True:
             start = self._position
             name = self._name("a field")
@@ -153,7 +153,7 @@ class _Line:
             if not self._skip(","):
                 return fields
 
-    def _field_value(self, field: str) -> tuple[Kind, int]:
+    def _field_value(self, field: str) -> tuple[ValueKind, int]:
         start = self._position
         if self._text[start : start + 1] == '"':
             raise self._error(
@@ -162,12 +162,12 @@ class _Line:
         raw = self._expect(_VALUE, f"the value of field {field!r}")
         with self._errors_at(start):
             if _FLOAT.fullmatch(raw):
-                return Kind.FLOAT, bits_of(raw, Kind.FLOAT)
+                return ValueKind.FLOAT, bits_of(raw, ValueKind.FLOAT)
             whole = _INT.fullmatch(raw)
             if whole is not None and not (raw[-1] == "u" and raw[0] == "-"):
-                return Kind.INT, bits_of(whole[1], Kind.INT)
+                return ValueKind.INT, bits_of(whole[1], ValueKind.INT)
         if raw in BOOLS:
-            return Kind.BOOL, int(BOOLS[raw])
+            return ValueKind.BOOL, int(BOOLS[raw])
         raise self._error(f"{raw!r} is not a number (1.5, 12i, 12u) nor true or false", start)
 
     def _at(self, unit: int) -> int:

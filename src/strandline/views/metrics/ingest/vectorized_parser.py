@@ -18,9 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.views.metrics.ingest.batch import Table
-from strandline.views.metrics.ingest.fast_parser import HeadOf, are_names, fits, known_head
-from strandline.views.metrics.value_types import Ints, Kind, to_bits
+from strandline.views.metrics.ingest.batch import PointTable
+from strandline.views.metrics.ingest.fast_parser import (
+    HeadOf,
+    are_valid_names,
+    cached_head,
+    fit_nanoseconds,
+)
+from strandline.views.metrics.value_types import Ints, ValueKind, to_bits
 
 LINES_MIN = 32
 """Fewer lines are faster one by one."""
@@ -34,7 +39,9 @@ class _NotUniform(Exception):
     """The text is not plain and uniform."""
 
 
-def column_parse(text: str, *, unit: int, now_ns: int, head_of: HeadOf) -> list[Table] | None:
+def vectorized_parse(
+    text: str, *, unit: int, now_ns: int, head_of: HeadOf
+) -> list[PointTable] | None:
     """The tables of a text; None if another parser has to read it."""
     if text.count("\n") < LINES_MIN or _SPECIAL.search(text):
         return None
@@ -44,7 +51,7 @@ def column_parse(text: str, *, unit: int, now_ns: int, head_of: HeadOf) -> list[
         return None
 
 
-def _tables(lines: list[str], unit: int, now_ns: int, head_of: HeadOf) -> list[Table]:
+def _tables(lines: list[str], unit: int, now_ns: int, head_of: HeadOf) -> list[PointTable]:
     parts = pc.split_pattern(pa.array(lines, pa.string()), " ")
     width = _width(parts)
     if width not in (2, 3):
@@ -52,7 +59,7 @@ def _tables(lines: list[str], unit: int, now_ns: int, head_of: HeadOf) -> list[T
     heads, bodies = pc.list_element(parts, 0), pc.list_element(parts, 1)
     times = _times(pc.list_element(parts, 2), unit) if width == 3 else np.full(len(lines), now_ns)
     heads = pc.dictionary_encode(heads)
-    parsed = [known_head(head, head_of) for head in heads.dictionary.to_pylist()]
+    parsed = [cached_head(head, head_of) for head in heads.dictionary.to_pylist()]
     valid = [head for head in parsed if head is not None]
     if len(valid) < len(parsed):
         raise _NotUniform
@@ -69,7 +76,7 @@ def _tables(lines: list[str], unit: int, now_ns: int, head_of: HeadOf) -> list[T
     return tables
 
 
-def _table(heads: list[tuple[str, bytes]], numbers: Ints, bodies: Any, times: Ints) -> Table:
+def _table(heads: list[tuple[str, bytes]], numbers: Ints, bodies: Any, times: Ints) -> PointTable:
     """The lines of one measurement, each with the number of its head."""
     used, rows = np.unique(numbers, return_inverse=True)
     series: dict[bytes, int] = {}
@@ -79,7 +86,7 @@ def _table(heads: list[tuple[str, bytes]], numbers: Ints, bodies: Any, times: In
     one_each = len(series) == 1 or (
         len(series) == len(series_rows) and bool((series_rows == np.arange(len(series_rows))).all())
     )
-    return Table(
+    return PointTable(
         measurement=heads[int(used[0])][0],
         fields=tuple((name, kind) for name, kind, _ in fields),
         series=list(series),
@@ -89,7 +96,7 @@ def _table(heads: list[tuple[str, bytes]], numbers: Ints, bodies: Any, times: In
     )
 
 
-def _fields(bodies: Any) -> list[tuple[str, Kind, Ints]]:
+def _fields(bodies: Any) -> list[tuple[str, ValueKind, Ints]]:
     """Name, kind and bits of every field, in the order of names."""
     pairs = pc.split_pattern(bodies, ",")
     width = _width(pairs)
@@ -104,24 +111,24 @@ def _fields(bodies: Any) -> list[tuple[str, Kind, Ints]]:
             raise _NotUniform
         raw = raws if width == 1 else raws.take(_stride(first, width, len(names)))
         fields.append((column[0].as_py(), *_numbers(raw)))
-    if not are_names([name for name, _, _ in fields]):
+    if not are_valid_names([name for name, _, _ in fields]):
         raise _NotUniform
     return sorted(fields, key=lambda each: each[0])
 
 
-def _numbers(raws: Any) -> tuple[Kind, Ints]:
+def _numbers(raws: Any) -> tuple[ValueKind, Ints]:
     if pc.all(pc.ends_with(raws, "i")).as_py():
         digits = pc.utf8_slice_codeunits(raws, 0, -1)
-        return Kind.INT, _integers(digits)
+        return ValueKind.INT, _integers(digits)
     floats = pc.cast(raws, pa.float64()).to_numpy()
     if not np.isfinite(floats).all():
         raise _NotUniform
-    return Kind.FLOAT, to_bits(floats, Kind.FLOAT)
+    return ValueKind.FLOAT, to_bits(floats, ValueKind.FLOAT)
 
 
 def _times(raws: Any, unit: int) -> Ints:
     at = _integers(raws)
-    if not fits(at, unit):
+    if not fit_nanoseconds(at, unit):
         raise _NotUniform
     return at * unit
 

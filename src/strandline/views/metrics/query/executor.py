@@ -19,28 +19,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from strandline.errors import Invalid
-from strandline.views.metrics.aggregates import SECOND_NS, Aggregate
+from strandline.views.metrics.aggregates import SECOND_NS, AggregateFunction
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.query import field_query, stages
-from strandline.views.metrics.query.field_query import Question, first_of_each
-from strandline.views.metrics.query.parser import Query, Stage, aggregate_of, parse, pointing
-from strandline.views.metrics.query.result import Answer
+from strandline.views.metrics.query.field_query import FieldSelection, first_of_each
+from strandline.views.metrics.query.parser import MetricsQuery, Stage, aggregate_of, error_at, parse
+from strandline.views.metrics.query.result import MetricsResult
 from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, INT64_MIN
 
-Step = Callable[[Answer], Answer]
+Step = Callable[[MetricsResult], MetricsResult]
 
 
-class Plan(NamedTuple):
+class MetricsPlan(NamedTuple):
     """A query that can be run."""
 
-    question: Question
+    selection: FieldSelection
     first: _Aggregation | None
     """The aggregate that is computed while points are read."""
     steps: list[Step]
 
 
 class _Aggregation(NamedTuple):
-    function: Aggregate
+    function: AggregateFunction
     width: int | None
     by: Any
 
@@ -53,7 +53,7 @@ class _Pending(NamedTuple):
     stage: Stage | None = None
 
 
-def plan(text: str, now_ns: int) -> Plan:
+def plan(text: str, now_ns: int) -> MetricsPlan:
     """The plan of a query; raises Invalid, with its position, if it is not valid."""
     query = parse(text)
     rest = list(query.stages)
@@ -79,19 +79,21 @@ def plan(text: str, now_ns: int) -> Plan:
     if pending.stage is not None:
         with _at(text, pending.stage):
             _check_nothing_pending(pending)
-    return Plan(selection, first, steps)
+    return MetricsPlan(selection, first, steps)
 
 
-def ask(fold: MetricsFold, planned: Plan) -> Answer:
+def read_fold(fold: MetricsFold, planned: MetricsPlan) -> MetricsResult:
     """The part of a query that reads the fold."""
     if planned.first is None:
-        return field_query.points(fold, planned.question)
+        return field_query.points(fold, planned.selection)
     function, width, by = planned.first
-    (result,) = field_query.aggregated(fold, planned.question, [function], width=width, by=by or ())
+    (result,) = field_query.aggregate_field(
+        fold, planned.selection, [function], width=width, by=by or ()
+    )
     return result
 
 
-def finish(result: Answer, planned: Plan) -> Answer:
+def apply_steps(result: MetricsResult, planned: MetricsPlan) -> MetricsResult:
     """The part of a query after the fold was read."""
     with np.errstate(over="ignore", invalid="ignore"):
         for step in planned.steps:
@@ -99,14 +101,14 @@ def finish(result: Answer, planned: Plan) -> Answer:
     return result
 
 
-def _select(query: Query, field: str | None, now_ns: int) -> Question:
+def _select(query: MetricsQuery, field: str | None, now_ns: int) -> FieldSelection:
     first, until = AT_MIN, INT64_MAX
     if query.range is not None:
         first = query.range.first.resolved(now_ns)
         end = query.range.next
         until = now_ns + 1 if end is None else end.resolved(now_ns)
     bounds = (max(INT64_MIN, min(INT64_MAX, bound)) for bound in (first, until))
-    return Question(query.measurement, field, query.matchers, *bounds)
+    return FieldSelection(query.measurement, field, query.matchers, *bounds)
 
 
 def _aggregation(stage: Stage, pending: _Pending) -> _Aggregation | None:
@@ -171,4 +173,4 @@ def _at(text: str, stage: Stage) -> Iterator[None]:
     try:
         yield
     except Invalid as error:
-        raise pointing(text, stage.place, str(error)) from error
+        raise error_at(text, stage.offset, str(error)) from error

@@ -12,14 +12,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from strandline.errors import Invalid, NotFound
-from strandline.views.metrics.aggregates import Aggregate
+from strandline.views.metrics.aggregates import AggregateFunction
 from strandline.views.metrics.fold import MetricsFold
 from strandline.views.metrics.names import tags_of
-from strandline.views.metrics.query.result import Answer
-from strandline.views.metrics.query.windows import WHOLE, Groups, outcome
+from strandline.views.metrics.query.result import MetricsResult
+from strandline.views.metrics.query.windows import WHOLE, SeriesGroups, outcome
 from strandline.views.metrics.storage.block import joined
 from strandline.views.metrics.storage.catalog import Field, Measurement
-from strandline.views.metrics.storage.point_reader import Part, Stretch, no_entries
+from strandline.views.metrics.storage.point_reader import PointRange, PointsPart, no_entries
 from strandline.views.metrics.storage.series_index import Matcher
 from strandline.views.metrics.value_types import AT_MIN, INT64_MAX, Ints, from_bits
 
@@ -27,7 +27,7 @@ EACH = "*"
 """In place of tags: each series is a group."""
 
 
-class Question(NamedTuple):
+class FieldSelection(NamedTuple):
     """The selection of points of a query."""
 
     measurement: str
@@ -42,10 +42,10 @@ class Question(NamedTuple):
 class _Target(NamedTuple):
     measurement: Measurement
     field: Field
-    stretch: Stretch
+    stretch: PointRange
 
 
-def points(fold: MetricsFold, selection: Question, limit: int | None = None) -> Answer:
+def points(fold: MetricsFold, selection: FieldSelection, limit: int | None = None) -> MetricsResult:
     """The points by series; at most ``limit`` first points of each."""
     target = _find(fold, selection)
     read = joined(list(fold.reader.series(target.stretch)))
@@ -53,19 +53,19 @@ def points(fold: MetricsFold, selection: Question, limit: int | None = None) -> 
     group = rank[target.stretch.series.searchsorted(read.series)]
     order = np.argsort(group, kind="stable")
     values = from_bits(read.bits[order], target.field.kind)
-    result = Answer(target.field.name, groups, group[order], read.at[order], values)
+    result = MetricsResult(target.field.name, groups, group[order], read.at[order], values)
     return result if limit is None else first_of_each(result, limit)
 
 
-def aggregated(
+def aggregate_field(
     fold: MetricsFold,
-    selection: Question,
-    aggregates: Sequence[Aggregate],
+    selection: FieldSelection,
+    aggregates: Sequence[AggregateFunction],
     *,
     width: int | None,
     by: Sequence[str],
     unfit: Literal["refused", "left out"] = "refused",
-) -> list[Answer]:
+) -> list[MetricsResult]:
     """The result of each aggregate. ``unfit`` decides about integer sums that do not fit."""
     target = _find(fold, selection)
     parts = _parts(fold, target.stretch, aggregates, width)
@@ -76,22 +76,22 @@ def aggregated(
         if unfit == "refused":
             aggregate.checked()
         name = f"{target.field.name}_{each.label}"
-        results.append(Answer(name, named, aggregate.group, aggregate.at, aggregate.values))
+        results.append(MetricsResult(name, named, aggregate.group, aggregate.at, aggregate.values))
     return results
 
 
-def first_of_each(result: Answer, limit: int) -> Answer:
+def first_of_each(result: MetricsResult, limit: int) -> MetricsResult:
     """The first values of each group."""
     starts = result.group.searchsorted(result.group)
     return result.replace(chosen=np.arange(len(result)) - starts < limit)
 
 
-def last_of_each(result: Answer, limit: int) -> Answer:
+def last_of_each(result: MetricsResult, limit: int) -> MetricsResult:
     ends = result.group.searchsorted(result.group, side="right")
     return result.replace(chosen=ends - np.arange(len(result)) <= limit)
 
 
-def the_field(measurement: Measurement, name: str | None) -> Field:
+def find_field(measurement: Measurement, name: str | None) -> Field:
     """The field of this name; without a name, the only field, or the one named value."""
     fields = measurement.fields
     if name is None:
@@ -103,40 +103,43 @@ def the_field(measurement: Measurement, name: str | None) -> Field:
     return field
 
 
-def _find(fold: MetricsFold, selection: Question) -> _Target:
+def _find(fold: MetricsFold, selection: FieldSelection) -> _Target:
     measurement = fold.catalogue.find(selection.measurement)
     if measurement is None or not measurement.fields:
         known = ", ".join(each.name for each in islice(fold.catalogue.sorted(), 10))
         raise NotFound(
             f"there is no measurement {selection.measurement!r}: there are {known or 'none'}"
         )
-    field = the_field(measurement, selection.field)
+    field = find_field(measurement, selection.field)
     if selection.first > selection.next:
         raise Invalid(f"the range ends before it begins: {selection.first}..{selection.next}")
     series = measurement.series.match(selection.matchers)
     first = max(selection.first, measurement.floor)
-    return _Target(measurement, field, Stretch(field.number, series, first, selection.next))
+    return _Target(measurement, field, PointRange(field.number, series, first, selection.next))
 
 
 def _parts(
-    fold: MetricsFold, stretch: Stretch, aggregates: Sequence[Aggregate], width: int | None
-) -> list[Part]:
+    fold: MetricsFold,
+    stretch: PointRange,
+    aggregates: Sequence[AggregateFunction],
+    width: int | None,
+) -> list[PointsPart]:
     if any(each.name == "rate" for each in aggregates):
-        return [Part(points, no_entries()) for points in fold.reader.series(stretch)]
+        return [PointsPart(points, no_entries()) for points in fold.reader.series(stretch)]
     reads_all = any(each.name == "percentile" for each in aggregates)
-    return list(fold.reader.pieces(stretch, None if reads_all else width or WHOLE))
+    return list(fold.reader.parts(stretch, None if reads_all else width or WHOLE))
 
 
 def _grouped(
     target: _Target, by: Sequence[str], *, ranked: bool
-) -> tuple[Sequence[dict[str, str]], Groups]:
+) -> tuple[Sequence[dict[str, str]], SeriesGroups]:
     series = target.stretch.series
     table = target.measurement.series
     if by == EACH:
         named, group = _each(target.measurement, series)
-        return named, Groups(series, group, group)
+        return named, SeriesGroups(series, group, group)
     named, group = table.groups(series, by)
-    return named, Groups(series, group, table.ranks(series) if ranked else None)
+    return named, SeriesGroups(series, group, table.ranks(series) if ranked else None)
 
 
 def _each(measurement: Measurement, series: Ints) -> tuple[list[dict[str, str]], Ints]:

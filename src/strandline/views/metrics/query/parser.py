@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from strandline.errors import Invalid
-from strandline.views.metrics.aggregates import SECOND_NS, Aggregate, percentile
+from strandline.views.metrics.aggregates import SECOND_NS, AggregateFunction, percentile
 from strandline.views.metrics.query.durations import DURATION, MOMENT, duration_ns, moment_ns
 from strandline.views.metrics.storage.series_index import Matcher
 from strandline.views.metrics.value_types import AT_MAX
@@ -41,7 +41,7 @@ TEXT_MAX = 10_000
 """The maximal number of characters of a query."""
 
 
-class Moment(NamedTuple):
+class QueryTime(NamedTuple):
     """A time, absolute or relative to now."""
 
     at: int
@@ -51,11 +51,11 @@ class Moment(NamedTuple):
         return now_ns - self.at if self.is_before_now else self.at
 
 
-class Range(NamedTuple):
+class QueryRange(NamedTuple):
     """From ``first`` on and before ``next``; without ``next``, up to and including now."""
 
-    first: Moment
-    next: Moment | None
+    first: QueryTime
+    next: QueryTime | None
 
 
 class Stage(NamedTuple):
@@ -63,16 +63,16 @@ class Stage(NamedTuple):
 
     name: str
     arguments: tuple[Any, ...]
-    place: int
+    offset: int
     """Its offset in the text."""
 
 
-class Query(NamedTuple):
+class MetricsQuery(NamedTuple):
     """A parsed query."""
 
     measurement: str
     matchers: tuple[Matcher, ...]
-    range: Range | None
+    range: QueryRange | None
     stages: tuple[Stage, ...]
 
 
@@ -171,12 +171,12 @@ class _SyntaxError(Exception):
         self.offset = offset
 
 
-class _QueryBuilder(Transformer[Token, Query]):
+class _QueryBuilder(Transformer[Token, MetricsQuery]):
     """Builds the query from the parse tree, bottom up."""
 
-    def start(self, parts: list[Any]) -> Query:
+    def start(self, parts: list[Any]) -> MetricsQuery:
         name, matchers, time_range, *stages = parts
-        return Query(name, tuple(matchers or ()), time_range, tuple(stages))
+        return MetricsQuery(name, tuple(matchers or ()), time_range, tuple(stages))
 
     def name(self, parts: list[Token]) -> str:
         (token,) = parts
@@ -194,26 +194,26 @@ class _QueryBuilder(Transformer[Token, Query]):
         tag, operator, value = parts
         return Matcher(tag, str(operator), value)  # type: ignore[arg-type]  # by the grammar
 
-    def last(self, parts: list[Token]) -> Range:
-        return Range(Moment(_duration(parts[0]), is_before_now=True), None)
+    def last(self, parts: list[Token]) -> QueryRange:
+        return QueryRange(QueryTime(_duration(parts[0]), is_before_now=True), None)
 
-    def between(self, parts: list[Moment]) -> Range:
-        return Range(parts[0], parts[1])
+    def between(self, parts: list[QueryTime]) -> QueryRange:
+        return QueryRange(parts[0], parts[1])
 
-    def moment(self, parts: list[Token]) -> Moment:
+    def moment(self, parts: list[Token]) -> QueryTime:
         (token,) = parts
         if token.type == "NOW":
-            return Moment(0, is_before_now=True)
+            return QueryTime(0, is_before_now=True)
         if token.type == "BEFORE":
-            return Moment(_duration(token, token.partition("-")[2]), is_before_now=True)
+            return QueryTime(_duration(token, token.partition("-")[2]), is_before_now=True)
         if token.type == "MOMENT":
             try:
-                return Moment(moment_ns(str(token)))
+                return QueryTime(moment_ns(str(token)))
             except Invalid as error:
                 raise _SyntaxError(token.start_pos or 0, str(error)) from error
         if not token.isdigit() or int(token) > AT_MAX:
             raise _SyntaxError(token.start_pos or 0, "nanoseconds since 1970 are a whole number")
-        return Moment(int(token))
+        return QueryTime(int(token))
 
     def stage(self, parts: list[Any]) -> Stage:
         (step,) = parts
@@ -268,24 +268,24 @@ def _parser() -> Lark:
     )
 
 
-def parse(text: str) -> Query:
+def parse(text: str) -> MetricsQuery:
     """Parse a query; raises Invalid with line, column and the expected tokens."""
     if len(text) > TEXT_MAX:
         raise Invalid(f"a query has at most {TEXT_MAX} characters, not {len(text)}")
     try:
         parsed: Any = _parser().parse(text)
     except _SyntaxError as error:
-        raise pointing(text, error.offset, str(error)) from error
+        raise error_at(text, error.offset, str(error)) from error
     except UnexpectedInput as error:
         offset = error.pos_in_stream if isinstance(error.pos_in_stream, int) else len(text)
         if isinstance(error, UnexpectedToken) and error.token.type == "$END":
             offset = len(text)
-        raise pointing(text, max(0, offset), f"expected {_expected(error)}") from error
-    query: Query = parsed
+        raise error_at(text, max(0, offset), f"expected {_expected(error)}") from error
+    query: MetricsQuery = parsed
     return query
 
 
-def pointing(text: str, offset: int, reason: str) -> Invalid:
+def error_at(text: str, offset: int, reason: str) -> Invalid:
     """An error that shows its position in the text."""
     before = text[:offset]
     line, column = before.count("\n") + 1, offset - (before.rfind("\n") + 1)
@@ -328,13 +328,13 @@ def _unquoted(token: Token) -> str:
     return token[1:-1].replace('\\"', '"').replace("\\\\", "\\")
 
 
-def aggregate_of(stage: Stage) -> tuple[Aggregate, Any] | None:
+def aggregate_of(stage: Stage) -> tuple[AggregateFunction, Any] | None:
     """The aggregate and the groups of a stage; None if it is not an aggregate."""
     if stage.name == "percentile":
         return percentile(stage.arguments[0]), stage.arguments[1]
     if stage.name == "rate":
         per_ns, by = stage.arguments
-        return Aggregate("rate", per_ns=per_ns or SECOND_NS), by
+        return AggregateFunction("rate", per_ns=per_ns or SECOND_NS), by
     if stage.name in ("avg", "sum", "count", "min", "max", "first", "last"):
-        return Aggregate(stage.name), stage.arguments[0]
+        return AggregateFunction(stage.name), stage.arguments[0]
     return None

@@ -11,7 +11,7 @@ import pyarrow as pa
 from strandline.views.metrics.value_types import Ints, Values
 
 
-class Row(NamedTuple):
+class ResultValue(NamedTuple):
     """One value."""
 
     tags: dict[str, str]
@@ -19,7 +19,7 @@ class Row(NamedTuple):
     value: float | int | bool
 
 
-class Series(NamedTuple):
+class ResultSeries(NamedTuple):
     """The values of one group, in the order of time."""
 
     tags: dict[str, str]
@@ -27,7 +27,7 @@ class Series(NamedTuple):
     values: Values
 
 
-class Answer:
+class MetricsResult:
     """Values of groups, in the order of (group, at). Immutable; safe to use from many threads."""
 
     def __init__(
@@ -54,21 +54,21 @@ class Answer:
     def __repr__(self) -> str:
         return f"Answer({self.name!r}, {len(self.groups)} groups, {len(self)} values)"
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[ResultValue]:
         groups = self.groups
         columns = self.group.tolist(), self.at.tolist(), self.values.tolist()
         for group, at, value in zip(*columns, strict=True):
-            yield Row(groups[group], at, value)
+            yield ResultValue(groups[group], at, value)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ResultValue]:
         """All values as rows."""
         return list(self)
 
-    def series(self) -> list[Series]:
+    def series(self) -> list[ResultSeries]:
         """The values of each group that has values."""
         bounds = self.group.searchsorted(np.arange(len(self.groups) + 1)).tolist()
         return [
-            Series(tags, self.at[first:after], self.values[first:after])
+            ResultSeries(tags, self.at[first:after], self.values[first:after])
             for tags, first, after in zip(self.groups, bounds, bounds[1:], strict=False)
             if first < after
         ]
@@ -84,7 +84,7 @@ class Answer:
         columns["value"] = pa.array(self.values)
         return pa.table(columns)
 
-    def replace(self, *, chosen: Values | None = None, **changed: Any) -> Answer:
+    def replace(self, *, chosen: Values | None = None, **changed: Any) -> MetricsResult:
         """A copy with some attributes replaced, or with only the ``chosen`` values."""
         parts = {
             "name": self.name,
@@ -97,4 +97,4 @@ class Answer:
         if chosen is not None:
             for column in ("group", "at", "values"):
                 parts[column] = parts[column][chosen]
-        return Answer(**parts)
+        return MetricsResult(**parts)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from strandline.errors import Invalid
-from strandline.views.metrics.aggregates import Aggregate
-from strandline.views.metrics.query.result import Answer
-from strandline.views.metrics.query.windows import Groups, outcome
-from strandline.views.metrics.storage.block import Points, no_points
+from strandline.views.metrics.aggregates import AggregateFunction
+from strandline.views.metrics.query.result import MetricsResult
+from strandline.views.metrics.query.windows import SeriesGroups, outcome
+from strandline.views.metrics.storage.block import FieldPoints, no_points
 from strandline.views.metrics.storage.block_index import ENTRY
-from strandline.views.metrics.storage.point_reader import Part
-from strandline.views.metrics.value_types import Kind, Values, to_bits
+from strandline.views.metrics.storage.point_reader import PointsPart
+from strandline.views.metrics.value_types import ValueKind, Values, to_bits
 
 EACH = "*"
 
@@ -40,20 +40,26 @@ _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def aggregate(
-    result: Answer, function: Aggregate, *, width: int | None, by: Sequence[str] | None
-) -> Answer:
+    result: MetricsResult,
+    function: AggregateFunction,
+    *,
+    width: int | None,
+    by: Sequence[str] | None,
+) -> MetricsResult:
     """Aggregate values of earlier stages."""
     values = _numbers(result.values)
-    kind = Kind.FLOAT if values.dtype.kind == "f" else Kind.INT
-    points = Points(result.group, result.at, to_bits(values, kind)) if len(values) else no_points()
+    kind = ValueKind.FLOAT if values.dtype.kind == "f" else ValueKind.INT
+    points = (
+        FieldPoints(result.group, result.at, to_bits(values, kind)) if len(values) else no_points()
+    )
     named, groups = _regroup(result, by or ())
-    part = Part(points, np.empty(0, dtype=ENTRY))
+    part = PointsPart(points, np.empty(0, dtype=ENTRY))
     aggregated = outcome([part], kind, function, groups, width).checked()
     name = f"{result.name}_{function.label}"
-    return Answer(name, named, aggregated.group, aggregated.at, aggregated.values)
+    return MetricsResult(name, named, aggregated.group, aggregated.at, aggregated.values)
 
 
-def delta(result: Answer) -> Answer:
+def delta(result: MetricsResult) -> MetricsResult:
     """The difference from each value to the next of its group, at the time of the later one."""
     same_group = result.group[1:] == result.group[:-1]
     values = np.diff(_numbers(result.values))[same_group]
@@ -61,7 +67,7 @@ def delta(result: Answer) -> Answer:
     return result.replace(group=result.group[later], at=result.at[later], values=values)
 
 
-def rate(result: Answer, per_ns: int) -> Answer:
+def rate(result: MetricsResult, per_ns: int) -> MetricsResult:
     """The rate of a counter from each value to the next; a fall is a restart from 0."""
     same_group = result.group[1:] == result.group[:-1]
     values = _numbers(result.values).astype("<f8")
@@ -74,12 +80,12 @@ def rate(result: Answer, per_ns: int) -> Answer:
     )
 
 
-def where(result: Answer, comparison: str, number: float) -> Answer:
+def where(result: MetricsResult, comparison: str, number: float) -> MetricsResult:
     """The values for which the comparison is true."""
     return result.replace(chosen=_COMPARISONS[comparison](result.values, number))
 
 
-def math(result: Answer, postfix: Sequence[str | float]) -> Answer:
+def math(result: MetricsResult, postfix: Sequence[str | float]) -> MetricsResult:
     """Apply an expression to every value; results that are not finite are left out."""
     values = _numbers(result.values).astype("<f8")
     stack: list[Any] = []
@@ -97,7 +103,7 @@ def math(result: Answer, postfix: Sequence[str | float]) -> Answer:
     return result.replace(values=computed.copy()).replace(chosen=np.isfinite(computed))
 
 
-def rounded(result: Answer, function: str, digits: float | None) -> Answer:
+def rounded(result: MetricsResult, function: str, digits: float | None) -> MetricsResult:
     """abs, ceil, floor or round."""
     values = _numbers(result.values)
     if function == "round":
@@ -109,7 +115,7 @@ def rounded(result: Answer, function: str, digits: float | None) -> Answer:
     )
 
 
-def top(result: Answer, count: float, *, lowest: bool) -> Answer:
+def top(result: MetricsResult, count: float, *, lowest: bool) -> MetricsResult:
     """The groups with the highest or the lowest average; of equal ones, the first by tags."""
     if not len(result):
         return result
@@ -133,11 +139,15 @@ def _numbers(values: Values) -> Values:
     return values.astype("<i8") if values.dtype.kind == "b" else values
 
 
-def _regroup(result: Answer, by: Sequence[str]) -> tuple[Sequence[dict[str, str]], Groups]:
+def _regroup(
+    result: MetricsResult, by: Sequence[str]
+) -> tuple[Sequence[dict[str, str]], SeriesGroups]:
     numbers = np.arange(len(result.groups))
     if by == EACH:
-        return result.groups, Groups(numbers, numbers, numbers)
+        return result.groups, SeriesGroups(numbers, numbers, numbers)
     keys = [tuple(tags.get(tag, "") for tag in by) for tags in result.groups]
     group_of = {key: number for number, key in enumerate(sorted(set(keys)))}
     named = [dict(zip(by, key, strict=True)) for key in group_of]
-    return named, Groups(numbers, np.array([group_of[key] for key in keys], dtype="<i8"), numbers)
+    return named, SeriesGroups(
+        numbers, np.array([group_of[key] for key in keys], dtype="<i8"), numbers
+    )

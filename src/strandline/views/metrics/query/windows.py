@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from strandline.errors import Invalid
-from strandline.views.metrics.aggregates import Aggregate
-from strandline.views.metrics.storage.block import Points, joined
+from strandline.views.metrics.aggregates import AggregateFunction
+from strandline.views.metrics.storage.block import FieldPoints, joined
 from strandline.views.metrics.storage.block_index import Entries
 from strandline.views.metrics.storage.overlap import Mask
-from strandline.views.metrics.storage.point_reader import Part
-from strandline.views.metrics.value_types import Ints, Kind, Values, numbers
+from strandline.views.metrics.storage.point_reader import PointsPart
+from strandline.views.metrics.value_types import Ints, ValueKind, Values, numbers
 
 WHOLE = 1 << 62
 """A width with all times in a few windows."""
@@ -33,7 +33,7 @@ _PARTITION_SIZE = 128
 _REDUCES = {"min": np.minimum, "max": np.maximum, "sum": np.add}
 
 
-class Groups(NamedTuple):
+class SeriesGroups(NamedTuple):
     """The group of each series; both are in the order of tags."""
 
     series: Ints
@@ -80,7 +80,11 @@ class _Sums(NamedTuple):
 
 
 def outcome(
-    parts: Iterable[Part], kind: Kind, aggregate: Aggregate, groups: Groups, width: int | None
+    parts: Iterable[PointsPart],
+    kind: ValueKind,
+    aggregate: AggregateFunction,
+    groups: SeriesGroups,
+    width: int | None,
 ) -> Outcome:
     """The aggregate of every group and window that has points."""
     with np.errstate(over="ignore", invalid="ignore"):  # a sum of floats may become infinite
@@ -88,7 +92,11 @@ def outcome(
 
 
 def _outcome(
-    parts: Iterable[Part], kind: Kind, aggregate: Aggregate, groups: Groups, width: int | None
+    parts: Iterable[PointsPart],
+    kind: ValueKind,
+    aggregate: AggregateFunction,
+    groups: SeriesGroups,
+    width: int | None,
 ) -> Outcome:
     if aggregate.name == "percentile":
         points = joined([part.points for part in parts])
@@ -105,7 +113,7 @@ def _outcome(
     return _combine(joined_sums, kind, aggregate.name, groups, width)
 
 
-def _sums_of(part: Part, kind: Kind, name: str, width: int | None) -> list[_Sums]:
+def _sums_of(part: PointsPart, kind: ValueKind, name: str, width: int | None) -> list[_Sums]:
     sums = []
     if len(part.points.at):
         sums.append(_sums_of_points(part.points, kind, name, width))
@@ -114,12 +122,12 @@ def _sums_of(part: Part, kind: Kind, name: str, width: int | None) -> list[_Sums
     return sums
 
 
-def _sums_of_points(points: Points, kind: Kind, name: str, width: int | None) -> _Sums:
+def _sums_of_points(points: FieldPoints, kind: ValueKind, name: str, width: int | None) -> _Sums:
     values, window = numbers(points.bits, kind), _windows(points.at, width)
     starts = np.flatnonzero(_changes(points.series, window))
     ends = np.append(starts[1:], len(values)) - 1
     rest = np.zeros(len(starts), dtype="<i8")
-    if name == "sum" and kind is not Kind.FLOAT:
+    if name == "sum" and kind is not ValueKind.FLOAT:
         value: Values = np.add.reduceat(values >> _HALF, starts)
         rest = np.add.reduceat(values & _LOW, starts)
     elif name in _REDUCES:
@@ -137,11 +145,11 @@ def _sums_of_points(points: Points, kind: Kind, name: str, width: int | None) ->
     )
 
 
-def _sums_of_blocks(blocks: Entries, kind: Kind, name: str, width: int | None) -> _Sums:
+def _sums_of_blocks(blocks: Entries, kind: ValueKind, name: str, width: int | None) -> _Sums:
     column = {"min": "low", "max": "high", "sum": "total", "last": "last"}.get(name, "first")
     value = numbers(blocks[column].copy(), kind)
     rest = np.zeros(len(blocks), dtype="<i8")
-    if name == "sum" and kind is not Kind.FLOAT:
+    if name == "sum" and kind is not ValueKind.FLOAT:
         value, rest = value >> _HALF, value & _LOW
     return _Sums(
         series=blocks["series"].astype("<i8"),
@@ -154,7 +162,9 @@ def _sums_of_blocks(blocks: Entries, kind: Kind, name: str, width: int | None) -
     )
 
 
-def _combine(sums: _Sums, kind: Kind, name: str, groups: Groups, width: int | None) -> Outcome:
+def _combine(
+    sums: _Sums, kind: ValueKind, name: str, groups: SeriesGroups, width: int | None
+) -> Outcome:
     """Combine the sums of each group and window."""
     group = groups.of(sums.series)
     order_at = sums.last_at if name == "last" else sums.first_at
@@ -179,7 +189,7 @@ def _combine(sums: _Sums, kind: Kind, name: str, groups: Groups, width: int | No
 
 
 def _percentiles(
-    points: Points, kind: Kind, percent: float, groups: Groups, width: int | None
+    points: FieldPoints, kind: ValueKind, percent: float, groups: SeriesGroups, width: int | None
 ) -> Outcome:
     values, window = numbers(points.bits, kind), _windows(points.at, width)
     group = groups.of(points.series)
@@ -203,7 +213,9 @@ def _percentiles(
     return Outcome(group[starts], at, values[low] + (values[high] - values[low]) * share)
 
 
-def _rates(points: Points, kind: Kind, per_ns: int, groups: Groups, width: int | None) -> Outcome:
+def _rates(
+    points: FieldPoints, kind: ValueKind, per_ns: int, groups: SeriesGroups, width: int | None
+) -> Outcome:
     """Rates of each series, then their sum for each group."""
     values, window = numbers(points.bits, kind).astype("<f8"), _windows(points.at, width)
     if not len(values):
@@ -253,9 +265,9 @@ def _changes(one: Ints, other: Ints) -> Mask:
     return changed
 
 
-def _join_halves(sums: Outcome, rest: Ints, kind: Kind) -> Outcome:
+def _join_halves(sums: Outcome, rest: Ints, kind: ValueKind) -> Outcome:
     """The sums of integers from their halves, if they fit."""
-    if kind is Kind.FLOAT:
+    if kind is ValueKind.FLOAT:
         return sums
     high = sums.values + (rest >> _HALF)
     fits = (high < 1 << (_HALF - 1)) & (high >= -(1 << (_HALF - 1)))
@@ -263,5 +275,5 @@ def _join_halves(sums: Outcome, rest: Ints, kind: Kind) -> Outcome:
     return Outcome(sums.group[fits], sums.at[fits], values, len(fits) - int(fits.sum()))
 
 
-def _as_floats(total: Values, rest: Ints, kind: Kind) -> Values:
-    return total if kind is Kind.FLOAT else total * float(1 << _HALF) + rest
+def _as_floats(total: Values, rest: Ints, kind: ValueKind) -> Values:
+    return total if kind is ValueKind.FLOAT else total * float(1 << _HALF) + rest

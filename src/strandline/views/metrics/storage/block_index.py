@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strandline.reservoir.btree.btree_map import PagedMap
-from strandline.views.metrics.storage.block import Points
-from strandline.views.metrics.value_types import Kind, numbers, to_bits
+from strandline.views.metrics.storage.block import FieldPoints
+from strandline.views.metrics.value_types import ValueKind, numbers, to_bits
 
 ENTRY = np.dtype(
     [
@@ -52,13 +52,13 @@ _AT_SIGN = 1 << 63
 _SUM_MAX = 2.0**62
 
 
-def entry_of(points: Points, kind: Kind, page: int) -> Entries:
+def entry_of(points: FieldPoints, kind: ValueKind, page: int) -> Entries:
     """The entry of a block, as an array of one row."""
     with np.errstate(over="ignore"):  # a sum of floats may become infinite
         return _entry_of(points, kind, page)
 
 
-def _entry_of(points: Points, kind: Kind, page: int) -> Entries:
+def _entry_of(points: FieldPoints, kind: ValueKind, page: int) -> Entries:
     entry = np.zeros(1, dtype=ENTRY)
     row = entry[0]
     row["series"], row["last_series"] = points.series[0], points.series[-1]
@@ -69,7 +69,7 @@ def _entry_of(points: Points, kind: Kind, page: int) -> Entries:
         bounds = to_bits(np.array([values.min(), values.max()]), _stored_kind(kind))
         row["low"], row["high"] = bounds
         row["first"], row["last"] = points.bits[0], points.bits[-1]
-        if kind is Kind.FLOAT:
+        if kind is ValueKind.FLOAT:
             row["total"] = to_bits(np.array([values.sum()]), kind)[0]
             row["flags"] = EXACT
         elif float(np.abs(values.astype("<f8")).sum()) < _SUM_MAX:
@@ -86,7 +86,7 @@ def joined_entries(parts: Sequence[Entries]) -> Entries:
     return np.frombuffer(b"".join(part.tobytes() for part in filled), dtype=ENTRY)
 
 
-class Index:
+class BlockIndex:
     """The entries of all runs. Owned by one thread."""
 
     def __init__(self, entries: PagedMap) -> None:
@@ -142,8 +142,8 @@ class Index:
             self.map.delete(key)
 
 
-def _stored_kind(kind: Kind) -> Kind:
-    return Kind.FLOAT if kind is Kind.FLOAT else Kind.INT
+def _stored_kind(kind: ValueKind) -> ValueKind:
+    return ValueKind.FLOAT if kind is ValueKind.FLOAT else ValueKind.INT
 
 
 def _key(run: int, field: int, series: int, at: int) -> bytes:

@@ -17,7 +17,7 @@ from strandline.reservoir.btree.spill import Spill
 from strandline.reservoir.session import Session
 
 
-class Pages:
+class BlockPages:
     """The pages of blocks of one fold. Owned by one thread."""
 
     def __init__(

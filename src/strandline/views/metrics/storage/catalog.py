@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from strandline.views.metrics.storage.column_codec import pack, unpack
-from strandline.views.metrics.storage.metadata import Facts
+from strandline.views.metrics.storage.metadata import Metadata
 from strandline.views.metrics.storage.series_index import SeriesTable
-from strandline.views.metrics.value_types import INT64_MIN, Ints, Kind
+from strandline.views.metrics.value_types import INT64_MIN, Ints, ValueKind
 
 
 class Field(msgspec.Struct, frozen=True, array_like=True):
@@ -25,7 +25,7 @@ class Field(msgspec.Struct, frozen=True, array_like=True):
     number: int
     measurement: int
     name: str
-    kind: Kind
+    kind: ValueKind
     defined_by: int
     """The seq of the first record with the field."""
 
@@ -60,7 +60,7 @@ class Measurement:
         self.gone_series: list[int] = []
 
 
-class Catalogue:
+class MetricsCatalog:
     """All names of a fold. Owned by one thread."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Catalogue:
             self._add(measurement)
         return measurement
 
-    def field(self, measurement: Measurement, name: str, kind: Kind, seq: int) -> Field | None:
+    def field(self, measurement: Measurement, name: str, kind: ValueKind, seq: int) -> Field | None:
         """The field of this name, or a new one; None if it has another kind."""
         field = measurement.fields.get(name)
         if field is None:
@@ -135,7 +135,7 @@ class Catalogue:
             measurement.gone_series += lost
             measurement.new_series = [one for one in measurement.new_series if one[0] not in lost]
 
-    def save(self, facts: Facts) -> None:
+    def save(self, facts: Metadata) -> None:
         """Write changes to the metadata."""
         for field in self.fields[self._fields_saved :]:
             facts.put("f", field.number, fact=field)
@@ -146,7 +146,7 @@ class Catalogue:
                 facts.put("m", measurement.number, fact=_stored(measurement))
                 measurement.changed = False
 
-    def load(self, facts: Facts) -> None:
+    def load(self, facts: Metadata) -> None:
         """Load the saved names."""
         for (number,), stored in facts.all("m", kind=_StoredMeasurement):
             measurement = Measurement(number, stored.name)
@@ -158,15 +158,17 @@ class Catalogue:
             measurement.series.next_number = stored.next_series
             self.series_count += len(measurement.series)
             for _, chunk in facts.all("t", number, kind=_Chunk):
-                numbers = unpack(chunk.series, chunk.count, Kind.INT)
-                measurement.series.seen(numbers, unpack(chunk.last_at, chunk.count, Kind.INT))
-            measurement.series.take_touched()
+                numbers = unpack(chunk.series, chunk.count, ValueKind.INT)
+                measurement.series.record_last_points(
+                    numbers, unpack(chunk.last_at, chunk.count, ValueKind.INT)
+                )
+            measurement.series.pop_changed_chunks()
         for _, field in facts.all("f", kind=Field):
             self.fields.append(field)
             self.measurements[field.measurement].fields[field.name] = field
         self._fields_saved = len(self.fields)
 
-    def _save_series(self, measurement: Measurement, facts: Facts) -> None:
+    def _save_series(self, measurement: Measurement, facts: Metadata) -> None:
         number = measurement.number
         for series in measurement.gone_series:
             facts.delete("s", number, series)
@@ -174,9 +176,9 @@ class Catalogue:
             facts.put_many("s", [((number, n), packed) for n, packed in measurement.new_series])
             measurement.changed = True
         measurement.new_series, measurement.gone_series = [], []
-        for chunk, numbers, last_at in measurement.series.take_touched():
+        for chunk, numbers, last_at in measurement.series.pop_changed_chunks():
             if len(numbers):
-                packed = pack(numbers, Kind.INT), pack(last_at, Kind.INT)
+                packed = pack(numbers, ValueKind.INT), pack(last_at, ValueKind.INT)
                 facts.put("t", number, chunk, fact=_Chunk(len(numbers), *packed))
             else:
                 facts.delete("t", number, chunk)

@@ -24,7 +24,7 @@ import numpy as np
 from pcodec import ChunkConfig, standalone  # type: ignore[import-untyped]  # has no stubs
 
 from strandline.errors import Corrupt
-from strandline.views.metrics.value_types import Ints, Kind
+from strandline.views.metrics.value_types import Ints, ValueKind
 
 RAW, EQUAL, CHUNK, FLAGS = range(4)
 
@@ -37,17 +37,17 @@ _CHUNK = bytes((CHUNK,))
 _FLAGS = bytes((FLAGS,))
 
 
-def pack(bits: Ints, kind: Kind, *, small: bool = False) -> bytes:
+def pack(bits: Ints, kind: ValueKind, *, small: bool = False) -> bytes:
     """Numbers as bytes; ``small`` takes more time and less space."""
     count = len(bits)
     if count > 1 and bits[0] == bits[-1] and bool((bits == bits[0]).all()):
         return _ONE.pack(EQUAL, int(bits[0]))
-    if kind is Kind.BOOL:
+    if kind is ValueKind.BOOL:
         return _FLAGS + np.packbits(bits.astype(np.uint8)).tobytes()
     if count < _CHUNK_COUNT_MIN:
         return _RAW + np.ascontiguousarray(bits, dtype="<i8").tobytes()
     column = np.ascontiguousarray(bits)
-    typed = column.view("<f8") if kind is Kind.FLOAT else column
+    typed = column.view("<f8") if kind is ValueKind.FLOAT else column
     chunk = standalone.simple_compress(typed, _SMALL if small else _FAST)
     return _CHUNK + chunk if len(chunk) < 8 * count else _RAW + column.tobytes()
 
@@ -65,7 +65,7 @@ def unpack_one(data: bytes) -> int | None:
     return bits
 
 
-def unpack(data: bytes, count: int, kind: Kind) -> Ints:
+def unpack(data: bytes, count: int, kind: ValueKind) -> Ints:
     """``count`` numbers from their bytes; raises Corrupt for another count."""
     try:
         bits = _unpack_form(data, count, kind)
@@ -76,7 +76,7 @@ def unpack(data: bytes, count: int, kind: Kind) -> Ints:
     return bits
 
 
-def _unpack_form(data: bytes, count: int, kind: Kind) -> Ints:
+def _unpack_form(data: bytes, count: int, kind: ValueKind) -> Ints:
     form = data[0]
     if form == EQUAL:
         return np.full(count, _ONE.unpack(data)[1], dtype="<i8")
@@ -90,7 +90,7 @@ def _unpack_form(data: bytes, count: int, kind: Kind) -> Ints:
     numbers = standalone.simple_decompress(data[1:])
     if numbers is None:
         raise ValueError("an empty chunk")
-    expected = "<f8" if kind is Kind.FLOAT else "<i8"
+    expected = "<f8" if kind is ValueKind.FLOAT else "<i8"
     if numbers.dtype != np.dtype(expected):
         raise ValueError(f"a chunk of {numbers.dtype}")
     bits: Ints = numbers.view("<i8")

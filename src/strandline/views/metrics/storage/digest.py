@@ -13,15 +13,15 @@ import msgspec
 import numpy as np
 from xxhash import xxh3_128_digest, xxh3_128_intdigest
 
-from strandline.views.metrics.rule_progress import Standings
-from strandline.views.metrics.storage.catalog import Catalogue, Field, Measurement
-from strandline.views.metrics.storage.point_reader import Reader, Stretch
+from strandline.views.metrics.rule_progress import RuleProgress
+from strandline.views.metrics.storage.catalog import Field, Measurement, MetricsCatalog
+from strandline.views.metrics.storage.point_reader import PointRange, PointReader
 from strandline.views.metrics.value_types import INT64_MAX
 
 _MODULUS = 1 << 128
 
 
-def digest_of(catalogue: Catalogue, standings: Standings, reader: Reader) -> bytes:
+def digest_of(catalogue: MetricsCatalog, standings: RuleProgress, reader: PointReader) -> bytes:
     """The checksum, of 16 bytes."""
     total = 0
     names = []
@@ -37,7 +37,9 @@ def digest_of(catalogue: Catalogue, standings: Standings, reader: Reader) -> byt
     return xxh3_128_digest((total % _MODULUS).to_bytes(16, "little") + header)
 
 
-def parts_of(catalogue: Catalogue, standings: Standings, reader: Reader) -> dict[bytes, bytes]:
+def parts_of(
+    catalogue: MetricsCatalog, standings: RuleProgress, reader: PointReader
+) -> dict[bytes, bytes]:
     """The same in parts: a checksum for each column, the state of each measurement and rule."""
     parts = {}
     for measurement in catalogue.sorted():
@@ -55,11 +57,13 @@ def parts_of(catalogue: Catalogue, standings: Standings, reader: Reader) -> dict
     return parts
 
 
-def _columns(measurement: Measurement, field: Field, reader: Reader) -> Iterator[tuple[bytes, int]]:
+def _columns(
+    measurement: Measurement, field: Field, reader: PointReader
+) -> Iterator[tuple[bytes, int]]:
     """The name of each column of a field, and its checksum."""
     name = f"{measurement.name}\x00{field.name}\x00{int(field.kind)}\x00".encode()
     series = measurement.series
-    stretch = Stretch(field.number, series.numbers(), measurement.floor, INT64_MAX)
+    stretch = PointRange(field.number, series.numbers(), measurement.floor, INT64_MAX)
     for points in reader.series(stretch):
         starts = np.flatnonzero(np.append(True, points.series[1:] != points.series[:-1]))
         if not len(points.at):

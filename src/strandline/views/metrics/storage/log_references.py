@@ -20,7 +20,7 @@ from itertools import islice
 import msgspec
 from pyroaring import BitMap64
 
-from strandline.views.metrics.storage.metadata import Facts
+from strandline.views.metrics.storage.metadata import Metadata
 from strandline.views.metrics.value_types import INT64_MIN
 
 BUCKET_BITS = 8
@@ -30,7 +30,7 @@ _REPLACED = -1
 """In place of a measurement: always below the floor."""
 
 
-class Bucket(msgspec.Struct, array_like=True):
+class SeqBucket(msgspec.Struct, array_like=True):
     """The references of 256 seqs, by measurement."""
 
     until: dict[int, int] = {}
@@ -47,7 +47,7 @@ class Bucket(msgspec.Struct, array_like=True):
             self.until[measurement] = until
         self.places[measurement].add(index)
 
-    def take(self, floor_of: Callable[[int], int]) -> set[int]:
+    def remove_expired(self, floor_of: Callable[[int], int]) -> set[int]:
         """Remove and return the records whose points are all below the floors."""
         expired = [m for m, until in self.until.items() if m < 0 or until < floor_of(m)]
         candidates = set[int]().union(*(self.places[measurement] for measurement in expired))
@@ -56,22 +56,22 @@ class Bucket(msgspec.Struct, array_like=True):
         return candidates.difference(*self.places.values())
 
 
-class Lives:
+class LogReferences:
     """The references of all records. Owned by one thread."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Metadata) -> None:
         self._facts = facts
-        self._changed: dict[int, Bucket] = {}
+        self._changed: dict[int, SeqBucket] = {}
 
     def add(self, seq: int, measurement: int, until: int) -> None:
         """Add a record with points of a measurement up to a time."""
         self._bucket(seq >> BUCKET_BITS).add(measurement, until, seq & _INDEX_MASK)
 
-    def replaced(self, seq: int) -> None:
+    def mark_replaced(self, seq: int) -> None:
         """Mark a record that a newer one has replaced."""
         self._bucket(seq >> BUCKET_BITS).add(_REPLACED, INT64_MIN, seq & _INDEX_MASK)
 
-    def take(
+    def remove_expired(
         self, floor_of: Callable[[int], int], first: int, count: int, secured: int
     ) -> tuple[BitMap64, int]:
         """Remove and return records that are below the floors, and the next bucket to examine.
@@ -86,7 +86,9 @@ class Lives:
             if (number + 1) << BUCKET_BITS > secured + 1:
                 break
             bucket = self._bucket(number)
-            removable |= BitMap64(number << BUCKET_BITS | index for index in bucket.take(floor_of))
+            removable |= BitMap64(
+                number << BUCKET_BITS | index for index in bucket.remove_expired(floor_of)
+            )
         return removable, 0
 
     def save(self) -> None:
@@ -97,11 +99,11 @@ class Lives:
                 self._facts.delete("l", number)
         self._changed.clear()
 
-    def _bucket(self, number: int) -> Bucket:
+    def _bucket(self, number: int) -> SeqBucket:
         bucket = self._changed.get(number)
         if bucket is None:
-            stored = self._facts.get("l", number, kind=Bucket)
-            bucket = self._changed[number] = Bucket() if stored is None else stored
+            stored = self._facts.get("l", number, kind=SeqBucket)
+            bucket = self._changed[number] = SeqBucket() if stored is None else stored
         return bucket
 
     def _numbers(self, first: int, count: int) -> list[int]:

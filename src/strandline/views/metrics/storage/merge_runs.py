@@ -19,16 +19,16 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
-from strandline.views.metrics.storage.block import Points, joined
+from strandline.views.metrics.storage.block import FieldPoints, joined
 from strandline.views.metrics.storage.block_index import (
     ENTRY,
     SERIES_NEXT_MAX,
     Entries,
     joined_entries,
 )
-from strandline.views.metrics.storage.overlap import in_order, undisturbed
-from strandline.views.metrics.storage.runs import Run, Runs
-from strandline.views.metrics.value_types import Kind
+from strandline.views.metrics.storage.overlap import isolated_blocks, sort_points
+from strandline.views.metrics.storage.runs import PointRun, PointRuns
+from strandline.views.metrics.value_types import ValueKind
 
 RUNS_MIN = 8
 """So many runs of one class are merged."""
@@ -45,17 +45,17 @@ class Merge(msgspec.Struct):
     """A merge in progress."""
 
     inputs: list[int]
-    output: Run
+    output: PointRun
     field: int = 0
     series: int = 0
     """The first series of the field that is not merged yet."""
 
 
-class Merging:
+class RunMerger:
     """Merges the runs of one fold. Owned by one thread."""
 
     def __init__(
-        self, runs: Runs, kind_of: Callable[[int], Kind], floor_of: Callable[[int], int]
+        self, runs: PointRuns, kind_of: Callable[[int], ValueKind], floor_of: Callable[[int], int]
     ) -> None:
         self.current: Merge | None = None
         self._runs = runs
@@ -65,7 +65,7 @@ class Merging:
     def resume(self, merge: Merge | None) -> None:
         """Continue a saved merge."""
         self.current = merge
-        self._runs.making = [] if merge is None else [merge.output]
+        self._runs.merge_outputs = [] if merge is None else [merge.output]
 
     def inputs(self) -> list[int]:
         """Runs that are being merged."""
@@ -75,10 +75,10 @@ class Merging:
         """Merge about so many points, if there is anything to merge."""
         while points > 0:
             if self.current is None:
-                selected = choose(self._runs.runs)
+                selected = select_runs(self._runs.runs)
                 if not selected:
                     return
-                self.resume(Merge([run.number for run in selected], self._runs.begin()))
+                self.resume(Merge([run.number for run in selected], self._runs.new_run()))
             points -= self._step()
 
     def _step(self) -> int:
@@ -95,7 +95,7 @@ class Merging:
             merge.field, merge.series = fields[0], 0
         return self._merge_series(merge, [run for run in inputs if merge.field in run.spans])
 
-    def _merge_series(self, merge: Merge, inputs: list[Run]) -> int:
+    def _merge_series(self, merge: Merge, inputs: list[PointRun]) -> int:
         field, first = merge.field, merge.series
         count_min = SLICE_POINTS // len(inputs)
         fetched = [self._fetch(run, field, first, count_min) for run in inputs]
@@ -109,33 +109,35 @@ class Merging:
             merge.series = after
         return cost
 
-    def _rewrite(self, output: Run, field: int, inputs: Entries, first: int, after: int) -> int:
+    def _rewrite(
+        self, output: PointRun, field: int, inputs: Entries, first: int, after: int
+    ) -> int:
         """Write the points of a range of series from blocks, which are from oldest to newest."""
         runs = self._runs
         half = max(2, runs.block_points // 2)
         ready = (inputs["series"] == inputs["last_series"]) & (inputs["count"] >= half)
-        points = in_order(joined([runs.read(entry) for entry in inputs[~ready]]))
+        points = sort_points(joined([runs.read(entry) for entry in inputs[~ready]]))
         blocks = inputs[ready]
-        free = undisturbed(blocks, points)
+        free = isolated_blocks(blocks, points)
         if not free.all():
             # In the order of the runs, so that of equal points the last one counts.
             reused = np.zeros(len(inputs), dtype=bool)
             reused[np.flatnonzero(ready)[free]] = True
-            points = in_order(joined([runs.read(entry) for entry in inputs[~reused]]))
+            points = sort_points(joined([runs.read(entry) for entry in inputs[~reused]]))
             blocks = blocks[free]
         in_range = (points.series >= first) & (points.series < after)
-        points = points.chosen(in_range & (points.at >= self._floor_of(field)))
+        points = points.select(in_range & (points.at >= self._floor_of(field)))
         kind, written = self._kind_of(field), 0
         for block in _sorted_blocks(blocks):
             # A new block must not overlap a reused one: blocks of a run are in order.
             before = _count_before(points, block)
-            runs.write(output, field, kind, points.chosen(slice(written, before)), small=True)
-            runs.place(output, field, int(block["min_at"][0]), block)
+            runs.write(output, field, kind, points.select(slice(written, before)), small=True)
+            runs.add_block(output, field, int(block["min_at"][0]), block)
             written = before
-        runs.write(output, field, kind, points.chosen(slice(written, None)), small=True)
+        runs.write(output, field, kind, points.select(slice(written, None)), small=True)
         return len(points.at) + _BLOCK_COST * (len(inputs) + 1)
 
-    def _fetch(self, run: Run, field: int, first: int, count_min: int) -> tuple[Entries, int]:
+    def _fetch(self, run: PointRun, field: int, first: int, count_min: int) -> tuple[Entries, int]:
         """Entries from series ``first`` on, about ``count_min`` points; and the next series."""
         values: list[bytes] = []
         count = 0
@@ -155,13 +157,13 @@ def _sorted_blocks(blocks: Entries) -> Iterator[Entries]:
     return (blocks[index : index + 1] for index in order.tolist())
 
 
-def _count_before(points: Points, block: Entries) -> int:
+def _count_before(points: FieldPoints, block: Entries) -> int:
     """The number of points before a block of one series."""
     first, after = points.series.searchsorted([block["series"][0], block["series"][0] + 1])
     return int(first + points.at[first:after].searchsorted(block["min_at"][0]))
 
 
-def choose(runs: list[Run]) -> list[Run]:
+def select_runs(runs: list[PointRun]) -> list[PointRun]:
     """The newest runs to merge; empty if there are too few of one size class."""
     classes = [_size_class(run.points) for run in runs]
     for limit in sorted(set(classes)):

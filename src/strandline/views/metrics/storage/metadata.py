@@ -27,7 +27,7 @@ _NUMBER = struct.Struct(">Q")
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Facts:
+class Metadata:
     """Entries by letter and numbers. Owned by one thread."""
 
     def __init__(self, stored: PagedMap) -> None:

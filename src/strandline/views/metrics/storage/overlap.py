@@ -9,25 +9,25 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.views.metrics.storage.block import Points
+from strandline.views.metrics.storage.block import FieldPoints
 from strandline.views.metrics.storage.block_index import Entries
 from strandline.views.metrics.value_types import Ints
 
 Mask = NDArray[np.bool_]
 
 
-def in_order(points: Points) -> Points:
+def sort_points(points: FieldPoints) -> FieldPoints:
     """Points in the order of (series, at), without duplicates: of equal ones, the last counts."""
     series, at, _ = points
     same_series = series[1:] == series[:-1]
     if bool(((series[1:] > series[:-1]) | (same_series & (at[1:] > at[:-1]))).all()):
         return points
-    points = points.chosen(np.lexsort((at, series)))
+    points = points.select(np.lexsort((at, series)))
     same = (points.series[1:] == points.series[:-1]) & (points.at[1:] == points.at[:-1])
-    return points.chosen(np.append(~same, True)) if same.any() else points
+    return points.select(np.append(~same, True)) if same.any() else points
 
 
-def contested(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def overlapping_times(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The ranges of time that more than one span has, sorted and disjoint."""
     ranges: list[tuple[int, int]] = []
     end: int | None = None
@@ -42,7 +42,7 @@ def contested(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return ranges
 
 
-def touching(low: Ints, high: Ints, times: list[tuple[int, int]]) -> Mask:
+def overlaps_any(low: Ints, high: Ints, times: list[tuple[int, int]]) -> Mask:
     """A mask of the spans that overlap some of the ranges of time."""
     is_touching = np.zeros(len(low), dtype=bool)
     for first, last in times:
@@ -50,7 +50,7 @@ def touching(low: Ints, high: Ints, times: list[tuple[int, int]]) -> Mask:
     return is_touching
 
 
-def undisturbed(blocks: Entries, points: Points) -> Mask:
+def isolated_blocks(blocks: Entries, points: FieldPoints) -> Mask:
     """A mask of the blocks, each of one series, that overlap no other block and no point.
 
     The points are in order.
@@ -79,7 +79,7 @@ def _overlapping(blocks: Entries) -> Mask:
     return overlapping
 
 
-def _mark_with_points(free: Mask, blocks: Entries, points: Points) -> None:
+def _mark_with_points(free: Mask, blocks: Entries, points: FieldPoints) -> None:
     starts = np.flatnonzero(np.append(True, points.series[1:] != points.series[:-1]))
     series = points.series[starts]
     ends = np.append(starts[1:], len(points.at))

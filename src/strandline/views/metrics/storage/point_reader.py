@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.views.metrics.storage.block import Points, joined, no_points
+from strandline.views.metrics.storage.block import FieldPoints, joined, no_points
 from strandline.views.metrics.storage.block_index import ENTRY, EXACT, Entries, joined_entries
-from strandline.views.metrics.storage.overlap import contested, in_order, touching
-from strandline.views.metrics.storage.runs import Run, Runs
+from strandline.views.metrics.storage.overlap import overlapping_times, overlaps_any, sort_points
+from strandline.views.metrics.storage.runs import PointRun, PointRuns
 from strandline.views.metrics.storage.tail import Tail
 from strandline.views.metrics.value_types import Ints
 
@@ -40,7 +40,7 @@ def no_entries() -> Entries:
     return _NO_ENTRIES
 
 
-class Stretch(NamedTuple):
+class PointRange(NamedTuple):
     """The points to read: series of a field, in order, from ``first`` on and before ``next``."""
 
     field: int
@@ -49,24 +49,24 @@ class Stretch(NamedTuple):
     next: int
 
 
-class Part(NamedTuple):
+class PointsPart(NamedTuple):
     """Points in the order of (series, at), and entries of blocks that were not read.
 
     No point is in two parts.
     """
 
-    points: Points
+    points: FieldPoints
     blocks: Entries
 
 
-class Reader:
+class PointReader:
     """Reads the points of a fold. Owned by one thread."""
 
-    def __init__(self, runs: Runs, tail: Tail) -> None:
+    def __init__(self, runs: PointRuns, tail: Tail) -> None:
         self._runs = runs
         self._tail = tail
 
-    def series(self, stretch: Stretch) -> Iterator[Points]:
+    def series(self, stretch: PointRange) -> Iterator[FieldPoints]:
         """All points, a few whole series at a time."""
         if not len(stretch.series):
             return
@@ -76,31 +76,31 @@ class Reader:
         for part in _slices(entries, stretch.series):
             yield self._whole(stretch._replace(series=part), entries, tail)
 
-    def pieces(self, stretch: Stretch, width: int | None = None) -> Iterator[Part]:
+    def parts(self, stretch: PointRange, width: int | None = None) -> Iterator[PointsPart]:
         """All points, in parts. With a width, blocks inside one window need not be read."""
         if not len(stretch.series):
             return
-        tail = in_order(self._newest(stretch))
+        tail = sort_points(self._newest(stretch))
         by_run = [self._entries(run, stretch) for run in self._runs.runs]
         by_run = [entries for entries in by_run if len(entries)]
         spans = [(int(each["min_at"].min()), int(each["max_at"].max())) for each in by_run]
         if len(tail.at):
             spans.append((int(tail.at.min()), int(tail.at.max())))
-        times = contested(spans)
+        times = overlapping_times(spans)
         if _mostly_contested(times, spans):
             for points in self.series(stretch):
-                yield Part(points, _NO_ENTRIES)
+                yield PointsPart(points, _NO_ENTRIES)
             return
-        mixed: list[Points] = []
+        mixed: list[FieldPoints] = []
         for entries in by_run:
             ready = _is_inside(entries, stretch, width)
-            ready &= ~touching(entries["min_at"], entries["max_at"], times)
-            yield Part(no_points(), entries[ready])
+            ready &= ~overlaps_any(entries["min_at"], entries["max_at"], times)
+            yield PointsPart(no_points(), entries[ready])
             for chunk in _chunks(entries[~ready]):
                 points = _select(joined([self._runs.read(entry) for entry in chunk]), stretch)
-                yield Part(_uncontested(points, times, mixed), _NO_ENTRIES)
-        yield Part(_uncontested(tail, times, mixed), _NO_ENTRIES)
-        yield Part(in_order(joined(mixed)), _NO_ENTRIES)
+                yield PointsPart(_uncontested(points, times, mixed), _NO_ENTRIES)
+        yield PointsPart(_uncontested(tail, times, mixed), _NO_ENTRIES)
+        yield PointsPart(sort_points(joined(mixed)), _NO_ENTRIES)
 
     def earliest(self, field: int, first: int) -> int | None:
         """A lower bound of the time of the field's first point from ``first`` on; None without one.
@@ -121,23 +121,23 @@ class Reader:
         known = [time for time in times if time is not None]
         return min(known, default=None)
 
-    def _earliest_in(self, run: Run, field: int, first: int) -> int | None:
+    def _earliest_in(self, run: PointRun, field: int, first: int) -> int | None:
         values = [value for _, value in self._runs.index.scan(run.number, field, 0)]
         entries = np.frombuffer(b"".join(values), dtype=ENTRY)
         entries = entries[entries["max_at"] >= first]
         return max(first, int(entries["min_at"].min())) if len(entries) else None
 
-    def _whole(self, stretch: Stretch, entries: Entries, tail: Points) -> Points:
+    def _whole(self, stretch: PointRange, entries: Entries, tail: FieldPoints) -> FieldPoints:
         low, high = int(stretch.series[0]), int(stretch.series[-1])
         overlapping = entries[(entries["last_series"] >= low) & (entries["series"] <= high)]
         read = [self._runs.read(entry) for entry in overlapping]
-        return in_order(_select(joined([*read, tail]), stretch))
+        return sort_points(_select(joined([*read, tail]), stretch))
 
-    def _newest(self, stretch: Stretch) -> Points:
+    def _newest(self, stretch: PointRange) -> FieldPoints:
         low, high = int(stretch.series[0]), int(stretch.series[-1])
         return _select(self._tail.points(stretch.field, low, high), stretch)
 
-    def _entries(self, run: Run, stretch: Stretch) -> Entries:
+    def _entries(self, run: PointRun, stretch: PointRange) -> Entries:
         """Entries of a run that may have points of the range."""
         span = run.spans.get(stretch.field)
         if span is None or span.max_at < stretch.first or span.min_at >= stretch.next:
@@ -160,7 +160,7 @@ class Reader:
         return entries[(entries["max_at"] >= stretch.first) & (entries["min_at"] < stretch.next)]
 
 
-def _is_inside(blocks: Entries, stretch: Stretch, width: int | None) -> NDArray[np.bool_]:
+def _is_inside(blocks: Entries, stretch: PointRange, width: int | None) -> NDArray[np.bool_]:
     """A mask of the blocks that can be used without reading them."""
     if width is None:
         return np.zeros(len(blocks), dtype=bool)
@@ -173,7 +173,7 @@ def _is_inside(blocks: Entries, stretch: Stretch, width: int | None) -> NDArray[
     return inside
 
 
-def _select(points: Points, stretch: Stretch) -> Points:
+def _select(points: FieldPoints, stretch: PointRange) -> FieldPoints:
     """The points of these series and times, in the same order."""
     is_match = (points.at >= stretch.first) & (points.at < stretch.next)
     low, high = int(stretch.series[0]), int(stretch.series[-1])
@@ -182,7 +182,7 @@ def _select(points: Points, stretch: Stretch) -> Points:
         is_wanted = np.zeros(high - low + 1, dtype=bool)
         is_wanted[stretch.series - low] = True
         is_match[is_match] = is_wanted[points.series[is_match] - low]
-    return points if is_match.all() else points.chosen(is_match)
+    return points if is_match.all() else points.select(is_match)
 
 
 def _mostly_contested(times: list[tuple[int, int]], spans: list[tuple[int, int]]) -> bool:
@@ -193,15 +193,17 @@ def _mostly_contested(times: list[tuple[int, int]], spans: list[tuple[int, int]]
     return sum(last - first + 1 for first, last in times) * _CONTESTED_SHARE_MAX > whole
 
 
-def _uncontested(points: Points, times: list[tuple[int, int]], mixed: list[Points]) -> Points:
+def _uncontested(
+    points: FieldPoints, times: list[tuple[int, int]], mixed: list[FieldPoints]
+) -> FieldPoints:
     """The points that are not contested; the others are appended to ``mixed``."""
     is_contested = np.zeros(len(points.at), dtype=bool)
     for first, last in times:
         is_contested |= (points.at >= first) & (points.at <= last)
     if not is_contested.any():
         return points
-    mixed.append(points.chosen(is_contested))
-    return points.chosen(~is_contested)
+    mixed.append(points.select(is_contested))
+    return points.select(~is_contested)
 
 
 def _chunks(entries: Entries) -> Iterator[Entries]:

@@ -21,20 +21,20 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from strandline.views.metrics.storage.block import Points, decode, encode
+from strandline.views.metrics.storage.block import FieldPoints, decode, encode
 from strandline.views.metrics.storage.block_index import (
     ENTRY,
     SERIES_NEXT_MAX,
+    BlockIndex,
     Entries,
-    Index,
     entry_of,
 )
-from strandline.views.metrics.storage.block_pages import Pages
+from strandline.views.metrics.storage.block_pages import BlockPages
 from strandline.views.metrics.storage.tail import FIELD_SHIFT, SERIES_MASK
-from strandline.views.metrics.value_types import INT64_MAX, INT64_MIN, Ints, Kind
+from strandline.views.metrics.value_types import INT64_MAX, INT64_MIN, Ints, ValueKind
 
 
-class Span(msgspec.Struct, array_like=True):
+class RunSpan(msgspec.Struct, array_like=True):
     """The points of one field in a run."""
 
     min_at: int = INT64_MAX
@@ -43,67 +43,75 @@ class Span(msgspec.Struct, array_like=True):
     blocks: int = 0
 
 
-class Run(msgspec.Struct):
+class PointRun(msgspec.Struct):
     """Points that were sorted together."""
 
     number: int
-    spans: dict[int, Span] = {}
+    spans: dict[int, RunSpan] = {}
 
     @property
     def points(self) -> int:
         return sum(span.points for span in self.spans.values())
 
 
-class Runs:
+class PointRuns:
     """All runs of a fold. Owned by one thread."""
 
-    def __init__(self, index: Index, pages: Pages, *, next_number: int, block_points: int) -> None:
-        self.runs: list[Run] = []
-        self.making: list[Run] = []
+    def __init__(
+        self, index: BlockIndex, pages: BlockPages, *, next_number: int, block_points: int
+    ) -> None:
+        self.runs: list[PointRun] = []
+        self.merge_outputs: list[PointRun] = []
         """The output of a merge that is not in the list yet. It shares blocks with its inputs."""
         self.index = index
         self.pages = pages
         self.next_number = next_number
         self.block_points = block_points
 
-    def begin(self) -> Run:
+    def new_run(self) -> PointRun:
         """A new run that is not in the list yet."""
-        run = Run(self.next_number)
+        run = PointRun(self.next_number)
         self.next_number += 1
         return run
 
     def write(
-        self, run: Run, field: int, kind: Kind, points: Points, *, small: bool = False
+        self,
+        run: PointRun,
+        field: int,
+        kind: ValueKind,
+        points: FieldPoints,
+        *,
+        small: bool = False,
     ) -> None:
         """Add points of a field to a run: sorted, and after those that it has of the field."""
         for first, after in _block_ranges(points.series, self.block_points):
-            part = points.chosen(slice(first, after))
+            part = points.select(slice(first, after))
             page = self.pages.put(encode(part, kind, small=small))
-            self.place(run, field, int(part.at[0]), entry_of(part, kind, page))
+            self.add_block(run, field, int(part.at[0]), entry_of(part, kind, page))
 
-    def place(self, run: Run, field: int, at: int, entry: Entries) -> None:
+    def add_block(self, run: PointRun, field: int, at: int, entry: Entries) -> None:
         """Add an existing block; ``at`` is the time of its first point."""
         self.index.put(run.number, field, at, entry)
-        span = run.spans.setdefault(field, Span())
+        span = run.spans.setdefault(field, RunSpan())
         span.min_at = min(span.min_at, int(entry["min_at"][0]))
         span.max_at = max(span.max_at, int(entry["max_at"][0]))
         span.points += int(entry["count"][0])
         span.blocks += 1
 
-    def read(self, entry: np.void) -> Points:
+    def read(self, entry: np.void) -> FieldPoints:
         """The points of a block."""
         return decode(self.pages.get(int(entry["page"])), int(entry["series"]))
 
     def drop_below(self, field: int, floor: int) -> None:
         """Drop blocks of a field that are entirely below a floor."""
         pages: set[int] = set()
-        for run in (*self.runs, *self.making):
+        for run in (*self.runs, *self.merge_outputs):
             span = run.spans.get(field)
             if span is not None and span.min_at < floor:
                 pages |= self._drop_blocks(run, field, span, floor)
         self._drop_pages(pages)
 
-    def replace(self, inputs: list[Run], output: Run) -> None:
+    def replace(self, inputs: list[PointRun], output: PointRun) -> None:
         """Replace the inputs of a merge by its output."""
         first = self.runs.index(inputs[0])
         self.runs[first : first + len(inputs)] = [output] if output.spans else []
@@ -120,7 +128,7 @@ class Runs:
         """Remove empty runs, except these."""
         self.runs = [run for run in self.runs if run.spans or run.number in keep]
 
-    def _drop_blocks(self, run: Run, field: int, span: Span, floor: int) -> set[int]:
+    def _drop_blocks(self, run: PointRun, field: int, span: RunSpan, floor: int) -> set[int]:
         dropped, pages, low = [], set(), INT64_MAX
         for key, value in list(self.index.scan(run.number, field, 0)):
             entry = np.frombuffer(value, dtype=ENTRY)[0]
@@ -142,7 +150,7 @@ class Runs:
             self.pages.drop(page)
 
 
-def by_field(columns: Ints, at: Ints, bits: Ints) -> Iterator[tuple[int, Points]]:
+def by_field(columns: Ints, at: Ints, bits: Ints) -> Iterator[tuple[int, FieldPoints]]:
     """Points in the order of arrival -> sorted points by field, without duplicates."""
     order = np.lexsort((at, columns))
     columns, at, bits = columns[order], at[order], bits[order]
@@ -150,11 +158,11 @@ def by_field(columns: Ints, at: Ints, bits: Ints) -> Iterator[tuple[int, Points]
     if replaced.any():
         is_last = np.append(~replaced, True)
         columns, at, bits = columns[is_last], at[is_last], bits[is_last]
-    points = Points(columns & SERIES_MASK, at, bits)
+    points = FieldPoints(columns & SERIES_MASK, at, bits)
     fields = columns >> FIELD_SHIFT
     starts = np.flatnonzero(np.append(True, fields[1:] != fields[:-1])).tolist()
     for first, after in zip(starts, [*starts[1:], len(fields)], strict=True):
-        yield int(fields[first]), points.chosen(slice(first, after))
+        yield int(fields[first]), points.select(slice(first, after))
 
 
 def _block_ranges(series: Ints, size: int) -> Iterator[tuple[int, int]]:

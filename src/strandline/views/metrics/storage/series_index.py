@@ -161,7 +161,7 @@ class SeriesTable:
         named = [dict(zip(tags, values[number], strict=True)) for number in order]
         return named, ranks[group]
 
-    def seen(self, numbers: Ints, at: Ints) -> None:
+    def record_last_points(self, numbers: Ints, at: Ints) -> None:
         """Record the times of last points of series, each of which is listed once."""
         rows = self._rows(numbers)
         self._last_at[rows] = np.maximum(self._last_at[rows], at)
@@ -171,7 +171,7 @@ class SeriesTable:
         """The times of the last points of these series, from ``seen``."""
         return self._last_at[self._rows(numbers)]
 
-    def take_touched(self) -> list[tuple[int, Ints, Ints]]:
+    def pop_changed_chunks(self) -> list[tuple[int, Ints, Ints]]:
         """Chunks that changed since the last call: number, series, times of last points."""
         numbers = self.numbers()
         chunks = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from strandline.views.metrics.storage.block import Points
+from strandline.views.metrics.storage.block import FieldPoints
 from strandline.views.metrics.value_types import Ints
 
 FIELD_SHIFT = 32
@@ -61,13 +61,15 @@ class Tail:
         self.count = 0
         self._columns = self._at = self._bits = np.empty(0, dtype="<i8")
 
-    def points(self, field: int, first_series: int = 0, last_series: int = SERIES_MASK) -> Points:
+    def points(
+        self, field: int, first_series: int = 0, last_series: int = SERIES_MASK
+    ) -> FieldPoints:
         """The points of a field and a range of series, in the order of arrival."""
         columns, at, bits = self._filled()
         first, last = field << FIELD_SHIFT | first_series, field << FIELD_SHIFT | last_series
         is_match = columns == first if first == last else (columns >= first) & (columns <= last)
         positions = np.flatnonzero(is_match)
-        return Points(columns[positions] & SERIES_MASK, at[positions], bits[positions])
+        return FieldPoints(columns[positions] & SERIES_MASK, at[positions], bits[positions])
 
     def _filled(self) -> tuple[Ints, Ints, Ints]:
         count = self.count

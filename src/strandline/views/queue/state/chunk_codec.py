@@ -28,8 +28,8 @@ from strandline.views.queue.state.job_chunk import (
     LAPSED,
     READY,
     SIZE,
-    Chunk,
     Column,
+    JobChunk,
 )
 
 _FORM = 1
@@ -42,7 +42,7 @@ _COLUMNS: dict[str, np.dtype[Any]] = {
 }
 
 
-def encode(chunk: Chunk) -> bytes:
+def encode(chunk: JobChunk) -> bytes:
     """The page of a chunk."""
     columns = {
         "state": _timeless(chunk),
@@ -67,7 +67,7 @@ def encode(chunk: Chunk) -> bytes:
     return b"".join((head, *parts))
 
 
-def decode(number: int, page: bytes) -> Chunk:
+def decode(number: int, page: bytes) -> JobChunk:
     """The chunk of a page. Its ready jobs are not counted yet."""
     try:
         return _decode(number, page)
@@ -77,11 +77,11 @@ def decode(number: int, page: bytes) -> Chunk:
         ) from error
 
 
-def _decode(number: int, page: bytes) -> Chunk:
+def _decode(number: int, page: bytes) -> JobChunk:
     form, compacted, rows, present, alike = _HEAD.unpack_from(page)
     if form != _FORM or not 0 < rows <= SIZE:
         raise ValueError(f"form {form}, {rows} rows")
-    chunk = Chunk(number)
+    chunk = JobChunk(number)
     at = _HEAD.size
     if compacted:
         chunk.offsets = np.frombuffer(page, dtype="<u2", count=rows, offset=at).copy()
@@ -102,7 +102,7 @@ def _decode(number: int, page: bytes) -> Chunk:
     return chunk
 
 
-def _timeless(chunk: Chunk) -> Column:
+def _timeless(chunk: JobChunk) -> Column:
     state = chunk.state.copy()
     state[state == LAPSED] = HELD
     not_before = chunk.extra.get("not_before")

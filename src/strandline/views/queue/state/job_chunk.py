@@ -63,7 +63,7 @@ _EMPTY_BYTES = 1100
 """Measured bytes of the objects of a chunk, without the columns."""
 
 
-class Ready:
+class ReadyJobs:
     """Jobs of one priority in one chunk that may be claimed."""
 
     __slots__ = ("count", "first")
@@ -74,7 +74,7 @@ class Ready:
         """A lower bound: no such job is in an earlier row."""
 
 
-class Chunk:
+class JobChunk:
     """The jobs of a range of seqs. Owned by its job table."""
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Chunk:
         self.extra: dict[str, Column] = {}
         self.live = 0
         """Rows that are not GONE."""
-        self.ready: dict[int, Ready] = {}
+        self.ready: dict[int, ReadyJobs] = {}
 
     def __len__(self) -> int:
         return len(self.state)

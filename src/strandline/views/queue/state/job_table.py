@@ -28,11 +28,11 @@ from strandline.views.queue.state.job_chunk import (
     LAPSED,
     READY,
     SIZE,
-    Chunk,
-    Ready,
+    JobChunk,
+    ReadyJobs,
     Rows,
 )
-from strandline.views.queue.state.timer_heap import Moments
+from strandline.views.queue.state.timer_heap import TimerHeap
 
 _STATES = 8
 _COUNTED = (BLOCKED, DELAYED, READY)
@@ -41,20 +41,20 @@ _SIZE_MAX = (1 << 32) - 1
 _FIRST = np.zeros(1, dtype=np.int64)
 
 
-class Part(NamedTuple):
+class ChunkRows(NamedTuple):
     """Those of some seqs that are live and in one chunk."""
 
-    chunk: Chunk
+    chunk: JobChunk
     rows: Rows
-    places: NDArray[np.int64]
+    indexes: NDArray[np.int64]
     """Their indexes in the given seqs."""
 
 
-class Board:
+class JobTable:
     """Jobs by seq. Owned by one thread."""
 
     def __init__(self) -> None:
-        self.chunks: dict[int, Chunk] = {}
+        self.chunks: dict[int, JobChunk] = {}
         self.tally: NDArray[np.int64] = np.zeros(_STATES, dtype=np.int64)
         """Jobs of each state."""
         self.sizes: NDArray[np.int64] = np.zeros(_STATES, dtype=np.int64)
@@ -64,29 +64,29 @@ class Board:
         """Chunks that have changed since the last save."""
         self.dropped: set[int] = set()
         """Chunks that were removed since the last save."""
-        self.dues = Moments()
+        self.delay_timers = TimerHeap()
         """When delayed jobs are due."""
-        self.ends = Moments()
+        self.expiry_timers = TimerHeap()
         """When waiting jobs expire."""
-        self.untidy: set[int] = set()
+        self.shrinkable: set[int] = set()
         """Chunks that have lost jobs."""
         self._ready: dict[int, list[int]] = {}
         """By priority, the chunks with jobs that may be claimed, in order."""
         self._newest = -1
 
-    def chunk(self, number: int) -> Chunk:
+    def chunk(self, number: int) -> JobChunk:
         """The chunk for new jobs, created if it does not exist; it completes the one before."""
         chunk = self.chunks.get(number)
         if chunk is None:
-            chunk = self.chunks[number] = Chunk(number)
+            chunk = self.chunks[number] = JobChunk(number)
             self.dropped.discard(number)
             self.nbytes += chunk.nbytes
-            self.untidy.add(self._newest)
+            self.shrinkable.add(self._newest)
             self._newest = number
         assert chunk.offsets is None, "jobs come in order"
         return chunk
 
-    def adopt(self, chunk: Chunk) -> None:
+    def adopt(self, chunk: JobChunk) -> None:
         """Add a chunk as it was saved, and derive the counters from its states."""
         self.chunks[chunk.number] = chunk
         self._newest = max(self._newest, chunk.number)
@@ -100,10 +100,10 @@ class Board:
         self._add_ready(chunk, (chunk.state >= READY).nonzero()[0])
         delayed = (chunk.state == DELAYED).nonzero()[0]
         if len(delayed):
-            self.dues.note(chunk.number, int(chunk.column("not_before")[delayed].min()))
+            self.delay_timers.schedule(chunk.number, int(chunk.column("not_before")[delayed].min()))
         self.note_ends(chunk, _can_expire(chunk).nonzero()[0])
 
-    def find(self, seqs: Seqs, state: int = BLOCKED) -> Iterator[Part]:
+    def find(self, seqs: Seqs, state: int = BLOCKED) -> Iterator[ChunkRows]:
         """The jobs of these seqs in this state or a later one, by chunk."""
         if len(seqs) == 1:
             yield from self._find_one(int(seqs[0]), state)
@@ -125,23 +125,23 @@ class Board:
             if exists is not None:
                 matches &= exists
             if matches.all():
-                yield Part(chunk, rows, run)
+                yield ChunkRows(chunk, rows, run)
             elif matches.any():
-                yield Part(chunk, rows[matches], run[matches])
+                yield ChunkRows(chunk, rows[matches], run[matches])
 
-    def _find_one(self, seq: int, state: int) -> Iterator[Part]:
+    def _find_one(self, seq: int, state: int) -> Iterator[ChunkRows]:
         """The same for a single seq, a frequent case."""
         location = self.locate(seq)
         if location is not None and location[0].state[location[1]] >= state:
-            yield Part(location[0], np.array((location[1],)), _FIRST)
+            yield ChunkRows(location[0], np.array((location[1],)), _FIRST)
 
-    def locate(self, seq: int) -> tuple[Chunk, int] | None:
+    def locate(self, seq: int) -> tuple[JobChunk, int] | None:
         """Chunk and row of one job, None if it has none."""
         chunk = self.chunks.get(seq >> BITS)
         row = -1 if chunk is None else chunk.row(seq)
         return None if chunk is None or row < 0 else (chunk, row)
 
-    def between(self, first: int, following: int) -> list[Chunk]:
+    def between(self, first: int, following: int) -> list[JobChunk]:
         """The chunks that overlap a range of seqs, in order."""
         numbers = range(first >> BITS, ((following - 1) >> BITS) + 1)
         return [self.chunks[number] for number in sorted(self.chunks) if number in numbers]
@@ -155,7 +155,7 @@ class Board:
                 return int(chunk.seqs(rows)[0])
         return None
 
-    def add_plain(self, chunk: Chunk, first: int, following: int, priority: int) -> None:
+    def add_plain(self, chunk: JobChunk, first: int, following: int, priority: int) -> None:
         """Add jobs with default options in these rows."""
         chunk.state[first:following] = READY
         chunk.priority[first:following] = priority
@@ -164,7 +164,7 @@ class Board:
         self.changed.add(chunk.number)
         self._adjust_ready(chunk, priority, following - first, first)
 
-    def move(self, chunk: Chunk, rows: Rows, state: int) -> None:
+    def move(self, chunk: JobChunk, rows: Rows, state: int) -> None:
         """Change the state of jobs of a chunk, each of them once."""
         if len(rows) == 1:
             self._move_one(chunk, int(rows[0]), state)
@@ -179,7 +179,7 @@ class Board:
             chunk.live += int(np.count_nonzero(old == GONE))
         else:
             chunk.live -= len(rows)
-            self.untidy.add(chunk.number)
+            self.shrinkable.add(chunk.number)
         if "size" in chunk.extra:
             sizes = chunk.extra["size"][rows]
             self.sizes -= _bytes_by_state(old, sizes)
@@ -191,7 +191,7 @@ class Board:
         elif was_ready.any():
             self._remove_ready(chunk, rows if was_ready.all() else rows[was_ready])
 
-    def _move_one(self, chunk: Chunk, row: int, state: int) -> None:
+    def _move_one(self, chunk: JobChunk, row: int, state: int) -> None:
         old = int(chunk.state[row])
         chunk.state[row] = state
         self.changed.add(chunk.number)
@@ -204,19 +204,19 @@ class Board:
             self.sizes[state] += size
             self.sizes[GONE] = 0
         if not state:
-            self.untidy.add(chunk.number)
+            self.shrinkable.add(chunk.number)
         chunk.live += bool(state) - bool(old)
         if (old >= READY) != (state >= READY):
             more = 1 if state >= READY else -1
             self._adjust_ready(chunk, int(chunk.priority[row]), more, row)
 
-    def tidy(self) -> None:
+    def shrink_chunks(self) -> None:
         """Free memory that is not needed any more. Rows from before may be invalid after this."""
-        for number in self.untidy:
+        for number in self.shrinkable:
             chunk = self.chunks.get(number)
             if chunk is not None and number != self._newest:
                 self._drop_or_shrink(chunk)
-        self.untidy.clear()
+        self.shrinkable.clear()
 
     def trim(self, number: int) -> None:
         """Remove columns of a chunk that have only zeros."""
@@ -225,14 +225,14 @@ class Board:
         chunk.drop_zeros()
         self.nbytes += chunk.nbytes - before
 
-    def set_column(self, chunk: Chunk, name: str, rows: Rows, values: object) -> None:
+    def set_column(self, chunk: JobChunk, name: str, rows: Rows, values: object) -> None:
         """Set a column of jobs that not every chunk has."""
         if name not in chunk.extra:
             self.nbytes += chunk.column(name).nbytes
         chunk.extra[name][rows] = values
         self.changed.add(chunk.number)
 
-    def measure(self, chunk: Chunk, rows: Rows, sizes: NDArray[np.int64]) -> None:
+    def measure(self, chunk: JobChunk, rows: Rows, sizes: NDArray[np.int64]) -> None:
         """Set the sizes of jobs that were not measured before."""
         self.set_column(chunk, "size", rows, np.minimum(sizes, _SIZE_MAX))
         self.sizes += _bytes_by_state(chunk.state[rows], chunk.extra["size"][rows])
@@ -285,30 +285,30 @@ class Board:
                 count -= len(found[-1])
         return found[0] if len(found) == 1 else np.concatenate([NO_SEQS, *found])
 
-    def let_wait(self, chunk: Chunk, rows: Rows) -> None:
+    def make_wait(self, chunk: JobChunk, rows: Rows) -> None:
         """Make jobs wait: for their time if they have one, else to be claimed."""
         self.note_ends(chunk, rows)
         times = chunk.values("not_before", rows)
         later = times > 0
         if later.any():
-            self.dues.note(chunk.number, int(times[later].min()))
+            self.delay_timers.schedule(chunk.number, int(times[later].min()))
             self.move(chunk, rows[later], DELAYED)
             rows = rows[~later]
         if len(rows):
             self.move(chunk, rows, READY)
 
-    def note_ends(self, chunk: Chunk, rows: Rows) -> None:
+    def note_ends(self, chunk: JobChunk, rows: Rows) -> None:
         """Add the expiries of waiting jobs to the timer of their chunk."""
         expires = chunk.extra.get("expires")
         if expires is not None:
             times = expires[rows]
             times = times[times > 0]
             if len(times):
-                self.ends.note(chunk.number, int(times.min()))
+                self.expiry_timers.schedule(chunk.number, int(times.min()))
 
     def promote(self, now_us: int) -> None:
         """Make delayed jobs ready whose time has come."""
-        while (number := self.dues.passed(now_us)) is not None:
+        while (number := self.delay_timers.first_due(now_us)) is not None:
             chunk = self.chunks[number]
             times = chunk.column("not_before")
             waiting = chunk.state == DELAYED
@@ -316,7 +316,7 @@ class Board:
             if len(due):
                 self.move(chunk, due, READY)
             later = (waiting & (times > now_us)).nonzero()[0]
-            self.dues.correct(number, int(times[later].min()) if len(later) else None)
+            self.delay_timers.reschedule(number, int(times[later].min()) if len(later) else None)
 
     def demote(self, now_us: int) -> None:
         """Delay jobs again whose time has not come, after the clock was set back."""
@@ -326,11 +326,11 @@ class Board:
                 early = ((chunk.state == READY) & (times > now_us)).nonzero()[0]
                 if len(early):
                     self.move(chunk, early, DELAYED)
-                    self.dues.note(chunk.number, int(times[early].min()))
+                    self.delay_timers.schedule(chunk.number, int(times[early].min()))
 
     def expired(self, now_us: int) -> Seqs:
         """Waiting jobs of one chunk that have expired. Their state does not change."""
-        while (number := self.ends.passed(now_us)) is not None:
+        while (number := self.expiry_timers.first_due(now_us)) is not None:
             chunk = self.chunks[number]
             expires = chunk.column("expires")
             can_expire = _can_expire(chunk) & (expires > 0)
@@ -338,7 +338,7 @@ class Board:
             if len(rows):
                 return chunk.seqs(rows)
             later = expires[can_expire]
-            self.ends.correct(number, int(later.min()) if len(later) else None)
+            self.expiry_timers.reschedule(number, int(later.min()) if len(later) else None)
         return NO_SEQS
 
     def lapse(self, seqs: Seqs, grant: int) -> None:
@@ -349,20 +349,20 @@ class Board:
                 self.move(chunk, rows[held], LAPSED)
                 self.note_ends(chunk, rows[held])
 
-    def _drop_or_shrink(self, chunk: Chunk) -> None:
+    def _drop_or_shrink(self, chunk: JobChunk) -> None:
         before = chunk.nbytes
         if not chunk.live:
             del self.chunks[chunk.number]
             self.changed.discard(chunk.number)
             self.dropped.add(chunk.number)
-            self.dues.correct(chunk.number, None)
-            self.ends.correct(chunk.number, None)
+            self.delay_timers.reschedule(chunk.number, None)
+            self.expiry_timers.reschedule(chunk.number, None)
             self.nbytes -= before
         elif chunk.is_sparse():
             chunk.shrink()
             self.nbytes += chunk.nbytes - before
 
-    def _add_ready(self, chunk: Chunk, rows: Rows) -> None:
+    def _add_ready(self, chunk: JobChunk, rows: Rows) -> None:
         if not len(rows):
             return
         priorities = chunk.priority[rows]
@@ -373,7 +373,7 @@ class Board:
             alike = rows[priorities == priority]
             self._adjust_ready(chunk, priority, len(alike), int(alike.min()))
 
-    def _remove_ready(self, chunk: Chunk, rows: Rows) -> None:
+    def _remove_ready(self, chunk: JobChunk, rows: Rows) -> None:
         priorities = chunk.priority[rows]
         if (priorities == priorities[0]).all():
             self._adjust_ready(chunk, int(priorities[0]), -len(rows), 0)
@@ -381,10 +381,10 @@ class Board:
         for priority in np.unique(priorities).tolist():
             self._adjust_ready(chunk, priority, -int(np.count_nonzero(priorities == priority)), 0)
 
-    def _adjust_ready(self, chunk: Chunk, priority: int, more: int, first: int) -> None:
+    def _adjust_ready(self, chunk: JobChunk, priority: int, more: int, first: int) -> None:
         entry = chunk.ready.get(priority)
         if entry is None:
-            entry = chunk.ready[priority] = Ready()
+            entry = chunk.ready[priority] = ReadyJobs()
             entry.first = first
             insort(self._ready.setdefault(priority, []), chunk.number)
         elif more > 0 and first < entry.first:
@@ -402,7 +402,7 @@ def _bytes_by_state(states: NDArray[np.uint8], sizes: NDArray[Any]) -> NDArray[n
     return np.bincount(states, weights=sizes, minlength=_STATES).astype(np.int64)
 
 
-def _can_expire(chunk: Chunk) -> NDArray[np.bool_]:
+def _can_expire(chunk: JobChunk) -> NDArray[np.bool_]:
     state = chunk.state
     mask: NDArray[np.bool_] = (state == BLOCKED) | (state == DELAYED) | (state >= READY)
     return mask

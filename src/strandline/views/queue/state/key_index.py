@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from strandline.views.queue.codec import NO_SEQS, Seqs
 from strandline.views.queue.state.job_chunk import GONE
-from strandline.views.queue.state.job_table import Board
+from strandline.views.queue.state.job_table import JobTable
 
 Hashes = NDArray[np.uint64]
 
@@ -35,10 +35,10 @@ def hash_of(key: bytes) -> int:
     return xxhash.xxh3_64_intdigest(key) or 1
 
 
-class SeqTable:
+class KeyIndex:
     """Hash -> seq. Owned by one thread."""
 
-    def __init__(self, board: Board, column: str, state: int) -> None:
+    def __init__(self, board: JobTable, column: str, state: int) -> None:
         self._board = board
         self._column = column
         self._state = state

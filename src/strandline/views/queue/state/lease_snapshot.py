@@ -25,20 +25,20 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from strandline.views.queue.codec import Seqs
-from strandline.views.queue.state.job_chunk import BLOCKED, DYING, HELD, LAPSED, Chunk, Rows
-from strandline.views.queue.state.job_table import Board
-from strandline.views.queue.state.leases import Leases, Terms
+from strandline.views.queue.state.job_chunk import BLOCKED, DYING, HELD, LAPSED, JobChunk, Rows
+from strandline.views.queue.state.job_table import JobTable
+from strandline.views.queue.state.leases import Leases, LeaseTerms
 
 ROWS_MAX = 4096
 """Claimed jobs in one record."""
 CHUNKS_MAX = 64
 """Chunks in one record."""
 
-WAITING, IN_FLIGHT, ON_ITS_WAY = range(3)
+WAITING, IN_FLIGHT, BURIED = range(3)
 """Activities of a job that was claimed; the last is the move to the dead letters."""
 
 
-class Statement(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+class SurveyRecord(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     """One record of a survey."""
 
     begin: int
@@ -67,7 +67,7 @@ class Statement(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     """The seqs of its jobs."""
 
 
-class Claimed(NamedTuple):
+class ClaimColumns(NamedTuple):
     """Columns of a statement, as numbers."""
 
     seqs: Seqs
@@ -78,33 +78,33 @@ class Claimed(NamedTuple):
     grants: NDArray[np.int64]
 
 
-def encode(statement: Statement) -> bytes:
+def encode(statement: SurveyRecord) -> bytes:
     return msgspec.msgpack.encode(statement)
 
 
-def decode(data: bytes) -> Statement | None:
+def decode(data: bytes) -> SurveyRecord | None:
     """A statement, None if the bytes are not a valid one."""
     try:
-        statement = msgspec.msgpack.decode(data, type=Statement)
+        statement = msgspec.msgpack.decode(data, type=SurveyRecord)
         live_of(statement)
-        columns = claimed(statement)
+        columns = claim_columns(statement)
         grants = set(terms_of(statement)) | {0}
     except (msgspec.DecodeError, ValueError, IndexError):
         return None
-    sizes = {len(getattr(columns, name)) for name in Claimed._fields}
+    sizes = {len(getattr(columns, name)) for name in ClaimColumns._fields}
     valid = 0 < statement.first <= statement.following and len(statement.buried) % 8 == 0
     valid = valid and len(sizes) == 1 and grants >= set(columns.grants.tolist())
     return statement if valid and (np.diff(columns.seqs) > 0).all() else None
 
 
-def live_of(statement: Statement) -> BitMap64:
+def live_of(statement: SurveyRecord) -> BitMap64:
     """The jobs that are live."""
     return BitMap64.deserialize(statement.live)
 
 
-def claimed(statement: Statement) -> Claimed:
+def claim_columns(statement: SurveyRecord) -> ClaimColumns:
     """The columns of the jobs that were claimed."""
-    return Claimed(
+    return ClaimColumns(
         np.frombuffer(statement.seqs, dtype="<i8"),
         np.frombuffer(statement.doings, dtype="u1"),
         np.frombuffer(statement.deliveries, dtype="<u2"),
@@ -114,22 +114,24 @@ def claimed(statement: Statement) -> Claimed:
     )
 
 
-def terms_of(statement: Statement) -> dict[int, Terms]:
+def terms_of(statement: SurveyRecord) -> dict[int, LeaseTerms]:
     """The grants in a statement, by number."""
     return {
-        number: Terms(statement.workers[worker], lease_ms)
+        number: LeaseTerms(statement.workers[worker], lease_ms)
         for number, worker, lease_ms in statement.terms
     }
 
 
-def opening(statement: Statement, *, paused: bool, burial: int, buried: Seqs) -> Statement:
+def first_record(
+    statement: SurveyRecord, *, paused: bool, burial: int, buried: Seqs
+) -> SurveyRecord:
     """The first record of a survey: it also has the state of the queue as a whole."""
     return msgspec.structs.replace(
         statement, paused=paused, burial=burial, buried=buried.astype("<i8").tobytes()
     )
 
 
-class Span(NamedTuple):
+class SurveyRange(NamedTuple):
     """The part of a survey that a statement covers."""
 
     begin: int
@@ -138,7 +140,9 @@ class Span(NamedTuple):
     """The survey ends before this seq."""
 
 
-def state(board: Board, leases: Leases, span: Span, rows_max: int = ROWS_MAX) -> Statement:
+def survey_record(
+    board: JobTable, leases: Leases, span: SurveyRange, rows_max: int = ROWS_MAX
+) -> SurveyRecord:
     """The statement about the jobs from the first of a span on, as many as fit."""
     chunks = board.between(span.first, span.end)
     following = span.end if len(chunks) <= CHUNKS_MAX else chunks[CHUNKS_MAX].base
@@ -154,7 +158,7 @@ def state(board: Board, leases: Leases, span: Span, rows_max: int = ROWS_MAX) ->
     for chunk in chunks:
         _add_live(live, chunk, span.first, following)
     workers, terms = _terms(leases, columns[5])
-    return Statement(
+    return SurveyRecord(
         begin=span.begin,
         last=following >= span.end,
         first=span.first,
@@ -171,7 +175,7 @@ def state(board: Board, leases: Leases, span: Span, rows_max: int = ROWS_MAX) ->
     )
 
 
-def _touched(chunk: Chunk, first: int, following: int) -> Rows:
+def _touched(chunk: JobChunk, first: int, following: int) -> Rows:
     """Rows of live jobs that were claimed or are being buried."""
     touched = (chunk.deliveries > 0) | (chunk.state == DYING)
     rows = ((chunk.state >= BLOCKED) & touched).nonzero()[0]
@@ -180,11 +184,11 @@ def _touched(chunk: Chunk, first: int, following: int) -> Rows:
     return inside
 
 
-def _claimed(chunk: Chunk, rows: Rows) -> tuple[bytes, ...]:
+def _claimed(chunk: JobChunk, rows: Rows) -> tuple[bytes, ...]:
     states = chunk.state[rows]
     doings = np.full(len(rows), WAITING, dtype=np.uint8)
     doings[(states == HELD) | (states == LAPSED)] = IN_FLIGHT
-    doings[states == DYING] = ON_ITS_WAY
+    doings[states == DYING] = BURIED
     return (
         chunk.seqs(rows).astype("<i8").tobytes(),
         doings.tobytes(),
@@ -195,7 +199,7 @@ def _claimed(chunk: Chunk, rows: Rows) -> tuple[bytes, ...]:
     )
 
 
-def _add_live(live: BitMap64, chunk: Chunk, first: int, following: int) -> None:
+def _add_live(live: BitMap64, chunk: JobChunk, first: int, following: int) -> None:
     seqs = chunk.seqs((chunk.state >= BLOCKED).nonzero()[0])
     seqs = seqs[(seqs >= first) & (seqs < following)]
     if len(seqs) and seqs[-1] - seqs[0] + 1 == len(seqs):

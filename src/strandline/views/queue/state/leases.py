@@ -25,7 +25,7 @@ _STALE_MIN = 1024
 _STALE_SHARE = 4
 
 
-class Grant:
+class _Grant:
     """Jobs that a worker holds for a time."""
 
     __slots__ = ("deadline", "lease_ms", "left", "seqs", "worker")
@@ -40,7 +40,7 @@ class Grant:
         """When it expires. None: its time has not started."""
 
 
-class Terms(NamedTuple):
+class LeaseTerms(NamedTuple):
     """The part of a grant that is stored: everything except its jobs."""
 
     worker: bytes
@@ -54,7 +54,7 @@ class Leases:
         self.now: float | None = None
         """Monotonic time of the last ``look``, None before the first one."""
         self.nbytes = 0
-        self._grants: dict[int, Grant] = {}
+        self._grants: dict[int, _Grant] = {}
         self._workers: dict[bytes, set[int]] = {}
         self._new: list[int] = []
         """Grants whose time has not started."""
@@ -63,15 +63,15 @@ class Leases:
     def __contains__(self, number: int) -> bool:
         return number in self._grants
 
-    def terms(self, number: int) -> Terms:
+    def terms(self, number: int) -> LeaseTerms:
         grant = self._grants[number]
-        return Terms(grant.worker, grant.lease_ms)
+        return LeaseTerms(grant.worker, grant.lease_ms)
 
-    def add(self, number: int, seqs: Seqs, terms: Terms) -> None:
+    def add(self, number: int, seqs: Seqs, terms: LeaseTerms) -> None:
         """Add a grant that holds these jobs."""
         if not len(seqs):
             return
-        grant = self._grants[number] = Grant(seqs, *terms)
+        grant = self._grants[number] = _Grant(seqs, *terms)
         self.nbytes += _GRANT_BYTES + seqs.nbytes
         self._workers.setdefault(terms.worker, set()).add(number)
         if self.now is None:
@@ -79,7 +79,7 @@ class Leases:
         else:
             self._start(number, grant, self.now)
 
-    def join(self, number: int, seqs: Seqs, terms: Terms) -> None:
+    def join(self, number: int, seqs: Seqs, terms: LeaseTerms) -> None:
         """Add jobs to a grant, which is restored from parts."""
         grant = self._grants.get(number)
         if grant is None:
@@ -98,7 +98,7 @@ class Leases:
         elif len(numbers):
             self._leave(int(numbers[0]), len(numbers))
 
-    def look(self, now: float) -> Iterator[tuple[int, Seqs]]:
+    def expire(self, now: float) -> Iterator[tuple[int, Seqs]]:
         """Grants that have expired since the last call, with the jobs that they were for."""
         self.now = now
         for number in self._new:
@@ -123,12 +123,12 @@ class Leases:
         for number in sorted(self._workers.get(worker, ())):
             yield number, self._grants[number].seqs
 
-    def listed(self) -> Iterator[tuple[int, Terms]]:
+    def all_terms(self) -> Iterator[tuple[int, LeaseTerms]]:
         """All grants, in order."""
         for number in sorted(self._grants):
             yield number, self.terms(number)
 
-    def _start(self, number: int, grant: Grant, now: float) -> None:
+    def _start(self, number: int, grant: _Grant, now: float) -> None:
         grant.deadline = now + grant.lease_ms / 1000
         heapq.heappush(self._heap, (grant.deadline, number))
         if len(self._heap) > _STALE_MIN + _STALE_SHARE * len(self._grants):

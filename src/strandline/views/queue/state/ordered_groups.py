@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from strandline.views.queue.state.job_chunk import BLOCKED, GHOST, GONE, Chunk
-from strandline.views.queue.state.job_table import Board
-from strandline.views.queue.state.key_index import SeqTable
+from strandline.views.queue.state.job_chunk import BLOCKED, GHOST, GONE, JobChunk
+from strandline.views.queue.state.job_table import JobTable
+from strandline.views.queue.state.key_index import KeyIndex
 
 
-class Chains:
+class OrderedGroups:
     """The groups of a job table. Owned by one thread."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: JobTable) -> None:
         self._board = board
-        self._tails = SeqTable(board, "group", GHOST)
+        self._tails = KeyIndex(board, "group", GHOST)
 
     def __len__(self) -> int:
         return len(self._tails)
@@ -31,7 +31,7 @@ class Chains:
     def nbytes(self) -> int:
         return self._tails.nbytes
 
-    def join(self, group: int, chunk: Chunk, row: int, seq: int) -> bool:
+    def join(self, group: int, chunk: JobChunk, row: int, seq: int) -> bool:
         """Add a new job to a group; return whether it must wait for an older one."""
         board, at = self._board, np.array((row,))
         board.set_column(chunk, "group", at, group)
@@ -43,7 +43,7 @@ class Chains:
         self._tails.put(group, seq)
         return tail != 0
 
-    def leave(self, chunk: Chunk, row: int, seq: int) -> None:
+    def leave(self, chunk: JobChunk, row: int, seq: int) -> None:
         """Remove a job that has ended from its group."""
         board, at = self._board, np.array((row,))
         if chunk.state[row] == BLOCKED:
@@ -68,7 +68,7 @@ class Chains:
             assert location is not None, "the next of a group is a job or a ghost"
             chunk, row = location
             if chunk.state[row] != GHOST:
-                board.let_wait(chunk, np.array((row,)))
+                board.make_wait(chunk, np.array((row,)))
                 return
             following = chunk.value("following", row)
             if not following:

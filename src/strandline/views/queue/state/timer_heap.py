@@ -12,26 +12,26 @@ _STALE_MIN = 1024
 _STALE_SHARE = 4
 
 
-class Moments:
+class TimerHeap:
     """Chunks by their earliest time. Owned by one thread."""
 
     def __init__(self) -> None:
         self._earliest: dict[int, int] = {}
         self._heap: list[tuple[int, int]] = []
 
-    def note(self, number: int, time: int) -> None:
+    def schedule(self, number: int, time: int) -> None:
         """Add a time of a chunk. It is ignored if the chunk has an earlier one."""
         if time < self._earliest.get(number, time + 1):
             self._put(number, time)
 
-    def correct(self, number: int, time: int | None) -> None:
+    def reschedule(self, number: int, time: int | None) -> None:
         """Replace the earliest time of a chunk; None removes it."""
         if time is None:
             self._earliest.pop(number, None)
         elif self._earliest.get(number) != time:
             self._put(number, time)
 
-    def passed(self, now: int) -> int | None:
+    def first_due(self, now: int) -> int | None:
         """The chunk with the earliest time that has passed, None if there is none. It stays until
         it is corrected."""
         first = self.next()

@@ -22,11 +22,11 @@ _GAP_MAX = 64 * 1024
 """Up to this gap two ranges are fetched in one request, with the bytes between them."""
 
 
-class Fetched:
+class FetchedRanges:
     """Fetched ranges of an object. Immutable."""
 
     def __init__(self, objects: Objects, key: str, size: int, ranges: Sequence[Range]) -> None:
-        requests = joined(ranges)
+        requests = join_ranges(ranges)
         self._starts = [start for start, _ in requests]
         self._parts = objects.get_ranges(key, requests)
         self._size = size
@@ -44,7 +44,7 @@ class Fetched:
         return pa.PythonFile(_ArrowInput(self, self._size), mode="r")
 
 
-def joined(ranges: Sequence[Range], gap_max: int = _GAP_MAX) -> list[Range]:
+def join_ranges(ranges: Sequence[Range], gap_max: int = _GAP_MAX) -> list[Range]:
     """Sorted ranges, with neighbours up to ``gap_max`` joined."""
     merged: list[Range] = []
     for start, size in sorted(ranges):
@@ -59,7 +59,7 @@ def joined(ranges: Sequence[Range], gap_max: int = _GAP_MAX) -> list[Range]:
 class _ArrowInput(io.RawIOBase):
     """Adapts fetched ranges to Arrow, which calls from one thread at a time."""
 
-    def __init__(self, fetched: Fetched, size: int) -> None:
+    def __init__(self, fetched: FetchedRanges, size: int) -> None:
         self._fetched = fetched
         self._size = size
         self._offset = 0

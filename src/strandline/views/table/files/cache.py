@@ -19,8 +19,8 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from strandline.config.memory_budget import Share
-from strandline.views.table.files.table_file import OpenFile
+from strandline.config.memory_budget import MemoryShare
+from strandline.views.table.files.table_file import TableFile
 
 _OPEN_MAX = 256
 """Limit of open files: each may hold a descriptor."""
@@ -28,11 +28,11 @@ _PART_RAM = 1024
 _PARTS_MAX = 32
 """Limit of parts of one column: then the oldest is evicted."""
 
-Place = tuple[str, str]
+ColumnKey = tuple[str, str]
 """Content hash of the file, and column."""
 
 
-class Part:
+class ColumnPart:
     """A column of some zones of a file. Immutable."""
 
     def __init__(self, column: pa.ChunkedArray, zones: np.ndarray, sizes: np.ndarray) -> None:
@@ -62,34 +62,34 @@ class Part:
 class ColumnCache:
     """Open files and decoded columns of one table. Safe to call from many threads."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: MemoryShare) -> None:
         self._share = share
         self._lock = threading.RLock()
-        self._files: OrderedDict[str, OpenFile] = OrderedDict()
+        self._files: OrderedDict[str, TableFile] = OrderedDict()
         self._files_ram: dict[str, int] = {}
-        self._parts: OrderedDict[tuple[Place, int], Part] = OrderedDict()
-        self._numbers_of: dict[Place, list[int]] = {}
+        self._parts: OrderedDict[tuple[ColumnKey, int], ColumnPart] = OrderedDict()
+        self._numbers_of: dict[ColumnKey, list[int]] = {}
         self._last_number = 0
         self._is_reserving = False
         self._flights: dict[object, threading.Lock] = {}
-        share.evicts(self._evict)
+        share.add_evictor(self._evict)
 
     def close(self) -> None:
         """Release all memory and files."""
-        self._share.forget(self._evict)
+        self._share.remove_evictor(self._evict)
         with self._lock:
             self._drop_if(lambda _: True)
             for content in list(self._files):
                 self._forget_file(content)
 
-    def file(self, content: str, open_file: Callable[[], OpenFile]) -> OpenFile:
+    def file(self, content: str, open_file: Callable[[], TableFile]) -> TableFile:
         """A file from the cache, or newly opened."""
         with self._lock:
             file = self._files.get(content)
             if file is not None:
                 self._files.move_to_end(content)
                 return file
-        with self.flight(content):
+        with self.exclusive(content):
             with self._lock:
                 file = self._files.get(content)
             if file is None:
@@ -99,13 +99,13 @@ class ColumnCache:
                     self._account_file(content)
         return file
 
-    def recount(self, content: str) -> None:
+    def account(self, content: str) -> None:
         """Account for the memory of a file again: more of its indexes may be loaded."""
         with self._lock:
             if content in self._files:
                 self._account_file(content)
 
-    def parts(self, column_key: Place) -> list[Part]:
+    def parts(self, column_key: ColumnKey) -> list[ColumnPart]:
         """The cached parts of a column, the newest first."""
         with self._lock:
             numbers = self._numbers_of.get(column_key, ())
@@ -113,7 +113,7 @@ class ColumnCache:
                 self._parts.move_to_end((column_key, number))
             return [self._parts[column_key, number] for number in reversed(numbers)]
 
-    def keep(self, column_key: Place, part: Part) -> None:
+    def insert(self, column_key: ColumnKey, part: ColumnPart) -> None:
         """Insert a part if memory is free, or can be freed by eviction."""
         with self._lock:
             if not self._reserve(part.size):
@@ -137,7 +137,7 @@ class ColumnCache:
                 self._forget_file(content)
 
     @contextmanager
-    def flight(self, key: object) -> Iterator[None]:
+    def exclusive(self, key: object) -> Iterator[None]:
         """One thread at a time for each key: the second finds the result of the first."""
         with self._lock:
             lock = self._flights.setdefault(key, threading.Lock())
@@ -153,7 +153,7 @@ class ColumnCache:
             return False
         self._is_reserving = True
         try:
-            return self._share.make_room(size)
+            return self._share.try_evict(size)
         finally:
             self._is_reserving = False
 
@@ -169,7 +169,7 @@ class ColumnCache:
         finally:
             self._lock.release()
 
-    def _drop(self, key: tuple[Place, int]) -> int:
+    def _drop(self, key: tuple[ColumnKey, int]) -> int:
         part = self._parts.pop(key)
         column_key, number = key
         self._numbers_of[column_key].remove(number)
@@ -178,7 +178,7 @@ class ColumnCache:
         self._share.release(part.size)
         return part.size
 
-    def _drop_if(self, should_drop: Callable[[Place], bool]) -> None:
+    def _drop_if(self, should_drop: Callable[[ColumnKey], bool]) -> None:
         for key in [key for key in self._parts if should_drop(key[0])]:
             self._drop(key)
 

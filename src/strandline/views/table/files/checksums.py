@@ -36,7 +36,7 @@ def span_of(chunk: Any) -> tuple[int, int]:
     return first, chunk.total_compressed_size
 
 
-def room(zones: int, columns: int) -> str:
+def placeholder(zones: int, columns: int) -> str:
     """A placeholder with the size of the encoded checksums."""
     return (_PLACEHOLDER * len(_encode(np.zeros((zones, columns), _WORD)))).decode()
 
@@ -58,7 +58,7 @@ def sum_of(data: bytes | memoryview, seed: int) -> int:
     return xxh3_64_intdigest(data, seed)
 
 
-def filled(tail: bytes, sums: np.ndarray) -> bytes:
+def fill_placeholder(tail: bytes, sums: np.ndarray) -> bytes:
     """The tail of a file with the checksums in place of the placeholder."""
     text = _encode(sums)
     if not text:
@@ -76,7 +76,7 @@ def _encode(sums: np.ndarray) -> bytes:
     return base64.b64encode(sums.astype(_WORD).tobytes())
 
 
-class Whole:
+class ComposedFile:
     """A ``ReadFile`` of a file whose tail is in memory. Safe to call from many threads."""
 
     def __init__(self, front: ReadFile, offset: int, tail: bytes) -> None:

@@ -22,12 +22,12 @@ from pyroaring import BitMap64
 
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.schema import Schema
-from strandline.views.table.dictionary import with_coding
-from strandline.views.table.files.file_snapshot import Pinned
+from strandline.views.table.dictionary import with_dictionaries
+from strandline.views.table.files.file_snapshot import PinnedFiles
 from strandline.views.table.files.layout import columns_of
-from strandline.views.table.files.row_order import ORDER, in_order
-from strandline.views.table.files.table_file import OpenFile
-from strandline.views.table.files.writer import FileWriter, Writing
+from strandline.views.table.files.row_order import ORDER, sort_rows
+from strandline.views.table.files.table_file import TableFile
+from strandline.views.table.files.writer import FileTarget, FileWriter
 from strandline.views.table.snapshot import SEQ
 from strandline.views.table.upcast import upcast
 
@@ -35,13 +35,13 @@ BUFFER_ROWS = 524_288
 """Approximate number of rows of all files together that are in memory at a time."""
 
 
-class Merging:
+class FileMerge:
     """A merge in progress. Owned by one thread at a time."""
 
     def __init__(
         self,
-        where: Writing,
-        pinned: Pinned,
+        where: FileTarget,
+        pinned: PinnedFiles,
         files: Sequence[LakeFile],
         schema: Schema,
         attempt: str,
@@ -56,7 +56,7 @@ class Merging:
         self._schema = schema
         zones = max(1, buffer_rows // (len(files) * where.zone_rows))
         self._sources = [self._source(file, zones) for file in files if file.rows]
-        self._tables = merged(self._sources)
+        self._tables = merge_rows(self._sources)
         self._writer = FileWriter(where, schema, attempt)
 
     def step(self, rows: int) -> bool:
@@ -78,17 +78,17 @@ class Merging:
         self._writer.abandon()
         self._pinned.close()
 
-    def _source(self, file: LakeFile, zones: int) -> Source:
+    def _source(self, file: LakeFile, zones: int) -> _MergeInput:
         written = self._pinned.schema_of(file)
         opened = self._pinned.open(file)
-        return Source(self._read(opened, written, zones))
+        return _MergeInput(self._read(opened, written, zones))
 
-    def _read(self, opened: OpenFile, written: Schema, zones: int) -> Iterator[pa.Table]:
+    def _read(self, opened: TableFile, written: Schema, zones: int) -> Iterator[pa.Table]:
         columns = columns_of(self._schema).names
         purged_seqs = np.fromiter(self.purged, dtype="<u8", count=len(self.purged))
         for first in range(0, opened.zones, zones):
             chosen = np.arange(first, min(first + zones, opened.zones))
-            table = with_coding(opened.read(opened.columns, chosen), ())
+            table = with_dictionaries(opened.read(opened.columns, chosen), ())
             seqs = table[SEQ].to_numpy()
             keep = (seqs >= np.uint64(self._pinned.floor)) & ~np.isin(seqs, purged_seqs)
             if not keep.all():
@@ -96,7 +96,7 @@ class Merging:
             yield upcast(table, written, self._schema, columns)
 
 
-class Source:
+class _MergeInput:
     """The rows of one file: some in memory, then the remaining ones. Owned by one thread."""
 
     def __init__(self, tables: Iterator[pa.Table]) -> None:
@@ -109,7 +109,7 @@ class Source:
         """The key of the last row in memory; None if there are no more rows."""
         return None if self._rows is None else _key(self._rows, self._rows.num_rows - 1)
 
-    def take(self, key: Any) -> pa.Table | None:
+    def pop_up_to(self, key: Any) -> pa.Table | None:
         """Remove and return the rows up to a key."""
         if self._rows is None:
             return None
@@ -124,12 +124,12 @@ class Source:
         self._rows = next((table for table in self._tables if table.num_rows), None)
 
 
-def merged(sources: Sequence[Source]) -> Iterator[pa.Table]:
+def merge_rows(sources: Sequence[_MergeInput]) -> Iterator[pa.Table]:
     """The rows of all sources in order, as a sequence of tables."""
     while lasts := [source.last for source in sources if source.last is not None]:
         bound = min(lasts)  # every source has all its rows up to here in memory
-        parts = [part for source in sources if (part := source.take(bound)) is not None]
-        yield in_order(pa.concat_tables(parts))
+        parts = [part for source in sources if (part := source.pop_up_to(bound)) is not None]
+        yield sort_rows(pa.concat_tables(parts))
 
 
 def _key(table: pa.Table, row: int) -> Any:

@@ -25,27 +25,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.settings import LakeSettings
 from strandline.errors import Conflict, Invalid, NotFound, UnknownTopic
 from strandline.lake.file_upload import FolderSpool
-from strandline.lake.gc import Swept
+from strandline.lake.gc import GcResult
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_commit import Change, Ledger
-from strandline.lake.topic_names import is_marked
+from strandline.lake.manifest.manifest_commit import ManifestChange, ManifestCommitter
+from strandline.lake.topic_names import has_marker
 from strandline.platform.clock import Clock
 from strandline.platform.disk import Disk
 from strandline.platform.objectstore.protocol import Objects
 from strandline.schema import Schema
 from strandline.views.table.files import writer
 from strandline.views.table.files.cache import ColumnCache
-from strandline.views.table.files.compaction import Merging
+from strandline.views.table.files.compaction import FileMerge
 from strandline.views.table.files.compaction_planner import ROWS_MAX, MergeRules, next_merge
-from strandline.views.table.files.file_snapshot import Pinned
+from strandline.views.table.files.file_snapshot import PinnedFiles
 from strandline.views.table.files.gc import sweep_table
-from strandline.views.table.files.row_order import in_order
-from strandline.views.table.files.writer import Writing
+from strandline.views.table.files.row_order import sort_rows
+from strandline.views.table.files.writer import FileTarget
 from strandline.views.table.snapshot import SEQ
 from strandline.views.table.upcast import upcast
 
@@ -64,7 +64,7 @@ class _Version:
         self.users = 1
 
 
-class Segments:
+class TableFiles:
     """The files of one table. Safe to call from many threads."""
 
     def __init__(  # noqa: PLR0913 - parts and settings, by name
@@ -80,7 +80,7 @@ class Segments:
         epoch: int,
         term: Callable[[], int | None],
         spool: str,
-        share: Share,
+        share: MemoryShare,
         confirm: Callable[[], None] = lambda: None,
         zone_rows: int = 8192,
         flush_rows: int = 262_144,
@@ -98,8 +98,8 @@ class Segments:
         self._term = term
         self._confirm = confirm
         """Raises an error if the lake is that of another store."""
-        self._ledger = Ledger(objects, store_id, table_id, clock, disk.random_id)
-        self._writing = Writing(
+        self._ledger = ManifestCommitter(objects, store_id, table_id, clock, disk.random_id)
+        self._writing = FileTarget(
             objects=objects,
             spool=FolderSpool(disk, spool),
             store_id=store_id,
@@ -107,7 +107,7 @@ class Segments:
             zone_rows=zone_rows,
         )
         self._rules = MergeRules(flush_rows=flush_rows, merge_files=merge_files, rows_max=rows_max)
-        self._merge: Merging | None = None
+        self._merge: FileMerge | None = None
         # Lock order: ``_add_lock`` or ``_merge_lock``, then ``_commit_lock``, which is held for a
         # commit, not while files are written: only an upload waits for another upload.
         self._add_lock = threading.Lock()
@@ -162,7 +162,7 @@ class Segments:
 
     def was_used(self) -> bool:
         """Whether this id ever had files, even if their manifests are missing."""
-        return self.exists() or is_marked(self._objects, self._name, self._ledger.topic_id)
+        return self.exists() or has_marker(self._objects, self._name, self._ledger.topic_id)
 
     def load(self, least: int = 0, checksum: str = "") -> None:
         """Read the newest manifest. Without one, the table has no files yet.
@@ -246,7 +246,7 @@ class Segments:
                 raise
             return True
 
-    def sweep(self, *, orphans: bool = False) -> Swept | None:
+    def sweep(self, *, orphans: bool = False) -> GcResult | None:
         """Delete objects that no version and no snapshot needs; None without a manifest."""
         if self.manifest is None or self.readonly:
             return None
@@ -262,14 +262,14 @@ class Segments:
             self._update(newest)
         return swept
 
-    def pin(self) -> Pinned:
+    def pin(self) -> PinnedFiles:
         """The current files, which are not deleted until the pin is closed."""
         self._release_unused()
         with self._users_lock:
             version = self._version
             version.users += 1
         release = partial(self._released.append, version)
-        return Pinned(self._objects, version.manifest, self._cache, release)
+        return PinnedFiles(self._objects, version.manifest, self._cache, release)
 
     def close(self) -> None:
         """Release memory and cancel a merge in progress. Snapshots stay valid."""
@@ -303,7 +303,7 @@ class Segments:
         self.set_schema(schema)
         pinned = self.pin()
         attempt = self._disk.random_id().hex()
-        self._merge = Merging(self._writing, pinned, files, self._newest().schema, attempt)
+        self._merge = FileMerge(self._writing, pinned, files, self._newest().schema, attempt)
         return True
 
     def _merge_step(self) -> bool:
@@ -344,10 +344,10 @@ class Segments:
     def _write(self, table: pa.Table, schema: Schema, first_seq: int, last_seq: int) -> LakeFile:
         attempt = self._disk.random_id().hex()
         return writer.write_file(
-            self._writing, in_order(table), schema, first_seq, last_seq, attempt=attempt
+            self._writing, sort_rows(table), schema, first_seq, last_seq, attempt=attempt
         )
 
-    def _commit_files(self, change: Change, files: list[LakeFile]) -> None:
+    def _commit_files(self, change: ManifestChange, files: list[LakeFile]) -> None:
         """Commit new files to the manifest; delete them if it rejects them for good."""
         try:
             with self._commit_lock:
@@ -365,7 +365,7 @@ class Segments:
         elif self._is_unsure:
             self.load()
 
-    def _commit(self, change: Change) -> None:
+    def _commit(self, change: ManifestChange) -> None:
         self._is_unsure = True  # until the result of the commit is known
         self._update(self._ledger.commit(change, term=self._term()))
         self._is_unsure = False

@@ -11,10 +11,10 @@ from strandline.lake.manifest.manifest import Manifest
 from strandline.platform.objectstore.protocol import Objects
 from strandline.schema import NO_SCHEMA, Schema
 from strandline.views.table.files.cache import ColumnCache
-from strandline.views.table.files.table_file import OpenFile
+from strandline.views.table.files.table_file import TableFile
 
 
-class Pinned:
+class PinnedFiles:
     """One version of a table's files. Safe to use from many threads.
 
     Released by ``close``, or with the last reference to it.
@@ -54,6 +54,6 @@ class Pinned:
         """The version of the schema that a file was written in."""
         return self._schemas.get(file.schema_version, NO_SCHEMA)
 
-    def open(self, file: LakeFile) -> OpenFile:
+    def open(self, file: LakeFile) -> TableFile:
         """An open file, from the cache if possible."""
-        return self.cache.file(file.content, lambda: OpenFile(self._objects, self._table_id, file))
+        return self.cache.file(file.content, lambda: TableFile(self._objects, self._table_id, file))

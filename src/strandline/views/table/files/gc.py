@@ -15,25 +15,25 @@ from __future__ import annotations
 from strandline.config.settings import LakeSettings
 from strandline.errors import NotFound
 from strandline.lake import object_keys
-from strandline.lake.gc import Swept, sweep
+from strandline.lake.gc import GcResult, collect_garbage
 from strandline.lake.manifest.manifest import Manifest
-from strandline.lake.manifest.manifest_commit import Ledger
+from strandline.lake.manifest.manifest_commit import ManifestCommitter
 from strandline.views.table.files import layout
 
 _DELETE_MAX = 1000
 
 
 def sweep_table(
-    ledger: Ledger,
+    ledger: ManifestCommitter,
     settings: LakeSettings,
     *,
     now_us: int,
     term: int | None,
     orphans: bool = False,
-) -> tuple[Swept, Manifest]:
+) -> tuple[GcResult, Manifest]:
     """Collect garbage once; return what was deleted, and the resulting manifest."""
     before = ledger.load()
-    swept = sweep(
+    swept = collect_garbage(
         ledger,
         now_us=now_us,
         keep_s=settings.keep_s,
@@ -49,19 +49,19 @@ def sweep_table(
     return swept, after
 
 
-def _orphans(ledger: Ledger, newest: Manifest, horizon_us: int) -> list[str]:
+def _orphans(ledger: ManifestCommitter, newest: Manifest, horizon_us: int) -> list[str]:
     """Names of files whose indexes exist without the rows."""
     removed = {each.name for each in newest.removed}
     return [
         name
-        for info in ledger.objects.list(layout.side_folder(ledger.topic_id))
+        for info in ledger.objects.list(layout.index_folder(ledger.topic_id))
         if info.modified_us <= horizon_us
-        if (name := layout.data_name(info.key)) not in removed and newest.named(name) is None
+        if (name := layout.data_name(info.key)) not in removed and newest.find_file(name) is None
         if not _exists(ledger, name)
     ]
 
 
-def _exists(ledger: Ledger, name: str) -> bool:
+def _exists(ledger: ManifestCommitter, name: str) -> bool:
     try:
         ledger.objects.head(object_keys.data_key(ledger.topic_id, name))
     except NotFound:
@@ -69,7 +69,7 @@ def _exists(ledger: Ledger, name: str) -> bool:
     return True
 
 
-def _delete(ledger: Ledger, names: list[str]) -> None:
+def _delete(ledger: ManifestCommitter, names: list[str]) -> None:
     for start in range(0, len(names), _DELETE_MAX):
         chunk = names[start : start + _DELETE_MAX]
-        ledger.objects.delete([layout.side_key(ledger.topic_id, name) for name in chunk])
+        ledger.objects.delete([layout.index_key(ledger.topic_id, name) for name in chunk])

@@ -16,39 +16,39 @@ from typing import Any
 
 import numpy as np
 
-from strandline.errors import Corrupt, Invalid, NewerFormat, NotFound
+from strandline.errors import Corrupt, Invalid, NotFound, UnsupportedFormat
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.platform.objectstore.protocol import Objects
 from strandline.views.table.files import layout
-from strandline.views.table.index.codec import Origin
+from strandline.views.table.index.codec import RowsOrigin
 from strandline.views.table.index.index_reader import Indexes
 
 log = logging.getLogger(__name__)
 
-UNFIT = (Corrupt, NewerFormat, NotFound, Invalid)
+UNUSABLE = (Corrupt, UnsupportedFormat, NotFound, Invalid)
 """Errors of indexes that cannot be used: when they are opened, and when they are read."""
 
 Bounds = Callable[[], tuple[Any, Any]]
 """The smallest and the largest seq of each zone, from the file of rows."""
 
 
-def origin_of(table_id: int, file: LakeFile) -> Origin:
+def origin_of(table_id: int, file: LakeFile) -> RowsOrigin:
     """The identity of a file of rows as its indexes store it."""
-    return Origin(table_id, file.name(), file.content)
+    return RowsOrigin(table_id, file.name(), file.content)
 
 
-def open_side(objects: Objects, table_id: int, file: LakeFile, bounds: Bounds) -> Indexes | None:
+def open_indexes(objects: Objects, table_id: int, file: LakeFile, bounds: Bounds) -> Indexes | None:
     """The indexes of a file; None, and a log line, if they cannot be used."""
     try:
-        return read_side(objects, table_id, file, bounds)
-    except UNFIT as error:
-        complain(objects, layout.side_key(table_id, file.name()), error)
+        return read_indexes(objects, table_id, file, bounds)
+    except UNUSABLE as error:
+        log_unusable(objects, layout.index_key(table_id, file.name()), error)
         return None
 
 
-def read_side(objects: Objects, table_id: int, file: LakeFile, bounds: Bounds) -> Indexes:
-    """The indexes of a file; raises one of ``UNFIT`` if they cannot be used."""
-    key = layout.side_key(table_id, file.name())
+def read_indexes(objects: Objects, table_id: int, file: LakeFile, bounds: Bounds) -> Indexes:
+    """The indexes of a file; raises one of ``UNUSABLE`` if they cannot be used."""
+    key = layout.index_key(table_id, file.name())
     path = f"{objects.name}/{key}"
 
     def fetch(start: int, length: int) -> bytes:
@@ -66,5 +66,5 @@ def read_side(objects: Objects, table_id: int, file: LakeFile, bounds: Bounds) -
     return indexes
 
 
-def complain(objects: Objects, key: str, reason: object) -> None:
+def log_unusable(objects: Objects, key: str, reason: object) -> None:
     log.warning("indexes in %s/%s are not used, all zones are read: %s", objects.name, key, reason)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from strandline.lake import object_keys
-from strandline.lake.files.typed_columns import shape_of
+from strandline.lake.files.typed_columns import typed_columns_of
 from strandline.schema import Schema
 from strandline.views.table.files.row_order import ORDER
 from strandline.views.table.snapshot import CONTEXT, SEQ, TS
@@ -48,7 +48,7 @@ _DICTIONARY_BYTES = 64 * 1024 * 1024
 """More than the values of a zone ever take, so that a whole column has a dictionary or none."""
 
 
-class Coding(msgspec.Struct, frozen=True):
+class ColumnEncodings(msgspec.Struct, frozen=True):
     """The encodings of the columns of a file."""
 
     dictionary: tuple[str, ...]
@@ -66,13 +66,13 @@ def is_table(topic_id: int) -> bool:
     return bool(topic_id & OWN_ID)
 
 
-def side_folder(table_id: int) -> str:
+def index_folder(table_id: int) -> str:
     return f"{object_keys.topic_folder(table_id)}/zones"
 
 
-def side_key(table_id: int, name: str) -> str:
+def index_key(table_id: int, name: str) -> str:
     """The key of the indexes of a file of rows, by its name."""
-    return f"{side_folder(table_id)}/{name}{_SIDE}"
+    return f"{index_folder(table_id)}/{name}{_SIDE}"
 
 
 def data_name(side: str) -> str:
@@ -82,15 +82,15 @@ def data_name(side: str) -> str:
 
 def columns_of(schema: Schema) -> pa.Schema:
     """The columns of a file, with text as plain text."""
-    return shape_of(schema, is_table=True).columns
+    return typed_columns_of(schema, is_table=True).columns
 
 
-def plain(table: pa.Table, columns: pa.Schema) -> pa.Table:
+def without_dictionaries(table: pa.Table, columns: pa.Schema) -> pa.Table:
     """The columns of a file, without dictionaries."""
     return table.select(columns.names).cast(columns)
 
 
-def coding_of(table: pa.Table, zone_rows: int) -> Coding:
+def encodings_of(table: pa.Table, zone_rows: int) -> ColumnEncodings:
     """The encodings for columns, chosen by a sample of zones."""
     starts = sorted({0, table.num_rows // 2, max(0, table.num_rows - zone_rows)})[:_SAMPLES]
     zones = [table.slice(start, zone_rows) for start in starts]
@@ -100,7 +100,7 @@ def coding_of(table: pa.Table, zone_rows: int) -> Coding:
         if name not in (SEQ, TS) and _repeats([zone[name] for zone in zones])
     ]
     text = [field.name for field in table.schema if pa.types.is_string(field.type)]
-    return Coding(
+    return ColumnEncodings(
         dictionary=tuple(repeated),
         bloom=tuple(name for name in text if name == CONTEXT or name not in repeated),
         coded=tuple(name for name in text if name in repeated),
@@ -116,7 +116,7 @@ def _repeats(zones: Sequence[pa.ChunkedArray]) -> bool:
     return distinct <= int(values * _DISTINCT_RATIO_MAX)
 
 
-def parquet_options(columns: pa.Schema, coding: Coding, zone_rows: int) -> dict[str, Any]:
+def parquet_options(columns: pa.Schema, coding: ColumnEncodings, zone_rows: int) -> dict[str, Any]:
     """The options of the Parquet writer of pyarrow."""
     stamps = [field.name for field in columns if pa.types.is_timestamp(field.type)]
     deltas = [name for name in (SEQ, *stamps) if name not in coding.dictionary]

@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.platform.objectstore.protocol import Objects
 from strandline.schema import Schema
-from strandline.views.table.files.table_file import OpenFile
+from strandline.views.table.files.table_file import TableFile
 from strandline.views.table.rows import arrow_schema
 from strandline.views.table.snapshot import SEQ
 from strandline.views.table.upcast import upcast
@@ -22,7 +22,7 @@ from strandline.views.table.upcast import upcast
 _STEP_ZONES = 16
 
 
-def visible(  # noqa: PLR0913 - the fields of a task
+def read_live_rows(  # noqa: PLR0913 - the fields of a task
     objects: Objects,
     table_id: int,
     file: LakeFile,
@@ -41,7 +41,7 @@ def visible(  # noqa: PLR0913 - the fields of a task
     The file has the schema ``written``; rows are returned in the schema ``target``. Returned are
     rows from the first seq to the last that are not hidden.
     """
-    opened = OpenFile(objects, table_id, file)
+    opened = TableFile(objects, table_id, file)
     stored = [
         name for name in arrow_schema(target).names if name in opened.columns and name in names
     ]

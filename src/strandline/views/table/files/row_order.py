@@ -10,7 +10,7 @@ from strandline.views.table.snapshot import CONTEXT, SEQ, TS
 ORDER = (CONTEXT, TS, SEQ)
 
 
-def in_order(table: pa.Table) -> pa.Table:
+def sort_rows(table: pa.Table) -> pa.Table:
     """The same rows, sorted."""
     keys = [(name, "ascending") for name in ORDER]
     return table.take(pc.sort_indices(table, sort_keys=keys))

@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from strandline.schema import Kind, Schema
+from strandline.schema import FieldType, Schema
 from strandline.views.table.condition import Condition
-from strandline.views.table.dictionary import CODED, VARIANT, as_variants, with_coding
+from strandline.views.table.dictionary import DICTIONARY_TYPE, ENUM_TYPE, as_enum, with_dictionaries
 from strandline.views.table.external_scan import FileRows
-from strandline.views.table.files.cache import Part
-from strandline.views.table.files.file_snapshot import Pinned
+from strandline.views.table.files.cache import ColumnPart
+from strandline.views.table.files.file_snapshot import PinnedFiles
 from strandline.views.table.files.layout import columns_of
-from strandline.views.table.files.zone_pruning import Chosen, Wanted, choose
-from strandline.views.table.snapshot import SEQ, Facts, Top
+from strandline.views.table.files.zone_pruning import RowRequest, SelectedZones, select_zones
+from strandline.views.table.snapshot import SEQ, ReadStatistics, Top
 from strandline.views.table.upcast import upcast
 
-__all__ = ["FileReading", "Pinned", "file_reading"]
+__all__ = ["FileRead", "PinnedFiles", "read_files"]
 
 _DECODE_ALL_RATIO = 0.25
 """From this fraction of a file's zones on, all are decoded and cached for the next query."""
@@ -36,8 +36,8 @@ _TEXT_BYTES = 32
 _SEQ_MAX = 2**64 - 1
 
 
-def file_reading(
-    pinned: Pinned,
+def read_files(
+    pinned: PinnedFiles,
     hidden: BitMap64,
     schema: Schema,
     columns: Sequence[str],
@@ -46,15 +46,15 @@ def file_reading(
     after: int = 0,
     until: int = _SEQ_MAX,
     top: Top | None = None,
-    facts: Facts | None = None,
+    facts: ReadStatistics | None = None,
     now: Callable[[], float] = lambda: 0.0,
-) -> FileReading:
+) -> FileRead:
     """Rows of pinned files with a seq above ``after``, up to ``until``, in the given schema.
 
     ``hidden`` rows are left out, and those that are hidden in the manifest.
     """
-    facts = Facts(indexes=[], seconds={}) if facts is None else facts
-    request = Wanted(
+    facts = ReadStatistics(indexes=[], seconds={}) if facts is None else facts
+    request = RowRequest(
         schema=schema,
         where=where,
         first_seq=max(after + 1, pinned.floor),
@@ -63,21 +63,21 @@ def file_reading(
         hidden=hidden if pinned.hidden <= hidden else hidden | pinned.hidden,
     )
     started = now()
-    chosen = choose(pinned, request, facts)
+    chosen = select_zones(pinned, request, facts)
     facts.seconds["choose zones"] = now() - started
-    return FileReading(pinned, request, list(columns), chosen, facts, now)
+    return FileRead(pinned, request, list(columns), chosen, facts, now)
 
 
-class FileReading:
+class FileRead:
     """Rows of files. Owned by one thread."""
 
     def __init__(
         self,
-        pinned: Pinned,
-        request: Wanted,
+        pinned: PinnedFiles,
+        request: RowRequest,
         columns: list[str],
-        chosen: list[Chosen],
-        facts: Facts,
+        chosen: list[SelectedZones],
+        facts: ReadStatistics,
         now: Callable[[], float],
     ) -> None:
         self.facts = facts
@@ -112,15 +112,15 @@ class FileReading:
                 )
                 yield from self._table(part, whole=False).to_batches()
 
-    def named(self) -> list[FileRows]:
+    def file_rows(self) -> list[FileRows]:
         """The files, for external engines: ``wanted`` has the rows to leave out."""
         return [_file_rows(each, self._request) for each in self._chosen]
 
     @property
-    def wanted(self) -> Wanted:
+    def request(self) -> RowRequest:
         return self._request
 
-    def _table(self, chosen: Chosen, *, whole: bool) -> pa.Table:
+    def _table(self, chosen: SelectedZones, *, whole: bool) -> pa.Table:
         started = self._now()
         opened = chosen.opened
         stored = [name for name in self._columns if name in opened.columns] or [SEQ]
@@ -135,7 +135,7 @@ class FileReading:
         return table
 
     def _read(
-        self, chosen: Chosen, columns: Sequence[str], *, whole: bool
+        self, chosen: SelectedZones, columns: Sequence[str], *, whole: bool
     ) -> dict[str, pa.ChunkedArray]:
         """Columns of zones, in order, from the cache where possible."""
         opened, zones = chosen.opened, chosen.zones
@@ -149,7 +149,7 @@ class FileReading:
                 zones_missing = (
                     all_zones if cache.fits(opened.ram_of(missing, all_zones)) else zones_missing
                 )
-            with cache.flight((content, tuple(missing), zones_missing.tobytes())):
+            with cache.exclusive((content, tuple(missing), zones_missing.tobytes())):
                 parts |= {name: cache.parts((content, name)) for name in missing}
                 missing = [
                     name for name in missing if len(_missing_zones({name: parts[name]}, zones))
@@ -157,12 +157,12 @@ class FileReading:
                 for name, part in self._decode(chosen, missing, zones_missing):
                     parts[name].insert(0, part)
                     if whole:
-                        cache.keep((content, name), part)
+                        cache.insert((content, name), part)
         return {name: _assemble(parts[name], zones) for name in columns}
 
     def _decode(
-        self, chosen: Chosen, columns: list[str], zones: np.ndarray
-    ) -> Iterator[tuple[str, Part]]:
+        self, chosen: SelectedZones, columns: list[str], zones: np.ndarray
+    ) -> Iterator[tuple[str, ColumnPart]]:
         if not columns:
             return
         opened, kinds = chosen.opened, chosen.schema.columns()
@@ -170,7 +170,7 @@ class FileReading:
         self.facts.bytes_read += opened.size_of(columns, zones)
         sizes = opened.starts[zones + 1] - opened.starts[zones]
         for name in columns:
-            yield name, Part(_in_memory(table[name], kinds.get(name)), zones, sizes)
+            yield name, ColumnPart(_in_memory(table[name], kinds.get(name)), zones, sizes)
 
     def _visible(self, seqs: pa.ChunkedArray) -> np.ndarray:
         """A mask of the visible rows."""
@@ -189,7 +189,7 @@ class FileReading:
         schema = self._request.schema
         if written.fields != schema.fields:
             table = upcast(table, written, schema, self._columns)
-        return with_coding(table.select(self._columns), self.coded)
+        return with_dictionaries(table.select(self._columns), self.coded)
 
     def _mostly_coded(self) -> frozenset[str]:
         """Enums, and text that has a dictionary in the files of most rows: to build one for the
@@ -207,11 +207,11 @@ class FileReading:
 
     def _width(self, name: str) -> int:
         """Approximate bytes of a value in memory."""
-        kind = VARIANT if name in self._enums else self._types.field(name).type
+        kind = ENUM_TYPE if name in self._enums else self._types.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.index_type
         elif name in self.coded:
-            kind = CODED.index_type
+            kind = DICTIONARY_TYPE.index_type
         return _TEXT_BYTES if pa.types.is_string(kind) else max(1, int(kind.bit_width) // 8)
 
     @cached_property
@@ -219,7 +219,7 @@ class FileReading:
         return columns_of(self._request.schema)
 
 
-def _file_rows(chosen: Chosen, request: Wanted) -> FileRows:
+def _file_rows(chosen: SelectedZones, request: RowRequest) -> FileRows:
     file = chosen.opened.file
     is_cut = file.first_seq < request.first_seq or file.last_seq > request.last_seq
     hidden = request.hidden.range_cardinality(file.first_seq, file.last_seq + 1)
@@ -235,16 +235,16 @@ def _file_rows(chosen: Chosen, request: Wanted) -> FileRows:
     )
 
 
-def _in_memory(column: pa.ChunkedArray, kind: Kind | None) -> pa.ChunkedArray:
+def _in_memory(column: pa.ChunkedArray, kind: FieldType | None) -> pa.ChunkedArray:
     """A decoded column as it is cached: in one chunk if that is cheap, as it is faster to read."""
     if kind is not None and kind.name == "enum":
-        return as_variants(column, kind.variants)
+        return as_enum(column, kind.variants)
     if pa.types.is_primitive(column.type) and column.num_chunks > 1:
         return pa.chunked_array([column.combine_chunks()])
     return column
 
 
-def _missing_zones(parts: dict[str, list[Part]], zones: np.ndarray) -> np.ndarray:
+def _missing_zones(parts: dict[str, list[ColumnPart]], zones: np.ndarray) -> np.ndarray:
     """The zones that some column lacks."""
     zones_missing = np.zeros(len(zones), dtype=bool)
     for column_parts in parts.values():
@@ -255,7 +255,7 @@ def _missing_zones(parts: dict[str, list[Part]], zones: np.ndarray) -> np.ndarra
     return zones[zones_missing]
 
 
-def _assemble(parts: list[Part], zones: np.ndarray) -> pa.ChunkedArray:
+def _assemble(parts: list[ColumnPart], zones: np.ndarray) -> pa.ChunkedArray:
     """The values of a column in zones, in order, from parts that together have all zones."""
     for part in parts:
         if part.has(zones).all():

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from strandline.platform.disk import ReadFile
 
-KEPT_ROWS_MAX = 1024 * 1024
+MEMORY_ROWS_MAX = 1024 * 1024
 """Rows that stay in memory until the indexes are built."""
 
 
-class Columns:
+class SpooledColumns:
     """Sorted rows of a file that is being written. Owned by one thread."""
 
     def __init__(self, columns: pa.Schema) -> None:
@@ -31,7 +31,7 @@ class Columns:
 
     def add(self, table: pa.Table) -> None:
         self._rows += table.num_rows
-        if self._rows > KEPT_ROWS_MAX:
+        if self._rows > MEMORY_ROWS_MAX:
             self._in_memory = None
         if self._in_memory is not None:
             self._in_memory.append(table)

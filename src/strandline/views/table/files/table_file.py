@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest
 
-from strandline.errors import Corrupt, Invalid, NewerFormat, NotFound, StrandlineError
+from strandline.errors import Corrupt, Invalid, NotFound, StrandlineError, UnsupportedFormat
 from strandline.lake import object_keys
 from strandline.lake.manifest.file_entry import LakeFile
 from strandline.platform.objectstore.protocol import Objects
 from strandline.views.table.files import checksums, index_file, layout
-from strandline.views.table.files.buffered_input import Fetched, Range
+from strandline.views.table.files.buffered_input import FetchedRanges, Range
 from strandline.views.table.files.checksums import span_of, sum_of
 from strandline.views.table.index.index_reader import Indexes
 from strandline.views.table.snapshot import SEQ
@@ -34,7 +34,7 @@ _PARSED = 6
 """Approximate size of a parsed footer in memory, as a multiple of its bytes."""
 
 
-class OpenFile:
+class TableFile:
     """One immutable file. Safe to call from many threads."""
 
     def __init__(self, objects: Objects, table_id: int, file: LakeFile) -> None:
@@ -45,7 +45,7 @@ class OpenFile:
         self.path = f"{self.lake}/{self.key}"
         self._objects = objects
         self._table_id = table_id
-        self._side_key = layout.side_key(table_id, file.name())
+        self._side_key = layout.index_key(table_id, file.name())
         self._metadata = self._footer()
         properties = self._metadata.metadata
         self.coded = frozenset(_NAMES.decode(properties[layout.CODED_KEY.encode()]))
@@ -58,7 +58,7 @@ class OpenFile:
         groups = (self._metadata.row_group(zone).num_rows for zone in range(self.zones))
         self.starts = np.cumsum([0, *groups])
         """The first row of each zone, and the number of rows at the end."""
-        self.indexes: Indexes | None = index_file.open_side(
+        self.indexes: Indexes | None = index_file.open_indexes(
             objects, table_id, file, self._parquet_bounds
         )
         self._spans: dict[str, np.ndarray] = {}
@@ -77,11 +77,11 @@ class OpenFile:
             self._bounds = self._index_bounds() or self._parquet_bounds()
         return self._bounds
 
-    def give_up_indexes(self, error: StrandlineError) -> None:
+    def disable_indexes(self, error: StrandlineError) -> None:
         """Stop using the indexes, which are damaged, and log the reason."""
         if self.indexes is not None:
             self.indexes = None
-            index_file.complain(self._objects, self._side_key, error)
+            index_file.log_unusable(self._objects, self._side_key, error)
 
     def size_of(self, columns: Sequence[str], zones: np.ndarray) -> int:
         """Bytes of columns in the file."""
@@ -109,14 +109,14 @@ class OpenFile:
             table = file.read_row_groups(zones.tolist(), columns=list(columns))
         return table.select(list(columns))
 
-    def _fetch(self, columns: Sequence[str], zones: np.ndarray) -> Fetched:
+    def _fetch(self, columns: Sequence[str], zones: np.ndarray) -> FetchedRanges:
         """The verified bytes of columns in zones."""
         ranges: list[Range] = []
         expected: list[int] = []
         for name in columns:
             ranges += map(tuple, self._spans_of(name)[zones, :2].tolist())
             expected += self._sums[zones, self.columns.index(name)].tolist()
-        fetched = Fetched(self._objects, self.key, self.file.size, ranges)
+        fetched = FetchedRanges(self._objects, self.key, self.file.size, ranges)
         for index, ((start, size), checksum) in enumerate(zip(ranges, expected, strict=True)):
             if sum_of(fetched.part(start, size), self._table_id) != checksum:
                 name, zone = columns[index // len(zones)], zones[index % len(zones)]
@@ -140,8 +140,8 @@ class OpenFile:
             return None
         try:
             return self.indexes.seq_bounds()
-        except index_file.UNFIT as error:
-            self.give_up_indexes(error)
+        except index_file.UNUSABLE as error:
+            self.disable_indexes(error)
             return None
 
     def _parquet_bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +168,7 @@ class OpenFile:
             metadata = pq.read_metadata(pa.BufferReader(tail))
         version = int(metadata.metadata[layout.FORMAT_KEY.encode()])
         if version > layout.FORMAT_VERSION:
-            raise NewerFormat(f"{self.path} has table format {version}: upgrade to read it")
+            raise UnsupportedFormat(f"{self.path} has table format {version}: upgrade to read it")
         return metadata
 
     @contextmanager

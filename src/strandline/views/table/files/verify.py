@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from strandline.errors import Corrupt, Invalid, NewerFormat, NotFound
+from strandline.errors import Corrupt, Invalid, NotFound, UnsupportedFormat
 from strandline.lake import object_keys, verify
 from strandline.lake.files.file_reader import LakeFileReader
 from strandline.lake.manifest.file_entry import LakeFile
-from strandline.lake.verify import Step
+from strandline.lake.verify import VerifyStep
 from strandline.platform.objectstore.protocol import Objects
 from strandline.views.table.files import index_file, layout
 from strandline.views.table.index import codec
@@ -22,7 +22,7 @@ from strandline.views.table.index import codec
 _TRIES = 2
 
 
-def check_tables(objects: Objects, store_id: bytes) -> Iterator[Step]:
+def check_tables(objects: Objects, store_id: bytes) -> Iterator[VerifyStep]:
     """Verify all manifests, rows and indexes of the tables of a lake."""
     for table_id in filter(layout.is_table, verify.topics_in(objects)):
         yield from verify.check_versions(objects, store_id, table_id)
@@ -33,24 +33,24 @@ def check_tables(objects: Objects, store_id: bytes) -> Iterator[Step]:
                     yield step
 
 
-def check_indexes(objects: Objects, store_id: bytes) -> Iterator[Step]:
+def check_indexes(objects: Objects, store_id: bytes) -> Iterator[VerifyStep]:
     """Verify only the indexes of all tables."""
     for table_id in filter(layout.is_table, verify.topics_in(objects)):
         for file in _files(objects, store_id, table_id):
             yield from check_indexes_of(objects, table_id, file)
 
 
-def check_indexes_of(objects: Objects, table_id: int, file: LakeFile) -> Iterator[Step]:
+def check_indexes_of(objects: Objects, table_id: int, file: LakeFile) -> Iterator[VerifyStep]:
     """Verify the indexes of one file of rows."""
-    path = f"{objects.name}/{layout.side_key(table_id, file.name())}"
+    path = f"{objects.name}/{layout.index_key(table_id, file.name())}"
     problem = Corrupt("indexes of a table are missing: all zones are read", path=path)
     for _ in range(_TRIES):
         try:
-            data = objects.get(layout.side_key(table_id, file.name()))
+            data = objects.get(layout.index_key(table_id, file.name()))
             _check(data, table_id, file, path)
         except NotFound:
             continue
-        except NewerFormat as error:
+        except UnsupportedFormat as error:
             problem = Corrupt(str(error), path=path)
         except Corrupt as error:
             problem = error
@@ -60,7 +60,7 @@ def check_indexes_of(objects: Objects, table_id: int, file: LakeFile) -> Iterato
     yield problem
 
 
-def _check_file(objects: Objects, table_id: int, file: LakeFile) -> Iterator[Step]:
+def _check_file(objects: Objects, table_id: int, file: LakeFile) -> Iterator[VerifyStep]:
     yield from verify.check_file(_reader(objects, table_id, file), file)
     yield from check_indexes_of(objects, table_id, file)
 
@@ -83,7 +83,7 @@ def _check(data: bytes, table_id: int, file: LakeFile, path: str) -> None:
 
 
 def _files(objects: Objects, store_id: bytes, table_id: int) -> tuple[LakeFile, ...]:
-    newest, _ = verify.newest_of(objects, store_id, table_id)
+    newest, _ = verify.newest_or_error(objects, store_id, table_id)
     return newest.files if newest is not None else ()
 
 

@@ -21,7 +21,7 @@ from xxhash import xxh3_64_intdigest, xxh3_128
 
 from strandline.errors import Corrupt
 from strandline.lake import object_keys
-from strandline.lake.file_upload import Spool, Spooled
+from strandline.lake.file_upload import Spool, SpoolFile
 from strandline.lake.files import column_stats
 from strandline.lake.files.file_reader import LakeFileReader
 from strandline.lake.manifest import file_entry
@@ -30,15 +30,15 @@ from strandline.platform.disk import ReadFile
 from strandline.platform.objectstore.protocol import Objects
 from strandline.schema import Schema
 from strandline.views.table.files import checksums, index_file, layout
-from strandline.views.table.files.checksums import Whole
-from strandline.views.table.files.spool_reader import Columns
+from strandline.views.table.files.checksums import ComposedFile
+from strandline.views.table.files.spool_reader import SpooledColumns
 from strandline.views.table.index.index_builder import build
 from strandline.views.table.snapshot import CONTEXT, TS
 
 _FOOTER_END = 8  # size of the footer and the magic
 
 
-class Writing(msgspec.Struct, frozen=True, kw_only=True):
+class FileTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where and how files of one table are written."""
 
     objects: Objects
@@ -51,16 +51,16 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True):
 class FileWriter:
     """Writes one file. Owned by one thread. Call ``finish`` or ``abandon``."""
 
-    def __init__(self, where: Writing, schema: Schema, attempt: str) -> None:
+    def __init__(self, where: FileTarget, schema: Schema, attempt: str) -> None:
         self._where = where
         self._schema = schema
         self._attempt = attempt
         self._columns = layout.columns_of(schema)
         self._spooled = where.spool.create(attempt)
         self._out = _HashingSink(self._spooled)
-        self._spooled_columns = Columns(self._columns)
+        self._spooled_columns = SpooledColumns(self._columns)
         self._parquet: Any = None  # created with the first rows: they decide the encodings
-        self._coding = layout.Coding((), (), ())
+        self._coding = layout.ColumnEncodings((), (), ())
         self._collected: list[Any] = []
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
@@ -75,7 +75,7 @@ class FileWriter:
         """Add sorted rows that follow the earlier ones. They wait until their zone is full."""
         if not table.num_rows:
             return
-        self._waiting.append(layout.plain(table, self._columns))
+        self._waiting.append(layout.without_dictionaries(table, self._columns))
         self._waiting_rows += table.num_rows
         self._rows += table.num_rows
         if whole := self._waiting_rows - self._waiting_rows % self._where.zone_rows:
@@ -91,7 +91,7 @@ class FileWriter:
             try:
                 tail = self._tail(front)
                 file = self._entry(tail, first_seq, last_seq)
-                side = self._upload(file, Whole(front, self._out.offset, tail))
+                side = self._upload(file, ComposedFile(front, self._out.offset, tail))
             finally:
                 front.close()
         finally:
@@ -121,7 +121,7 @@ class FileWriter:
             self._payload += current.nbytes
 
     def _open_parquet(self, table: pa.Table) -> None:
-        self._coding = layout.coding_of(table, self._where.zone_rows)
+        self._coding = layout.encodings_of(table, self._where.zone_rows)
         options = layout.parquet_options(self._columns, self._coding, self._where.zone_rows)
         self._parquet = pq.ParquetWriter(
             self._out, self._columns, metadata_collector=self._collected, **options
@@ -139,7 +139,7 @@ class FileWriter:
                 layout.SCHEMA_KEY: str(self._schema.version),
                 layout.ZONES_KEY: str(zones),
                 layout.CODED_KEY: msgspec.json.encode(self._coding.coded).decode(),
-                checksums.KEY: checksums.room(zones, len(self._columns)),
+                checksums.KEY: checksums.placeholder(zones, len(self._columns)),
             }
         )
         self._parquet.close()
@@ -147,7 +147,7 @@ class FileWriter:
     def _tail(self, front: ReadFile) -> bytes:
         """The tail of the file, with the checksums of the columns before it."""
         sums = checksums.sums_of(self._collected[0], front, self._where.table_id)
-        tail = checksums.filled(self._out.tail(), sums)
+        tail = checksums.fill_placeholder(self._out.tail(), sums)
         self._out.content.update(tail)
         return tail
 
@@ -176,13 +176,13 @@ class FileWriter:
         self._spooled_columns.read_from(source)
         origin = index_file.origin_of(where.table_id, file)
         side = build(self._spooled_columns, self._schema, where.zone_rows, origin=origin)
-        where.objects.put(layout.side_key(where.table_id, file.name()), side)
+        where.objects.put(layout.index_key(where.table_id, file.name()), side)
         where.objects.put_file(object_keys.data_key(where.table_id, file.name()), source)
         return side
 
 
 def write_file(
-    where: Writing,
+    where: FileTarget,
     table: pa.Table,
     schema: Schema,
     first_seq: int,
@@ -199,12 +199,12 @@ def write_file(
         writer.abandon()
 
 
-def discard(where: Writing, file: LakeFile) -> None:
+def discard(where: FileTarget, file: LakeFile) -> None:
     """Delete a file that no manifest lists or will list."""
     where.objects.delete(
         [
             object_keys.data_key(where.table_id, file.name()),
-            layout.side_key(where.table_id, file.name()),
+            layout.index_key(where.table_id, file.name()),
         ]
     )
 
@@ -230,14 +230,14 @@ def _statistics(metadata: Any, column: int) -> list[Any]:
     return [metadata.row_group(group).column(column).statistics for group in groups]
 
 
-def _check(where: Writing, file: LakeFile, side: bytes) -> None:
+def _check(where: FileTarget, file: LakeFile, side: bytes) -> None:
     """Read both objects back: they must have the bytes that were written."""
     rows = object_keys.data_key(where.table_id, file.name())
 
     def fetch(start: int, length: int) -> bytes:
         return where.objects.get_range(rows, start, length)
 
-    indexes = layout.side_key(where.table_id, file.name())
+    indexes = layout.index_key(where.table_id, file.name())
     for key, is_same in (
         (indexes, where.objects.get(indexes) == side),
         (rows, LakeFileReader(fetch, file, where.table_id, rows).content() == file.content),
@@ -247,7 +247,7 @@ def _check(where: Writing, file: LakeFile, side: bytes) -> None:
             raise _mismatch_error(where, key)
 
 
-def _mismatch_error(where: Writing, key: str) -> Corrupt:
+def _mismatch_error(where: FileTarget, key: str) -> Corrupt:
     return Corrupt(
         "an uploaded file reads back as other bytes: the rows stay where they are, and the upload "
         "is repeated",
@@ -261,7 +261,7 @@ class _HashingSink:
     closed = False
     mode = "wb"
 
-    def __init__(self, sink: Spooled) -> None:
+    def __init__(self, sink: SpoolFile) -> None:
         self.offset = 0
         """Bytes before the tail."""
         self.content = xxh3_128()

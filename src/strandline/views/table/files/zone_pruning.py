@@ -21,13 +21,13 @@ from strandline.lake.manifest.file_entry import LakeFile
 from strandline.schema import Schema
 from strandline.views.table.condition import Condition
 from strandline.views.table.files import index_file
-from strandline.views.table.files.file_snapshot import Pinned
-from strandline.views.table.files.table_file import OpenFile
+from strandline.views.table.files.file_snapshot import PinnedFiles
+from strandline.views.table.files.table_file import TableFile
 from strandline.views.table.index.index_reader import Indexes, top_across
-from strandline.views.table.snapshot import Facts, Top
+from strandline.views.table.snapshot import ReadStatistics, Top
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class RowRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that a read requests from files."""
 
     schema: Schema
@@ -39,10 +39,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     hidden: BitMap64
 
 
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+class SelectedZones(msgspec.Struct, frozen=True, kw_only=True):
     """The selected zones of one file."""
 
-    opened: OpenFile
+    opened: TableFile
     schema: Schema
     """The schema that the file was written in."""
     zones: np.ndarray
@@ -58,7 +58,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 class _Candidate:
     """A file with rows in the range. Owned by one thread."""
 
-    def __init__(self, file: LakeFile, opened: OpenFile) -> None:
+    def __init__(self, file: LakeFile, opened: TableFile) -> None:
         self.file = file
         self.opened = opened
         self.keep = np.ones(opened.zones, dtype=bool)
@@ -67,7 +67,9 @@ class _Candidate:
         self.hidden = 0
 
 
-def choose(pinned: Pinned, request: Wanted, facts: Facts) -> list[Chosen]:
+def select_zones(
+    pinned: PinnedFiles, request: RowRequest, facts: ReadStatistics
+) -> list[SelectedZones]:
     """The zones to read, by file; ``facts`` gets the number of excluded ones and the indexes."""
     candidates = list(_candidates(pinned, request, facts))
     for candidate in candidates:
@@ -77,7 +79,7 @@ def choose(pinned: Pinned, request: Wanted, facts: Facts) -> list[Chosen]:
         _keep_top(candidates, request, request.top, facts)
     selected = []
     for candidate in candidates:
-        pinned.cache.recount(candidate.file.content)  # more of its indexes may have been read
+        pinned.cache.account(candidate.file.content)  # more of its indexes may have been read
         if candidate.keep.any():
             zones, checked = (
                 np.flatnonzero(candidate.keep),
@@ -85,14 +87,16 @@ def choose(pinned: Pinned, request: Wanted, facts: Facts) -> list[Chosen]:
             )
             schema = pinned.schema_of(candidate.file)
             selected.append(
-                Chosen(opened=candidate.opened, schema=schema, zones=zones, checked=checked)
+                SelectedZones(opened=candidate.opened, schema=schema, zones=zones, checked=checked)
             )
             facts.files_kept += 1
             facts.zones_kept += len(zones)
     return selected
 
 
-def _candidates(pinned: Pinned, request: Wanted, facts: Facts) -> Iterator[_Candidate]:
+def _candidates(
+    pinned: PinnedFiles, request: RowRequest, facts: ReadStatistics
+) -> Iterator[_Candidate]:
     for file in pinned.files:
         if not file.rows:
             continue
@@ -103,21 +107,21 @@ def _candidates(pinned: Pinned, request: Wanted, facts: Facts) -> Iterator[_Cand
             yield candidate
 
 
-def _prune(candidate: _Candidate, request: Wanted, facts: Facts) -> None:
+def _prune(candidate: _Candidate, request: RowRequest, facts: ReadStatistics) -> None:
     """Keep zones that may hold rows which fulfil the condition."""
     indexes = candidate.opened.indexes
     if request.where is None or indexes is None:
         return
     try:
         keep, used = indexes.prune(request.where, request.schema)
-    except index_file.UNFIT as error:
-        candidate.opened.give_up_indexes(error)
+    except index_file.UNUSABLE as error:
+        candidate.opened.disable_indexes(error)
         return
     candidate.keep &= keep
     facts.indexes += [name for name in used if name not in facts.indexes]
 
 
-def _keep_in_range(candidate: _Candidate, request: Wanted) -> None:
+def _keep_in_range(candidate: _Candidate, request: RowRequest) -> None:
     """Keep zones with seqs in the range, and mark those that have others, too."""
     file, first, last = candidate.file, request.first_seq, request.last_seq
     candidate.hidden = request.hidden.range_cardinality(file.first_seq, file.last_seq + 1)
@@ -137,7 +141,9 @@ def _zones_with_hidden(hidden: BitMap64, lows: np.ndarray, highs: np.ndarray) ->
     return np.array([hidden.range_cardinality(low, high + 1) > 0 for low, high in pairs], bool)
 
 
-def _keep_top(candidates: Sequence[_Candidate], request: Wanted, top: Top, facts: Facts) -> None:
+def _keep_top(
+    candidates: Sequence[_Candidate], request: RowRequest, top: Top, facts: ReadStatistics
+) -> None:
     """Keep zones that may hold one of the first rows by a column."""
     usable = [
         (candidate, indexes)
@@ -147,9 +153,9 @@ def _keep_top(candidates: Sequence[_Candidate], request: Wanted, top: Top, facts
     rows = top.rows + sum(candidate.hidden for candidate, _ in usable)
     try:
         masks = _top_masks(usable, request, msgspec.structs.replace(top, rows=rows))
-    except index_file.UNFIT as error:
+    except index_file.UNUSABLE as error:
         for candidate, _ in usable:
-            candidate.opened.give_up_indexes(error)
+            candidate.opened.disable_indexes(error)
         return
     for (candidate, _), keep in zip(usable, masks, strict=True):
         if not (keep == candidate.keep).all() and f"{top.field}: ladder" not in facts.indexes:
@@ -158,7 +164,7 @@ def _keep_top(candidates: Sequence[_Candidate], request: Wanted, top: Top, facts
 
 
 def _top_masks(
-    usable: Sequence[tuple[_Candidate, Indexes]], request: Wanted, top: Top
+    usable: Sequence[tuple[_Candidate, Indexes]], request: RowRequest, top: Top
 ) -> list[np.ndarray]:
     files = [(indexes, candidate.keep) for candidate, indexes in usable]
     return [*top_across(files, top, where=request.where, schema=request.schema)]

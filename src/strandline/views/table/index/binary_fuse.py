@@ -44,7 +44,7 @@ _ONE = 1 << 48
 _U18, _U32 = map(np.uint64, (18, 32))
 
 
-class Shard(NamedTuple):
+class FilterShard(NamedTuple):
     """One filter."""
 
     seed: int
@@ -63,7 +63,7 @@ class Filters:
         self.ram = table.nbytes + 32 * len(seeds)
 
     @classmethod
-    def of(cls, shards: list[Shard]) -> tuple[Array, ...]:
+    def of(cls, shards: list[FilterShard]) -> tuple[Array, ...]:
         """The arrays of filters: the parameters of the constructor."""
         bases = np.cumsum([0, *(len(shard.table) for shard in shards[:-1])])
         return (
@@ -101,7 +101,7 @@ class OneFilter:
         return (table[first] ^ table[second] ^ table[third]) == (hashed ^ hashed >> 32) & 0xFF
 
 
-def build(keys: Hashes) -> Shard:
+def build(keys: Hashes) -> FilterShard:
     """A filter of these keys, which may have duplicates."""
     for seed in range(_SEEDS_MAX):
         hashed = np.sort(mix(keys + np.uint64(seed)))
@@ -110,7 +110,7 @@ def build(keys: Hashes) -> Shard:
         bits, segments = _shape(len(hashed))
         table = _build_table(hashed, bits, segments)
         if table is not None:
-            return Shard(seed, bits, segments, table)
+            return FilterShard(seed, bits, segments, table)
     raise AssertionError("a hundred seeds in a row failed")
 
 

@@ -12,14 +12,14 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 
 from strandline.views.table.index import arrays, zone_sets
-from strandline.views.table.index.column import Coded, Layout
+from strandline.views.table.index.column import CodedTextColumn, ZoneLayout
 from strandline.views.table.index.predicate import Between, Key, NoneOf, OneOf, Test
 from strandline.views.table.index.zone_sets import Mask, ZoneSets
 
 KIND = "bitmap"
 
 
-def build(column: Coded) -> bytes:
+def build(column: CodedTextColumn) -> bytes:
     zones, variants = len(column.codes), len(column.variants)
     # The last column is for nulls: their code -1 is its index.
     is_present = np.zeros((zones, variants + 1), bool)
@@ -29,10 +29,10 @@ def build(column: Coded) -> bytes:
     return arrays.pack(*arrays.joined(column.variants), sets)
 
 
-class Bitmap:
+class BitmapIndex:
     """Zones by text. Immutable; safe to use from many threads."""
 
-    def __init__(self, data: bytes, layout: Layout) -> None:
+    def __init__(self, data: bytes, layout: ZoneLayout) -> None:
         zones = layout.zones
         ends, texts, sets = arrays.unpack(data)
         self._variants = arrays.split(ends, texts)

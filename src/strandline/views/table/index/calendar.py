@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from strandline.views.table.index import arrays, zone_sets
-from strandline.views.table.index.column import Layout, Numbers
-from strandline.views.table.index.index_choice import Policy
+from strandline.views.table.index.column import NumberColumn, ZoneLayout
+from strandline.views.table.index.index_choice import IndexPolicy
 from strandline.views.table.index.predicate import DAY_US, Between, Key, OneOf, Test
 from strandline.views.table.index.zone_sets import Mask, ZoneSets
 
@@ -23,7 +23,7 @@ HOUR_US = 3_600_000_000
 _VALUES_MAX = 256
 
 
-def build(column: Numbers, policy: Policy) -> bytes | None:
+def build(column: NumberColumn, policy: IndexPolicy) -> bytes | None:
     """The section, or None if rows are spread over too many days."""
     rows = int(column.present.sum())
     columns = np.arange(column.sorted.shape[1])
@@ -42,10 +42,10 @@ def build(column: Numbers, policy: Policy) -> bytes | None:
     return None
 
 
-class Calendar:
+class CalendarIndex:
     """Zones by time. Immutable; safe to use from many threads."""
 
-    def __init__(self, data: bytes, layout: Layout) -> None:
+    def __init__(self, data: bytes, layout: ZoneLayout) -> None:
         zones = layout.zones
         width, first, count, sets = arrays.unpack(data)
         self._width, self._first, self._count = int(width[0]), int(first[0]), int(count[0])

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 
 MAGIC = b"STRNDZON"
 FORMAT_VERSION = 1
@@ -43,7 +43,7 @@ _HEADER = struct.Struct("<8sIIQQQQ")
 _CHECKSUM = struct.Struct("<Q")
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
     """The section of one index."""
 
     field: str
@@ -54,7 +54,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """xxh3-64 of the section."""
 
 
-class Origin(msgspec.Struct, frozen=True, array_like=True):
+class RowsOrigin(msgspec.Struct, frozen=True, array_like=True):
     """The file of rows that indexes were built from."""
 
     table_id: int
@@ -63,17 +63,17 @@ class Origin(msgspec.Struct, frozen=True, array_like=True):
     """xxh3-128 of all its bytes, in hex."""
 
 
-class Catalogue(msgspec.Struct, frozen=True, array_like=True):
+class IndexCatalogue(msgspec.Struct, frozen=True, array_like=True):
     """The content of the file. ``types`` also has fields without an index."""
 
     types: dict[str, str]
     """The type of each field as in the schema of the file."""
-    entries: tuple[Entry, ...]
-    origin: Origin | None = None
+    entries: tuple[IndexEntry, ...]
+    origin: RowsOrigin | None = None
     """None in files of earlier versions."""
 
 
-class Header(msgspec.Struct, frozen=True):
+class IndexFileHeader(msgspec.Struct, frozen=True):
     """The header of a file of indexes."""
 
     zone_rows: int
@@ -87,7 +87,7 @@ class Header(msgspec.Struct, frozen=True):
         return -(-self.rows // self.zone_rows)
 
 
-class Section(msgspec.Struct, frozen=True):
+class IndexSection(msgspec.Struct, frozen=True):
     """The bytes of an index before it has an offset."""
 
     field: str
@@ -95,16 +95,16 @@ class Section(msgspec.Struct, frozen=True):
     data: bytes
 
 
-_DECODER = msgspec.msgpack.Decoder(Catalogue)
+_DECODER = msgspec.msgpack.Decoder(IndexCatalogue)
 
 
 def encode(
-    sections: Sequence[Section],
+    sections: Sequence[IndexSection],
     *,
     types: dict[str, str],
     rows: int,
     zone_rows: int,
-    origin: Origin | None = None,
+    origin: RowsOrigin | None = None,
 ) -> bytes:
     """The bytes of a file of indexes, with sections in this order; without ``origin`` in the
     format of earlier versions."""
@@ -122,7 +122,7 @@ def encode(
     return b"".join((header, checksum, catalogue, padding, *parts))
 
 
-def decode_header(data: bytes, *, size: int, name: str) -> Header:
+def decode_header(data: bytes, *, size: int, name: str) -> IndexFileHeader:
     """The verified header; ``size`` is the size of the file."""
     if len(data) < HEADER_SIZE:
         raise Corrupt("a file of zone indexes is shorter than its header", path=name)
@@ -134,18 +134,18 @@ def decode_header(data: bytes, *, size: int, name: str) -> Header:
     if _CHECKSUM.unpack_from(data, _HEADER.size)[0] != xxh3_64_intdigest(data[: _HEADER.size]):
         raise Corrupt("the header of zone indexes fails its checksum", path=name)
     if version > FORMAT_VERSION:
-        raise NewerFormat(f"{name} has zone indexes of format {version}: upgrade to read it")
+        raise UnsupportedFormat(f"{name} has zone indexes of format {version}: upgrade to read it")
     if stored_size != size:
         raise Corrupt(f"a file of zone indexes has {size} bytes, not {stored_size}", path=name)
-    return Header(zone_rows, rows, stored_size, catalogue_size, checksum)
+    return IndexFileHeader(zone_rows, rows, stored_size, catalogue_size, checksum)
 
 
-def decode_catalogue(data: bytes, header: Header, name: str) -> Catalogue:
+def decode_catalogue(data: bytes, header: IndexFileHeader, name: str) -> IndexCatalogue:
     """The verified catalogue: its sections are inside the file."""
     if xxh3_64_intdigest(data) != header.catalogue_checksum:
         raise Corrupt("the catalogue of zone indexes fails its checksum", path=name, offset=56)
     try:
-        catalogue: Catalogue = _DECODER.decode(data)
+        catalogue: IndexCatalogue = _DECODER.decode(data)
     except msgspec.MsgspecError as error:
         reason = f"the catalogue of zone indexes cannot be read ({error})"
         raise Corrupt(reason, path=name, offset=56) from error
@@ -155,7 +155,7 @@ def decode_catalogue(data: bytes, header: Header, name: str) -> Catalogue:
     return catalogue
 
 
-def check_section(data: bytes, entry: Entry, name: str) -> None:
+def check_section(data: bytes, entry: IndexEntry, name: str) -> None:
     if len(data) != entry.size or xxh3_64_intdigest(data) != entry.checksum:
         what = f"the {entry.kind} index of field {entry.field!r}"
         raise Corrupt(f"{what} fails its checksum", path=name, offset=entry.offset)
@@ -166,7 +166,9 @@ def _first_offset(catalogue_size: int) -> int:
     return end + -end % 8
 
 
-def _catalogue(sections: Sequence[Section], types: dict[str, str], origin: Origin | None) -> bytes:
+def _catalogue(
+    sections: Sequence[IndexSection], types: dict[str, str], origin: RowsOrigin | None
+) -> bytes:
     """The catalogue. It has the offsets of sections, which depend on its own size: the first guess
     is too small, and the second fits unless an offset grows by a byte."""
     size, data = 0, b""
@@ -177,10 +179,10 @@ def _catalogue(sections: Sequence[Section], types: dict[str, str], origin: Origi
     return data
 
 
-def _entries(sections: Sequence[Section], offset: int) -> tuple[Entry, ...]:
+def _entries(sections: Sequence[IndexSection], offset: int) -> tuple[IndexEntry, ...]:
     entries = []
     for section in sections:
         checksum = xxh3_64_intdigest(section.data)
-        entries.append(Entry(section.field, section.kind, offset, len(section.data), checksum))
+        entries.append(IndexEntry(section.field, section.kind, offset, len(section.data), checksum))
         offset += len(section.data) + -len(section.data) % 8
     return tuple(entries)

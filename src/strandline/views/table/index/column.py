@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from strandline.schema import Kind, KindName
-from strandline.views.table.index.index_choice import Policy
+from strandline.schema import FieldType, FieldTypeName
+from strandline.views.table.index.index_choice import IndexPolicy
 from strandline.views.table.snapshot import CONTEXT, SEQ, TS
 
 Grid = NDArray[Any]
 """A row for each zone."""
 
-CORE_KINDS = {SEQ: Kind("u64"), TS: Kind("datetime"), CONTEXT: Kind("string")}
+CORE_KINDS = {SEQ: FieldType("u64"), TS: FieldType("datetime"), CONTEXT: FieldType("string")}
 """The kinds of the columns that every table has."""
 
-DTYPES: dict[KindName, str] = {
+DTYPES: dict[FieldTypeName, str] = {
     "u64": "<u8",
     "i64": "<i8",
     "f64": "<f8",
@@ -38,7 +38,7 @@ DTYPES: dict[KindName, str] = {
     "date": "<i4",
 }
 
-_PLAIN: dict[KindName, pa.DataType] = {
+_PLAIN: dict[FieldTypeName, pa.DataType] = {
     "u64": pa.uint64(),
     "i64": pa.int64(),
     "f64": pa.float64(),
@@ -51,7 +51,7 @@ _TEXT_BYTES_MAX = 1 << 30
 _SAMPLE_ROWS = 1 << 15
 
 
-class Layout(NamedTuple):
+class ZoneLayout(NamedTuple):
     """The division of rows into zones."""
 
     rows: int
@@ -77,17 +77,17 @@ class Layout(NamedTuple):
         return full
 
 
-class Numbers(NamedTuple):
+class NumberColumn(NamedTuple):
     """A column of numbers, or of values that are stored as numbers."""
 
-    kind: Kind
+    kind: FieldType
     sorted: Grid
     """The values of each zone in order."""
     present: NDArray[np.int64]
     """The number of values of each zone; the padding after them is not less than they are."""
 
 
-class Coded(NamedTuple):
+class CodedTextColumn(NamedTuple):
     """A column of few distinct texts."""
 
     codes: Grid
@@ -97,7 +97,7 @@ class Coded(NamedTuple):
     present: NDArray[np.int64]
 
 
-class Texts(NamedTuple):
+class TextColumn(NamedTuple):
     """A column of many distinct texts."""
 
     texts: pa.Array
@@ -106,7 +106,7 @@ class Texts(NamedTuple):
     present: NDArray[np.int64]
 
 
-def numbers_of(column: pa.ChunkedArray, kind: Kind, layout: Layout) -> Numbers | None:
+def numbers_of(column: pa.ChunkedArray, kind: FieldType, layout: ZoneLayout) -> NumberColumn | None:
     """A column of numbers, or None if it has no order."""
     plain = column.cast(_PLAIN[kind.name])
     values = pc.fill_null(plain, 0).to_numpy().astype(DTYPES[kind.name], copy=True)
@@ -119,10 +119,12 @@ def numbers_of(column: pa.ChunkedArray, kind: Kind, layout: Layout) -> Numbers |
     values[~valid] = last
     grid = layout.grid(values, last)
     grid.sort(axis=1)
-    return Numbers(kind, grid, layout.grid(valid, fill=False).sum(axis=1))
+    return NumberColumn(kind, grid, layout.grid(valid, fill=False).sum(axis=1))
 
 
-def texts_of(column: pa.ChunkedArray, layout: Layout, policy: Policy) -> Coded | Texts:
+def texts_of(
+    column: pa.ChunkedArray, layout: ZoneLayout, policy: IndexPolicy
+) -> CodedTextColumn | TextColumn:
     """A column of texts, coded if the policy allows it for their number."""
     if not pa.types.is_dictionary(column.type):
         column = _plain(column)
@@ -133,10 +135,10 @@ def texts_of(column: pa.ChunkedArray, layout: Layout, policy: Policy) -> Coded |
             return _coded(array, layout)
         column = _plain(column.cast(pa.string()))
     valid = layout.grid(_valid(column), fill=False)
-    return Texts(_only_chunk(column), valid, valid.sum(axis=1))
+    return TextColumn(_only_chunk(column), valid, valid.sum(axis=1))
 
 
-def _coded(array: pa.DictionaryArray, layout: Layout) -> Coded:
+def _coded(array: pa.DictionaryArray, layout: ZoneLayout) -> CodedTextColumn:
     """The codes of a dictionary array, by the order of the used texts. A dictionary may have a text
     twice, and null."""
     rows = pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False).astype("<i4")
@@ -149,10 +151,10 @@ def _coded(array: pa.DictionaryArray, layout: Layout) -> Coded:
     code_of = {text: code for code, text in enumerate(variants)}
     codes = np.array([*(code_of.get(text, -1) for text in texts), -1], "<i4")[rows]
     grid = layout.grid(codes, -1)
-    return Coded(grid, variants, (grid >= 0).sum(axis=1))
+    return CodedTextColumn(grid, variants, (grid >= 0).sum(axis=1))
 
 
-def _should_encode(column: pa.ChunkedArray, policy: Policy) -> bool:
+def _should_encode(column: pa.ChunkedArray, policy: IndexPolicy) -> bool:
     """Whether an evenly spaced sample of the rows has few distinct texts: to encode a column with
     many of them costs more than all other steps."""
     step = max(1, len(column) // _SAMPLE_ROWS)

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.views.table.index import arrays
-from strandline.views.table.index.column import Layout
+from strandline.views.table.index.column import ZoneLayout
 from strandline.views.table.index.predicate import Between, OneOf, Test
 from strandline.views.table.index.zone_sets import Mask
 
 KIND = "context"
 
 
-def build(contexts: pa.ChunkedArray, layout: Layout) -> bytes | None:
+def build(contexts: pa.ChunkedArray, layout: ZoneLayout) -> bytes | None:
     """The section, or None if rows are not sorted by context."""
     if not _is_sorted(contexts.cast(pa.string())):
         return None
@@ -38,10 +38,10 @@ def _is_sorted(texts: pa.ChunkedArray) -> bool:
     return not texts.null_count and pc.all(in_order, min_count=0).as_py()
 
 
-class Context:
+class ContextIndex:
     """Ranges of contexts. Immutable; safe to use from many threads."""
 
-    def __init__(self, data: bytes, layout: Layout) -> None:
+    def __init__(self, data: bytes, layout: ZoneLayout) -> None:
         zones = layout.zones
         first_ends, first_bytes, last_ends, last_bytes = arrays.unpack(data)
         self._firsts = arrays.split(first_ends, first_bytes)

@@ -14,7 +14,7 @@ import numpy as np
 
 from strandline.views.table.index import arrays
 from strandline.views.table.index.arrays import Array
-from strandline.views.table.index.column import Layout, Numbers
+from strandline.views.table.index.column import NumberColumn, ZoneLayout
 from strandline.views.table.index.predicate import Between, Key, OneOf, Test
 from strandline.views.table.index.zone_sets import Mask
 
@@ -25,7 +25,7 @@ _SAMPLE_MAX = 1 << 16
 _ALL = 2**64 - 1
 
 
-def build(column: Numbers) -> bytes:
+def build(column: NumberColumn) -> bytes:
     edges = _edges(_sample(column))
     masks = np.zeros(len(column.present), "<u8")
     bins = len(edges) + 1 if column.present.any() else 0
@@ -42,10 +42,10 @@ def build(column: Numbers) -> bytes:
     return arrays.pack(least, greatest, masks)
 
 
-class Imprint:
+class ImprintIndex:
     """Bins of the zones. Immutable; safe to use from many threads."""
 
-    def __init__(self, data: bytes, layout: Layout) -> None:
+    def __init__(self, data: bytes, layout: ZoneLayout) -> None:
         self._least, self._greatest, self._masks = arrays.unpack(data)
         self.ram = len(data)
 
@@ -80,7 +80,7 @@ class Imprint:
         return (_ALL << first) & _ALL & ~(_ALL << after)
 
 
-def _sample(column: Numbers) -> Array:
+def _sample(column: NumberColumn) -> Array:
     """A sorted, evenly spaced sample of the values."""
     step = max(1, int(column.present.sum()) // _SAMPLE_MAX)
     positions = np.arange(column.sorted.shape[1])

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from strandline.schema import Kind, Schema
+from strandline.schema import FieldType, Schema
 from strandline.views.table.index import (
     bitmap,
     calendar,
@@ -24,19 +24,19 @@ from strandline.views.table.index import (
     min_max,
     top_k_bounds,
 )
-from strandline.views.table.index.codec import Origin, Section
+from strandline.views.table.index.codec import IndexSection, RowsOrigin
 from strandline.views.table.index.column import (
     CORE_KINDS,
     DTYPES,
-    Coded,
-    Layout,
-    Numbers,
-    Texts,
+    CodedTextColumn,
+    NumberColumn,
+    TextColumn,
+    ZoneLayout,
     numbers_of,
     texts_of,
 )
 from strandline.views.table.index.hashing import NO_HASH, Hashes
-from strandline.views.table.index.index_choice import Policy
+from strandline.views.table.index.index_choice import IndexPolicy
 from strandline.views.table.index.predicate import TEXTS
 from strandline.views.table.snapshot import CONTEXT, SEQ
 
@@ -62,32 +62,32 @@ def build(
     table: pa.Table,
     schema: Schema,
     zone_rows: int,
-    policy: Policy | None = None,
+    policy: IndexPolicy | None = None,
     *,
-    origin: Origin | None = None,
+    origin: RowsOrigin | None = None,
 ) -> bytes:
     """The file of indexes of the rows of ``origin``, sorted by context, time and seq.
 
     Columns are read by name, one after the other: they need not be in memory together.
     """
-    policy = policy or Policy()
-    layout = Layout(len(table), zone_rows)
+    policy = policy or IndexPolicy()
+    layout = ZoneLayout(len(table), zone_rows)
     kinds = {
         field: kind
         for field, kind in (CORE_KINDS | schema.columns()).items()
         if field in table.column_names
     }
-    sections: list[Section] = []
+    sections: list[IndexSection] = []
     for field, kind in kinds.items() if layout.zones else ():
         indexes = _indexes(field, kind, table[field], layout, policy)
-        sections += (Section(field, name, data) for name, data in indexes if data is not None)
+        sections += (IndexSection(field, name, data) for name, data in indexes if data is not None)
     sections.sort(key=lambda section: _ORDER.index(section.kind))
     types = {field: str(kind) for field, kind in kinds.items()}
     return codec.encode(sections, types=types, rows=len(table), zone_rows=zone_rows, origin=origin)
 
 
 def _indexes(
-    field: str, kind: Kind, column: pa.ChunkedArray, layout: Layout, policy: Policy
+    field: str, kind: FieldType, column: pa.ChunkedArray, layout: ZoneLayout, policy: IndexPolicy
 ) -> Iterator[tuple[str, bytes | None]]:
     """The indexes of a field; None for one that cannot be built."""
     if kind.name in TEXTS:
@@ -114,9 +114,9 @@ def _indexes(
 
 
 def _text_indexes(
-    texts: Coded | Texts, kind: Kind, layout: Layout, policy: Policy
+    texts: CodedTextColumn | TextColumn, kind: FieldType, layout: ZoneLayout, policy: IndexPolicy
 ) -> Iterator[tuple[str, bytes]]:
-    if isinstance(texts, Coded) and policy.has_bitmap(
+    if isinstance(texts, CodedTextColumn) and policy.has_bitmap(
         variants=len(texts.variants), rows=layout.rows, is_enum=kind.name == "enum"
     ):
         yield bitmap.KIND, bitmap.build(texts)
@@ -124,7 +124,7 @@ def _text_indexes(
     yield from _filters(_hashes(texts, layout), layout, policy)
 
 
-def _filters(grid: Hashes, layout: Layout, policy: Policy) -> Iterator[tuple[str, bytes]]:
+def _filters(grid: Hashes, layout: ZoneLayout, policy: IndexPolicy) -> Iterator[tuple[str, bytes]]:
     hashes, zones = _pairs(grid)
     # A sample of a sixteenth of the values, with all of their zones, is as good as all values.
     sample = np.sort(hashes[hashes & _SAMPLE_MASK == 0] if len(hashes) > _SAMPLE_MIN else hashes)
@@ -144,8 +144,8 @@ def _pairs(grid: Hashes) -> tuple[Hashes, NDArray[np.int64]]:
     return grid[is_new], zones
 
 
-def _hashes(texts: Coded | Texts, layout: Layout) -> Hashes:
-    if isinstance(texts, Coded):
+def _hashes(texts: CodedTextColumn | TextColumn, layout: ZoneLayout) -> Hashes:
+    if isinstance(texts, CodedTextColumn):
         by_code = hashing.of_texts(pa.array(texts.variants, pa.binary()))
         grid = np.append(by_code, NO_HASH)[texts.codes]
     else:
@@ -155,7 +155,7 @@ def _hashes(texts: Coded | Texts, layout: Layout) -> Hashes:
     return grid
 
 
-def _number_hashes(numbers: Numbers) -> Hashes:
+def _number_hashes(numbers: NumberColumn) -> Hashes:
     """Hashes in the order of the sorted values, so that equal hashes are neighbours, too."""
     assert DTYPES[numbers.kind.name] in ("<u8", "<i8")
     grid = hashing.of_numbers(numbers.sorted)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class IndexPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of the cost of indexes."""
 
     variants_max: int = 4096

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.schema import Kind, Schema, kind_of
+from strandline.schema import FieldType, Schema, parse_type
 from strandline.views.table.condition import Condition
 from strandline.views.table.index import (
     bitmap,
@@ -24,12 +24,12 @@ from strandline.views.table.index import (
     min_max,
     top_k_bounds,
 )
-from strandline.views.table.index.codec import Entry, Fetch, Origin
-from strandline.views.table.index.column import Layout
-from strandline.views.table.index.min_max import Fence
+from strandline.views.table.index.codec import Fetch, IndexEntry, RowsOrigin
+from strandline.views.table.index.column import ZoneLayout
+from strandline.views.table.index.min_max import MinMaxIndex
 from strandline.views.table.index.predicate import TEXTS, OneOf, Test
-from strandline.views.table.index.top_k_bounds import Ladder, Runners
-from strandline.views.table.index.zone_filter import Asking, Index
+from strandline.views.table.index.top_k_bounds import TopKBounds, TopKInput
+from strandline.views.table.index.zone_filter import ZoneFilter, ZoneIndex
 from strandline.views.table.index.zone_sets import Mask
 from strandline.views.table.snapshot import SEQ, TS, Top
 
@@ -37,18 +37,21 @@ HEAD_SIZE = 64 * 1024
 """Bytes that are read when a file is opened: the catalogue, and most small sections."""
 
 
-_VALUE_INDEXES: dict[str, Callable[[bytes, Layout], Index]] = {
-    context_ranges.KIND: context_ranges.Context,
-    min_max.KIND: Fence,
-    imprint.KIND: imprint.Imprint,
-    bitmap.KIND: bitmap.Bitmap,
-    calendar.KIND: calendar.Calendar,
-    membership.FILE_KIND: membership.FileMembership,
-    membership.KIND: membership.Membership,
+_VALUE_INDEXES: dict[str, Callable[[bytes, ZoneLayout], ZoneIndex]] = {
+    context_ranges.KIND: context_ranges.ContextIndex,
+    min_max.KIND: MinMaxIndex,
+    imprint.KIND: imprint.ImprintIndex,
+    bitmap.KIND: bitmap.BitmapIndex,
+    calendar.KIND: calendar.CalendarIndex,
+    membership.FILE_KIND: membership.FileMembershipIndex,
+    membership.KIND: membership.ZoneMembershipIndex,
 }
 """Indexes in the order in which they are used."""
 
-_KINDS: dict[str, Callable[[bytes, Layout], Any]] = {**_VALUE_INDEXES, top_k_bounds.KIND: Ladder}
+_KINDS: dict[str, Callable[[bytes, ZoneLayout], Any]] = {
+    **_VALUE_INDEXES,
+    top_k_bounds.KIND: TopKBounds,
+}
 _FILTERS = (membership.FILE_KIND, membership.KIND)
 """Indexes that are large and support only tests of values."""
 
@@ -66,10 +69,10 @@ class Indexes:
         )
         self._entries = {(entry.field, entry.kind): entry for entry in catalogue.entries}
         self._types = catalogue.types
-        self.origin: Origin | None = catalogue.origin
+        self.origin: RowsOrigin | None = catalogue.origin
         """The file of rows that they belong to; None in files of earlier versions."""
-        self._layout = Layout(self.header.rows, self.header.zone_rows)
-        self._kinds: dict[str, Kind] = {}
+        self._layout = ZoneLayout(self.header.rows, self.header.zone_rows)
+        self._kinds: dict[str, FieldType] = {}
         self._loaded: dict[tuple[str, str], Any] = {}
 
     @property
@@ -111,7 +114,7 @@ class Indexes:
         fields are then converted to the newer types, and those that it lacks are null. Without
         ``schema``, the condition is bound to that of the file.
         """
-        evaluation = Asking(self, schema)
+        evaluation = ZoneFilter(self, schema)
         mask = self._all_zones() if condition is None else evaluation.may(condition, negated=False)
         return mask, evaluation.used
 
@@ -123,22 +126,22 @@ class Indexes:
         out for other reasons must be added to ``top.rows``."""
         return top_across([(self, among)], top, where=where, schema=schema)[0]
 
-    def kind(self, field: str) -> Kind | None:
+    def kind(self, field: str) -> FieldType | None:
         """The kind of a field of the file; None if it has no such field."""
         kind = self._kinds.get(field)
         if kind is None and (text := self._types.get(field)) is not None:
-            kind = self._kinds[field] = kind_of(text, field)
+            kind = self._kinds[field] = parse_type(text, field)
         return kind
 
-    def fence(self, field: str) -> Fence | None:
-        fence: Fence | None = self._load(field, min_max.KIND)
+    def fence(self, field: str) -> MinMaxIndex | None:
+        fence: MinMaxIndex | None = self._load(field, min_max.KIND)
         return fence
 
-    def ladder(self, field: str) -> Ladder | None:
-        ladder: Ladder | None = self._load(field, top_k_bounds.KIND)
+    def ladder(self, field: str) -> TopKBounds | None:
+        ladder: TopKBounds | None = self._load(field, top_k_bounds.KIND)
         return ladder
 
-    def answering(self, field: str, test: Test) -> Iterator[tuple[str, Index]]:
+    def indexes_for(self, field: str, test: Test) -> Iterator[tuple[str, ZoneIndex]]:
         """The indexes of a field that may support a test, each loaded when it is needed."""
         for kind in _VALUE_INDEXES:
             if kind in _FILTERS and not isinstance(test, OneOf):
@@ -164,7 +167,7 @@ class Indexes:
             index = self._loaded[field, kind] = _KINDS[kind](self._section(entry), self._layout)
         return index
 
-    def _section(self, entry: Entry) -> bytes:
+    def _section(self, entry: IndexEntry) -> bytes:
         data = self._bytes(entry.offset, entry.size)
         codec.check_section(data, entry, self._name)
         return data
@@ -190,7 +193,7 @@ def top_across(
     if len({_value_order(indexes, top.field) for indexes, _ in having}) != 1:
         return unchanged  # values of different files are not comparable
     inputs = [_top_input(indexes, top.field, among, where, schema) for indexes, among in having]
-    if (masks := top_k_bounds.best(inputs, top.rows, descending=top.descending)) is None:
+    if (masks := top_k_bounds.prune_top_k(inputs, top.rows, descending=top.descending)) is None:
         return unchanged
     best = {id(indexes): mask for (indexes, _), mask in zip(having, masks, strict=True)}
     # A file without the field has only nulls, which come last.
@@ -213,11 +216,11 @@ def _value_order(indexes: Indexes, field: str) -> str | None:
 
 def _top_input(
     indexes: Indexes, field: str, among: Mask, where: Condition | None, schema: Schema | None
-) -> Runners:
+) -> TopKInput:
     counted = among
     if where is not None:
         # In a zone that cannot hold a row for which the condition is false, all rows fulfil it.
-        counted = among & ~Asking(indexes, schema).may(where, negated=True)
+        counted = among & ~ZoneFilter(indexes, schema).may(where, negated=True)
     bounds = indexes.fence(field)
     assert bounds is not None, "its order is known"
-    return Runners(bounds, indexes.ladder(field), counted)
+    return TopKInput(bounds, indexes.ladder(field), counted)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from strandline.views.table.index import arrays, binary_fuse
 from strandline.views.table.index.binary_fuse import Filters, OneFilter
-from strandline.views.table.index.column import Layout
+from strandline.views.table.index.column import ZoneLayout
 from strandline.views.table.index.hashing import Hashes, of_key
 from strandline.views.table.index.predicate import Key, OneOf, Test
 from strandline.views.table.index.zone_sets import Mask
@@ -58,10 +58,10 @@ def build_file(hashes: Hashes) -> bytes:
     return arrays.pack(*Filters.of(shards))
 
 
-class Membership:
+class ZoneMembershipIndex:
     """Filters of the zones. Immutable; safe to use from many threads."""
 
-    def __init__(self, data: bytes, layout: Layout) -> None:
+    def __init__(self, data: bytes, layout: ZoneLayout) -> None:
         zones = layout.zones
         firsts, *parts = arrays.unpack(data)
         self._filters = Filters(*parts)
@@ -79,10 +79,10 @@ class Membership:
         return mask
 
 
-class FileMembership:
+class FileMembershipIndex:
     """The filter of the whole file. Immutable; safe to use from many threads."""
 
-    def __init__(self, data: bytes, layout: Layout) -> None:
+    def __init__(self, data: bytes, layout: ZoneLayout) -> None:
         zones = layout.zones
         seeds, bits, segments, bases, table = arrays.unpack(data)
         ends = np.append(bases[1:], np.uint64(len(table)))

@@ -19,7 +19,12 @@ from numpy.typing import NDArray
 
 from strandline.views.table.index import arrays
 from strandline.views.table.index.arrays import Array
-from strandline.views.table.index.column import Coded, Layout, Numbers, Texts
+from strandline.views.table.index.column import (
+    CodedTextColumn,
+    NumberColumn,
+    TextColumn,
+    ZoneLayout,
+)
 from strandline.views.table.index.predicate import Between, Key, NoneOf, OneOf, Test
 from strandline.views.table.index.zone_sets import Mask
 
@@ -27,13 +32,13 @@ KIND = "fence"
 TEXT_MAX = 48
 
 
-def build(column: Numbers | Coded | Texts, layout: Layout) -> bytes:
+def build(column: NumberColumn | CodedTextColumn | TextColumn, layout: ZoneLayout) -> bytes:
     nulls = (layout.sizes() - column.present).astype("<u4")
-    if isinstance(column, Numbers):
+    if isinstance(column, NumberColumn):
         last = np.maximum(column.present - 1, 0)
         greatest = column.sorted[np.arange(layout.zones), last]
         return _pack(nulls, column.sorted[:, 0], greatest)
-    if isinstance(column, Coded):
+    if isinstance(column, CodedTextColumn):
         least, most = _coded_bounds(column)
     else:
         least, most = _text_bounds(column, layout)
@@ -41,10 +46,10 @@ def build(column: Numbers | Coded | Texts, layout: Layout) -> bytes:
     return _pack(nulls, _text_array(least), _text_array(most), exact=exact)
 
 
-class Fence:
+class MinMaxIndex:
     """Bounds of the zones. Immutable; safe to use from many threads."""
 
-    def __init__(self, data: bytes, layout: Layout) -> None:
+    def __init__(self, data: bytes, layout: ZoneLayout) -> None:
         exact, nulls, self.least, self.greatest = arrays.unpack(data)
         self._exact = bool(exact[0])
         self.nulls: Mask = nulls > 0
@@ -106,7 +111,7 @@ def cut(text: bytes) -> bytes:
     return text[:TEXT_MAX].rstrip(b"\0")
 
 
-def _coded_bounds(column: Coded) -> tuple[list[bytes], list[bytes]]:
+def _coded_bounds(column: CodedTextColumn) -> tuple[list[bytes], list[bytes]]:
     after = len(column.variants)
     least = np.where(column.codes < 0, after, column.codes).min(axis=1)
     most = column.codes.max(axis=1)
@@ -114,7 +119,7 @@ def _coded_bounds(column: Coded) -> tuple[list[bytes], list[bytes]]:
     return [texts[code] for code in least], [texts[code] for code in most]
 
 
-def _text_bounds(column: Texts, layout: Layout) -> tuple[list[bytes], list[bytes]]:
+def _text_bounds(column: TextColumn, layout: ZoneLayout) -> tuple[list[bytes], list[bytes]]:
     least, most = [], []
     for zone in range(layout.zones):
         bounds = pc.min_max(column.texts.slice(zone * layout.zone_rows, layout.zone_rows))

@@ -20,14 +20,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, TypeAlias
 
-from strandline.schema import Kind, KindName
+from strandline.schema import FieldType, FieldTypeName
 from strandline.views.table.condition import Compare, In, Leaf, Operator, Truth, Value
 
 Key: TypeAlias = int | float | bytes
 
 DAY_US = 86_400_000_000
 
-INTEGERS: dict[KindName, tuple[int, int]] = {
+INTEGERS: dict[FieldTypeName, tuple[int, int]] = {
     "u64": (0, 2**64 - 1),
     "i64": (-(2**63), 2**63 - 1),
     "bool": (0, 1),
@@ -66,7 +66,7 @@ class Between(NamedTuple):
 Test: TypeAlias = OneOf | NoneOf | Between
 
 
-class Wish(NamedTuple):
+class FieldTest(NamedTuple):
     """A test of a field."""
 
     test: Test
@@ -74,11 +74,13 @@ class Wish(NamedTuple):
     """Whether a null passes."""
 
 
-class CannotTell(Exception):
+class _InexactLiteral(Exception):
     """The literal has no exact form for the stored kind. Never raised out of this module."""
 
 
-def wish_of(leaf: Leaf, stored: Kind, bound: Kind, *, negated: bool) -> Wish | None:
+def field_test_of(
+    leaf: Leaf, stored: FieldType, bound: FieldType, *, negated: bool
+) -> FieldTest | None:
     """The test of a field of the stored kind for a leaf that is bound to the ``bound`` kind. None
     without an exact test: then every zone may hold a row that passes."""
     try:
@@ -93,8 +95,8 @@ def wish_of(leaf: Leaf, stored: Kind, bound: Kind, *, negated: bool) -> Wish | N
                 return _membership_test((value,), stored, bound, negated=not negated)
             case Compare(op=op, value=value):
                 side = _OPPOSITE[op] if negated else op
-                return Wish(_range_test(side, _literal(value, bound), stored, bound), negated)
-    except CannotTell:
+                return FieldTest(_range_test(side, _literal(value, bound), stored, bound), negated)
+    except _InexactLiteral:
         return None
 
 
@@ -121,47 +123,47 @@ def _tighter(
 
 
 def _membership_test(
-    values: tuple[Value, ...], stored: Kind, bound: Kind, *, negated: bool
-) -> Wish:
+    values: tuple[Value, ...], stored: FieldType, bound: FieldType, *, negated: bool
+) -> FieldTest:
     literals = [_literal(value, bound) for value in values if value is not None]
     keys = [key for value in literals if (key := _stored_key(value, stored, bound)) is not None]
     has_null = None in values
     test = (NoneOf if negated else OneOf)(tuple(sorted(set(keys))))
-    return Wish(test, has_null is not negated)
+    return FieldTest(test, has_null is not negated)
 
 
-def _literal(value: Value, bound: Kind) -> Key:
+def _literal(value: Value, bound: FieldType) -> Key:
     """A literal as a key of the kind that it is bound to."""
     name = bound.name
     if name in TEXTS and isinstance(value, str):
         try:
             return value.encode()
         except UnicodeEncodeError:
-            raise CannotTell from None
+            raise _InexactLiteral from None
     if name == "bool" and isinstance(value, bool):
         return int(value)
     if isinstance(value, (bool, str)) or value is None:
-        raise CannotTell
+        raise _InexactLiteral
     if name == "f64" and abs(value) < 2**1023 and float(value) == value:
         return float(value) + 0.0
     if name in INTEGERS and name != "bool" and isinstance(value, int):
         return value
-    raise CannotTell
+    raise _InexactLiteral
 
 
-def _stored_key(value: Key, stored: Kind, bound: Kind) -> Key | None:
+def _stored_key(value: Key, stored: FieldType, bound: FieldType) -> Key | None:
     """The stored key that equals a value, or None if there is none."""
     if stored.name == bound.name or _is_text(stored, bound):
         least, most = INTEGERS.get(stored.name, (value, value))
         is_inside = not isinstance(value, int) or least <= value <= most  # type: ignore[operator]  # both are int
         return value if is_inside else None
     if isinstance(value, bytes):
-        raise CannotTell
+        raise _InexactLiteral
     low, high = _neighbours(value, stored, bound)
     return _stored_key(low, stored, stored) if low == high else None
 
 
-def _range_test(op: Operator, value: Key, stored: Kind, bound: Kind) -> Test:
+def _range_test(op: Operator, value: Key, stored: FieldType, bound: FieldType) -> Test:
     """The stored keys on one side of a value."""
     if stored.name == bound.name or _is_text(stored, bound):
         if stored.name not in INTEGERS:
@@ -170,7 +172,7 @@ def _range_test(op: Operator, value: Key, stored: Kind, bound: Kind) -> Test:
             return Between(low=value, low_open=op == ">")
         below = above = value
     elif isinstance(value, bytes):
-        raise CannotTell
+        raise _InexactLiteral
     else:
         below, above = _neighbours(value, stored, bound)
     assert isinstance(below, int)
@@ -202,15 +204,15 @@ def _within_range(bounds: tuple[int | None, int | None], least: int, most: int) 
     )
 
 
-def _neighbours(value: int | float, stored: Kind, bound: Kind) -> tuple[int, int]:
+def _neighbours(value: int | float, stored: FieldType, bound: FieldType) -> tuple[int, int]:
     """The stored integers next to a value of a wider kind: the last that is not above it, and the
     first that is not below it."""
     if stored.name == "date" and bound.name == "datetime":
         return int(value // DAY_US), int(-(-value // DAY_US))
     if stored.name in ("i64", "u64") and bound.name == "f64" and abs(value) < _FLOAT_EXACT:
         return math.floor(value), math.ceil(value)
-    raise CannotTell
+    raise _InexactLiteral
 
 
-def _is_text(*kinds: Kind) -> bool:
+def _is_text(*kinds: FieldType) -> bool:
     return all(kind.name in TEXTS for kind in kinds)

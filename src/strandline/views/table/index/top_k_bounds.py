@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 
 from strandline.views.table.index import arrays
 from strandline.views.table.index.arrays import Array
-from strandline.views.table.index.column import Layout, Numbers
-from strandline.views.table.index.min_max import Fence
+from strandline.views.table.index.column import NumberColumn, ZoneLayout
+from strandline.views.table.index.min_max import MinMaxIndex
 from strandline.views.table.index.zone_sets import Mask
 
 KIND = "ladder"
 
 
-def build(column: Numbers, rank_max: int) -> bytes:
+def build(column: NumberColumn, rank_max: int) -> bytes:
     width = column.sorted.shape[1]
     ranks = 1 << np.arange(min(rank_max, width).bit_length())
     up = column.sorted[:, ranks - 1]
@@ -40,10 +40,10 @@ def build(column: Numbers, rank_max: int) -> bytes:
     return arrays.pack(ranks.astype("<u4"), up, down)
 
 
-class Ladder:
+class TopKBounds:
     """Ranks of the zones. Immutable; safe to use from many threads."""
 
-    def __init__(self, data: bytes, layout: Layout) -> None:
+    def __init__(self, data: bytes, layout: ZoneLayout) -> None:
         zones = layout.zones
         ranks, up, down = arrays.unpack(data)
         self.ranks: NDArray[np.int64] = ranks.astype("<i8")
@@ -52,16 +52,16 @@ class Ladder:
         self.ram = len(data)
 
 
-class Runners(NamedTuple):
+class TopKInput(NamedTuple):
     """The zones of one file, for the search of the first rows."""
 
-    fence: Fence
-    ladder: Ladder | None
+    fence: MinMaxIndex
+    ladder: TopKBounds | None
     counted: Mask
     """Zones of which all rows match."""
 
 
-def best(runners: Sequence[Runners], rows: int, *, descending: bool) -> list[Mask] | None:
+def prune_top_k(runners: Sequence[TopKInput], rows: int, *, descending: bool) -> list[Mask] | None:
     """For each file, the zones that may hold one of the first rows; None if there are fewer values
     than rows."""
     steps = [_steps(each, descending=descending) for each in runners]
@@ -77,12 +77,12 @@ def best(runners: Sequence[Runners], rows: int, *, descending: bool) -> list[Mas
     return [_zones_up_to(each.fence, bound, descending=descending) for each in runners]
 
 
-def _zones_up_to(fence: Fence, bound: Array, *, descending: bool) -> Mask:
+def _zones_up_to(fence: MinMaxIndex, bound: Array, *, descending: bool) -> Mask:
     is_within = fence.greatest >= bound if descending else fence.least <= bound
     return (fence.present > 0) & is_within
 
 
-def _steps(runners: Runners, *, descending: bool) -> tuple[Array, NDArray[np.int64]]:
+def _steps(runners: TopKInput, *, descending: bool) -> tuple[Array, NDArray[np.int64]]:
     """Values of the counted zones, and for each the number of values of its zone from the previous
     one up to it."""
     fence, counted = runners.fence, runners.counted & (runners.fence.present > 0)

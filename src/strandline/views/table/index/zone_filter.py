@@ -14,15 +14,21 @@ from typing import Protocol
 
 import numpy as np
 
-from strandline.schema import Kind, Schema
+from strandline.schema import FieldType, Schema
 from strandline.views.table.condition import And, Condition, Leaf, Not, Or
 from strandline.views.table.index.column import CORE_KINDS
-from strandline.views.table.index.min_max import Fence
-from strandline.views.table.index.predicate import Between, Test, Wish, intersection, wish_of
+from strandline.views.table.index.min_max import MinMaxIndex
+from strandline.views.table.index.predicate import (
+    Between,
+    FieldTest,
+    Test,
+    field_test_of,
+    intersection,
+)
 from strandline.views.table.index.zone_sets import Mask
 
 
-class Index(Protocol):
+class ZoneIndex(Protocol):
     """An index that evaluates tests. Immutable; safe to use from many threads."""
 
     ram: int
@@ -32,27 +38,27 @@ class Index(Protocol):
         ...
 
 
-class Source(Protocol):
+class ZoneIndexSource(Protocol):
     """The indexes of a file."""
 
     @property
     def zones(self) -> int: ...
 
-    def kind(self, field: str) -> Kind | None:
+    def kind(self, field: str) -> FieldType | None:
         """The kind of a field of the file; None if it has no such field."""
         ...
 
-    def fence(self, field: str) -> Fence | None: ...
+    def fence(self, field: str) -> MinMaxIndex | None: ...
 
-    def answering(self, field: str, test: Test) -> Iterator[tuple[str, Index]]:
+    def indexes_for(self, field: str, test: Test) -> Iterator[tuple[str, ZoneIndex]]:
         """The indexes of a field that may support a test, each loaded when it is needed."""
         ...
 
 
-class Asking:
+class ZoneFilter:
     """Evaluates one condition for one file. Owned by one thread."""
 
-    def __init__(self, source: Source, schema: Schema | None) -> None:
+    def __init__(self, source: ZoneIndexSource, schema: Schema | None) -> None:
         """``schema`` is the one that the condition is bound to; None for that of the file."""
         self._source = source
         self._kinds = None if schema is None else _kinds(tuple(schema.fields.items()))
@@ -77,7 +83,7 @@ class Asking:
     def _all_of(self, condition: Condition, *, negated: bool) -> Mask:
         """Zones for a conjunction: zones in which each part may be true."""
         zones = np.ones(self._source.zones, bool)
-        ranges: dict[str, Wish] = {}
+        ranges: dict[str, FieldTest] = {}
         for part, is_negated in _conjuncts(condition, negated=negated):
             if isinstance(part, And | Or | Not):
                 zones &= self.may(part, negated=is_negated)
@@ -91,14 +97,14 @@ class Asking:
             zones &= self._zones(field, field_test)
         return zones
 
-    def _field_test(self, leaf: Leaf, *, negated: bool) -> Wish | None:
+    def _field_test(self, leaf: Leaf, *, negated: bool) -> FieldTest | None:
         bound = None if self._kinds is None else self._kinds.get(leaf.field)
         stored = self._source.kind(leaf.field) or bound
         if stored is None:
             return None
-        return wish_of(leaf, stored, bound or stored, negated=negated)
+        return field_test_of(leaf, stored, bound or stored, negated=negated)
 
-    def _zones(self, field: str, field_test: Wish | None) -> Mask:
+    def _zones(self, field: str, field_test: FieldTest | None) -> Mask:
         zones = self._source.zones
         if field_test is None:
             return np.ones(zones, bool)
@@ -108,7 +114,7 @@ class Asking:
         if bounds is None:
             return np.ones(zones, bool)
         result = np.ones(zones, bool)
-        for kind, index in self._source.answering(field, field_test.test):
+        for kind, index in self._source.indexes_for(field, field_test.test):
             mask = index.may(field_test.test)
             if mask is not None and np.any(result & ~mask):
                 result &= mask
@@ -123,7 +129,7 @@ class Asking:
 
 
 @functools.lru_cache(maxsize=256)
-def _kinds(fields: tuple[tuple[str, str], ...]) -> dict[str, Kind]:
+def _kinds(fields: tuple[tuple[str, str], ...]) -> dict[str, FieldType]:
     """The kinds of a schema. Cached, as a query uses one schema for all files."""
     return CORE_KINDS | Schema(fields=dict(fields)).columns()
 
@@ -140,10 +146,10 @@ def _conjuncts(condition: Condition, *, negated: bool) -> Iterator[tuple[Conditi
             yield condition, negated
 
 
-def _intersect(before: Wish | None, field_test: Wish) -> Wish:
+def _intersect(before: FieldTest | None, field_test: FieldTest) -> FieldTest:
     """The intersection of two ranges of one field. A null passes if it passes both."""
     if before is None:
         return field_test
     assert isinstance(before.test, Between)
     assert isinstance(field_test.test, Between)
-    return Wish(intersection(before.test, field_test.test), before.null and field_test.null)
+    return FieldTest(intersection(before.test, field_test.test), before.null and field_test.null)

@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 from strandline.errors import Corrupt
 from strandline.views.metrics.ingest import batch
 from strandline.views.metrics.ingest.batch import (
-    Row,
-    Table,
-    cut,
+    PointRow,
+    PointTable,
     decode,
     encode,
     encode_row,
+    split_table,
     with_rows,
 )
-from strandline.views.metrics.value_types import Kind
+from strandline.views.metrics.value_types import ValueKind
 
-FIELDS = (("jobs", Kind.INT), ("load", Kind.FLOAT))
+FIELDS = (("jobs", ValueKind.INT), ("load", ValueKind.FLOAT))
 
 
-def table(rows: int, series: int, *, ordered: bool = False) -> Table:
+def table(rows: int, series: int, *, ordered: bool = False) -> PointTable:
     numbers = np.arange(rows, dtype="<i8")
-    return Table(
+    return PointTable(
         "cpu",
         FIELDS,
         [b"host\x00%d" % n for n in range(series)],
@@ -36,7 +36,7 @@ def table(rows: int, series: int, *, ordered: bool = False) -> Table:
     )
 
 
-def contents(found: Table) -> list[tuple]:
+def contents(found: PointTable) -> list[tuple]:
     places = range(len(found.at)) if found.rows is None else found.rows.tolist()
     one = len(found.series) == 1
     order = [None] * len(found.at) if found.order is None else found.order.tolist()
@@ -60,13 +60,13 @@ def test_tables_come_back(rows, series, ordered):
 
 
 def test_one_row_comes_back_as_a_row():
-    row = Row("cpu", FIELDS, b"host\x00a", -5, (7, -(2**63)))
+    row = PointRow("cpu", FIELDS, b"host\x00a", -5, (7, -(2**63)))
 
     assert decode(encode_row(row)) == row
 
 
 def test_a_row_reads_as_a_table_too():
-    row = Row("cpu", FIELDS, b"", 12, (7, 9))
+    row = PointRow("cpu", FIELDS, b"", 12, (7, 9))
 
     (found,) = contents(batch.table_of(row))
 
@@ -76,7 +76,7 @@ def test_a_row_reads_as_a_table_too():
 def test_many_series_are_small_in_a_record():
     series = [f"host\x00web-{n}.example.com\x00zone\x00eu".encode() for n in range(5000)]
     at = np.full(5000, 10**18)
-    found = encode([Table("cpu", (FIELDS[0],), series, None, at, [np.arange(5000)])])
+    found = encode([PointTable("cpu", (FIELDS[0],), series, None, at, [np.arange(5000)])])
 
     assert len(found) < 5000 * 6
 
@@ -87,7 +87,7 @@ def test_a_cut_table_has_the_same_rows_in_the_same_order(rows, series, ordered):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "TABLE_BYTES_MAX", 500)
-        parts = list(cut(whole))
+        parts = list(split_table(whole))
 
     assert [row for part in parts for row in contents(part)] == contents(whole)
     assert all(len(encode([part])) < 2500 for part in parts)
@@ -96,7 +96,7 @@ def test_a_cut_table_has_the_same_rows_in_the_same_order(rows, series, ordered):
 def test_a_table_without_need_is_not_cut():
     whole = table(100, 10)
 
-    assert list(cut(whole)) == [whole]
+    assert list(split_table(whole)) == [whole]
 
 
 def test_rows_are_chosen_with_the_series_that_they_have():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strandline.errors import Invalid
 from strandline.views.metrics.ingest import fast_parser
 from strandline.views.metrics.ingest.strict_parser import parse, parse_exactly, parse_head
-from strandline.views.metrics.ingest.vectorized_parser import column_parse
+from strandline.views.metrics.ingest.vectorized_parser import vectorized_parse
 from tests.unit.views.metrics.ingest.test_strict_parser import points
 
 PIECES = st.sampled_from(
@@ -73,7 +73,7 @@ def test_plain_lines_are_not_left_to_the_exact_reader(monkeypatch):
     def refuse(*_args, **_options):
         pytest.fail("a plain text was read one character after the other")
 
-    tables = fast_parser.quick_parse(text, unit=1, now_ns=0, head_of=parse_head, add_line=refuse)
+    tables = fast_parser.fast_parse(text, unit=1, now_ns=0, head_of=parse_head, add_line=refuse)
 
     assert tables is not None
     assert sum(table.points for table in tables) == 60
@@ -86,7 +86,7 @@ def test_plain_lines_are_not_left_to_the_exact_reader(monkeypatch):
 def test_many_lines_alike_are_read_all_at_once(line):
     text = "\n".join(line.format(n=n, k=n % 3) for n in range(100)) + "\n"
 
-    found = column_parse(text, unit=1, now_ns=5, head_of=parse_head)
+    found = vectorized_parse(text, unit=1, now_ns=5, head_of=parse_head)
 
     assert found is not None
     exact = parse_exactly(text, unit=1, now_ns=5)
@@ -112,18 +112,18 @@ def test_many_lines_alike_are_read_all_at_once(line):
 def test_a_text_with_one_odd_line_is_left_to_others(odd):
     text = "\n".join([*["m v=1 1"] * 50, odd, *["m v=1 1"] * 50])
 
-    assert column_parse(text, unit=1, now_ns=5, head_of=parse_head) is None
+    assert vectorized_parse(text, unit=1, now_ns=5, head_of=parse_head) is None
 
 
 def test_hex_digits_are_no_whole_number():
-    assert column_parse("m v=0x1i 1\n" * 50, unit=1, now_ns=5, head_of=parse_head) is None
+    assert vectorized_parse("m v=0x1i 1\n" * 50, unit=1, now_ns=5, head_of=parse_head) is None
 
 
 def test_one_odd_line_does_not_slow_the_others(monkeypatch):
     seen: list[int] = []
     text = "m v=1 1\nm\\ x v=1 1\nm v=2 2"
 
-    fast_parser.quick_parse(
+    fast_parser.fast_parse(
         text,
         unit=1,
         now_ns=0,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import Invalid
-from strandline.views.metrics.ingest.batch import Table
+from strandline.views.metrics.ingest.batch import PointTable
 from strandline.views.metrics.ingest.strict_parser import parse
 from strandline.views.metrics.names import tags_of
-from strandline.views.metrics.value_types import Kind, from_bits
+from strandline.views.metrics.value_types import ValueKind, from_bits
 
 
-def points(tables: list[Table]) -> list[tuple]:
+def points(tables: list[PointTable]) -> list[tuple]:
     """Measurement, tags, field, kind, time and value of every point, in the order of the text."""
     found = []
     for table in tables:
@@ -40,22 +40,22 @@ def test_a_line_is_measurement_tags_fields_and_time():
 @pytest.mark.parametrize(
     ("raw", "kind", "value"),
     [
-        ("1", Kind.FLOAT, 1.0),
-        ("-1.", Kind.FLOAT, -1.0),
-        (".5", Kind.FLOAT, 0.5),
-        ("+2.5e-3", Kind.FLOAT, 0.0025),
-        ("1E5", Kind.FLOAT, 1e5),
-        ("-0", Kind.FLOAT, -0.0),
-        ("12i", Kind.INT, 12),
-        ("-9223372036854775808i", Kind.INT, -(2**63)),
-        ("9223372036854775807i", Kind.INT, 2**63 - 1),
-        ("12u", Kind.INT, 12),
-        ("9223372036854775807u", Kind.INT, 2**63 - 1),
-        ("t", Kind.BOOL, True),
-        ("True", Kind.BOOL, True),
-        ("TRUE", Kind.BOOL, True),
-        ("f", Kind.BOOL, False),
-        ("false", Kind.BOOL, False),
+        ("1", ValueKind.FLOAT, 1.0),
+        ("-1.", ValueKind.FLOAT, -1.0),
+        (".5", ValueKind.FLOAT, 0.5),
+        ("+2.5e-3", ValueKind.FLOAT, 0.0025),
+        ("1E5", ValueKind.FLOAT, 1e5),
+        ("-0", ValueKind.FLOAT, -0.0),
+        ("12i", ValueKind.INT, 12),
+        ("-9223372036854775808i", ValueKind.INT, -(2**63)),
+        ("9223372036854775807i", ValueKind.INT, 2**63 - 1),
+        ("12u", ValueKind.INT, 12),
+        ("9223372036854775807u", ValueKind.INT, 2**63 - 1),
+        ("t", ValueKind.BOOL, True),
+        ("True", ValueKind.BOOL, True),
+        ("TRUE", ValueKind.BOOL, True),
+        ("f", ValueKind.BOOL, False),
+        ("false", ValueKind.BOOL, False),
     ],
 )
 def test_numbers_have_the_kind_that_their_writing_says(raw, kind, value):

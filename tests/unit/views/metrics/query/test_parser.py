@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from strandline.errors import Invalid
 from strandline.views.metrics.query.durations import duration_ns, moment_ns
 from strandline.views.metrics.query.executor import plan
-from strandline.views.metrics.query.parser import TEXT_MAX, Moment, Query, Range, parse
+from strandline.views.metrics.query.parser import (
+    TEXT_MAX,
+    MetricsQuery,
+    QueryRange,
+    QueryTime,
+    parse,
+)
 from strandline.views.metrics.storage.series_index import Matcher
 
 HOUR = 3600 * 10**9
@@ -30,7 +36,7 @@ def stages(text: str) -> list[tuple]:
 
 
 def test_a_measurement_alone_is_a_query():
-    assert parse("cpu") == Query("cpu", (), None, ())
+    assert parse("cpu") == MetricsQuery("cpu", (), None, ())
 
 
 @pytest.mark.parametrize("name", ["cpu", "disk.io", "a:b-c_1", "_x", '"two words"', '"quo\\"te"'])
@@ -53,14 +59,17 @@ def test_matchers_are_by_tag():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[1h]", Range(Moment(HOUR, is_before_now=True), None)),
-        ("[1h30m]", Range(Moment(HOUR + 30 * MINUTE, is_before_now=True), None)),
-        ("[100..200]", Range(Moment(100), Moment(200))),
-        ("[-1h..now]", Range(Moment(HOUR, is_before_now=True), Moment(0, is_before_now=True))),
-        ("[0..now-1h]", Range(Moment(0), Moment(HOUR, is_before_now=True))),
+        ("[1h]", QueryRange(QueryTime(HOUR, is_before_now=True), None)),
+        ("[1h30m]", QueryRange(QueryTime(HOUR + 30 * MINUTE, is_before_now=True), None)),
+        ("[100..200]", QueryRange(QueryTime(100), QueryTime(200))),
+        (
+            "[-1h..now]",
+            QueryRange(QueryTime(HOUR, is_before_now=True), QueryTime(0, is_before_now=True)),
+        ),
+        ("[0..now-1h]", QueryRange(QueryTime(0), QueryTime(HOUR, is_before_now=True))),
         (
             "[1970-01-01..1970-01-01T00:00:01.5Z]",
-            Range(Moment(0), Moment(1_500_000_000)),
+            QueryRange(QueryTime(0), QueryTime(1_500_000_000)),
         ),
     ],
 )
@@ -198,7 +207,7 @@ def test_any_text_is_a_query_or_invalid(text):
     except Invalid:
         return
 
-    assert isinstance(found, Query)
+    assert isinstance(found, MetricsQuery)
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from strandline.reservoir.btree.spill import UNIT_BYTES, Spill
 from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
-from strandline.views.metrics.query.field_query import Question
+from strandline.views.metrics.query.field_query import FieldSelection
 from strandline.views.metrics.query.field_query import points as asked
 from strandline.views.metrics.storage import merge_runs
 from strandline.views.metrics.storage.block_index import SERIES_NEXT_MAX
-from strandline.views.metrics.storage.block_pages import Pages
-from strandline.views.metrics.storage.merge_runs import choose
-from strandline.views.metrics.storage.runs import Run, Span
+from strandline.views.metrics.storage.block_pages import BlockPages
+from strandline.views.metrics.storage.merge_runs import select_runs
+from strandline.views.metrics.storage.runs import PointRun, RunSpan
 from tests.unit.views.metrics.metrics_world import SPACE, FoldWorld
 
 
@@ -27,7 +27,7 @@ def line(host: int, at: int, value: int) -> str:
 
 
 def values(world: FoldWorld, **bounds: int) -> list[tuple[str, int, int]]:
-    found = asked(world.fold, Question("cpu", **bounds))
+    found = asked(world.fold, FieldSelection("cpu", **bounds))
     return [(row.tags["host"], row.at, row.value) for row in found]
 
 
@@ -41,8 +41,8 @@ def filled(world: FoldWorld, count: int, hosts: int, chance: random.Random) -> d
     return expected
 
 
-def run_of(points: int) -> Run:
-    return Run(0, {1: Span(points=points)})
+def run_of(points: int) -> PointRun:
+    return PointRun(0, {1: RunSpan(points=points)})
 
 
 @pytest.mark.parametrize("hosts", [1, 3, 40])
@@ -144,19 +144,19 @@ def test_a_merge_goes_on_after_a_restart(monkeypatch):
 def test_eight_runs_of_a_size_become_one_and_larger_ones_stay():
     large, small = [run_of(5000)] * 7, [run_of(70)] * 8
 
-    assert choose([*large, *small]) == small
-    assert choose([*large, *small[:7]]) == []
-    assert choose([run_of(5000), *large]) == [run_of(5000), *large]
+    assert select_runs([*large, *small]) == small
+    assert select_runs([*large, *small[:7]]) == []
+    assert select_runs([run_of(5000), *large]) == [run_of(5000), *large]
 
 
 def test_smaller_runs_in_between_are_merged_with_the_others():
     runs = [run_of(5000), run_of(3), *[run_of(5000)] * 7]
 
-    assert choose([*runs, run_of(3)]) == runs
+    assert select_runs([*runs, run_of(3)]) == runs
 
 
 def test_runs_are_not_merged_beyond_their_bound():
-    assert choose([run_of(merge_runs.POINTS_MAX // 4)] * 8) == []
+    assert select_runs([run_of(merge_runs.POINTS_MAX // 4)] * 8) == []
 
 
 def test_a_page_that_is_missing_is_noticed():
@@ -171,13 +171,13 @@ def test_a_page_that_is_missing_is_noticed():
 
 
 class TestPages:
-    def open(self, *, ram_bytes: int, spill_units: int = 0) -> Pages:
+    def open(self, *, ram_bytes: int, spill_units: int = 0) -> BlockPages:
         self.session = Reservoir(SimObjects(), start_jobs=False).session()
         self.spill = None
         if spill_units:
             size = spill_units * UNIT_BYTES
             self.spill = Spill("/spill", bytes_max=size, file_bytes=size, disk=SimDisk())
-        return Pages(self.session, 5, next_number=1, spill=self.spill, ram_bytes=ram_bytes)
+        return BlockPages(self.session, 5, next_number=1, spill=self.spill, ram_bytes=ram_bytes)
 
     @pytest.mark.parametrize("spill_units", [0, 3, 100])
     @pytest.mark.parametrize("ram_bytes", [0, 300, 1 << 20])
@@ -223,7 +223,7 @@ class TestPages:
         assert self.session.read(5 << 32 | number) is None
 
 
-def _pages(world: FoldWorld, run: Run) -> np.ndarray:
+def _pages(world: FoldWorld, run: PointRun) -> np.ndarray:
     found = [
         world.fold._runs.index.find(run.number, field, 0, SERIES_NEXT_MAX)["page"]
         for field in run.spans

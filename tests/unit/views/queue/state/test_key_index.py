@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.views.queue.state.job_chunk import BLOCKED, GONE, READY
-from strandline.views.queue.state.job_table import Board
-from strandline.views.queue.state.key_index import SeqTable, hash_of
+from strandline.views.queue.state.job_table import JobTable
+from strandline.views.queue.state.key_index import KeyIndex, hash_of
 
 TOP = (1 << 64) - 1
 HASHES = st.one_of(
@@ -21,8 +21,8 @@ HASHES = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(HASHES, st.booleans()), max_size=120))
 def test_a_table_answers_as_a_dict(steps):
-    board = Board()
-    table = SeqTable(board, "unique", BLOCKED)
+    board = JobTable()
+    table = KeyIndex(board, "unique", BLOCKED)
     model: dict[int, int] = {}
 
     for seq, (key_hash, removes) in enumerate(steps, start=1):
@@ -43,15 +43,15 @@ def test_a_table_answers_as_a_dict(steps):
 
     assert len(table) == len(model)
     assert {key_hash: table.get(key_hash) for key_hash in model} == model
-    loaded = SeqTable(board, "unique", BLOCKED)
+    loaded = KeyIndex(board, "unique", BLOCKED)
     loaded.load()
     assert {key_hash: loaded.get(key_hash) for key_hash in model} == model
     assert len(loaded) == len(model)
 
 
 def test_an_entry_takes_no_more_than_14_bytes():
-    board = Board()
-    table = SeqTable(board, "unique", BLOCKED)
+    board = JobTable()
+    table = KeyIndex(board, "unique", BLOCKED)
     for seq in range(1, 10_001):
         key_hash = hash_of(b"%d" % seq)
         _put(board, seq, key_hash)
@@ -61,8 +61,8 @@ def test_an_entry_takes_no_more_than_14_bytes():
 
 
 def test_a_table_gives_memory_back():
-    board = Board()
-    table = SeqTable(board, "unique", BLOCKED)
+    board = JobTable()
+    table = KeyIndex(board, "unique", BLOCKED)
     for seq in range(1, 2001):
         _put(board, seq, hash_of(b"%d" % seq))
         table.put(hash_of(b"%d" % seq), seq)
@@ -79,13 +79,13 @@ def test_no_key_has_the_hash_that_stands_for_none():
     assert hash_of(b"") > 0
 
 
-def _put(board: Board, seq: int, key_hash: int) -> None:
+def _put(board: JobTable, seq: int, key_hash: int) -> None:
     chunk = board.chunk(seq >> 14)
     rows = np.array([seq - chunk.base])
     board.set_column(chunk, "unique", rows, np.uint64(key_hash))
     board.move(chunk, rows, READY)
 
 
-def _move(board: Board, seq: int, state: int) -> None:
+def _move(board: JobTable, seq: int, state: int) -> None:
     chunk = board.chunks[seq >> 14]
     board.move(chunk, np.array([seq - chunk.base]), state)

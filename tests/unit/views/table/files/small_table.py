@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.config.settings import LakeSettings
 from strandline.lake.manifest import fencing
 from strandline.platform.objectstore.protocol import Objects
@@ -18,9 +18,9 @@ from strandline.testing.sim_clock import SimClock
 from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 from strandline.views.table.condition import Condition
-from strandline.views.table.files.file_set import Segments
+from strandline.views.table.files.file_set import TableFiles
 from strandline.views.table.files.layout import columns_of
-from strandline.views.table.files.row_reader import FileReading, file_reading
+from strandline.views.table.files.row_reader import FileRead, read_files
 from strandline.views.table.snapshot import Top
 
 STORE_ID = bytes(range(16))
@@ -42,15 +42,15 @@ class Table:
         *,
         clock: SimClock | None = None,
         cache_bytes: int = 1 << 24,
-        share: Share | None = None,
+        share: MemoryShare | None = None,
         term: int | None = None,
         **options: Any,
     ) -> None:
         self.clock = clock or SimClock()
         self.objects = SimObjects(clock=self.clock) if objects is None else objects
-        self.share = Share(cache_bytes) if share is None else share
+        self.share = MemoryShare(cache_bytes) if share is None else share
         self.disk = SimDisk(seed=options.pop("seed", 0))
-        self.segments = Segments(
+        self.segments = TableFiles(
             self.objects,
             self.disk,
             self.clock,
@@ -86,8 +86,8 @@ class Table:
         after: int = 0,
         until: int = 2**64 - 1,
         top: Top | None = None,
-    ) -> FileReading:
-        return file_reading(
+    ) -> FileRead:
+        return read_files(
             self.segments.pin(),
             BitMap64(hidden),
             schema,
@@ -111,7 +111,7 @@ class Table:
         return told(self.read(**options))
 
 
-def told(reading: FileReading) -> list[Row]:
+def told(reading: FileRead) -> list[Row]:
     found = [row for table in reading.tables() for row in table.to_pylist()]
     return sorted(found, key=lambda row: row["seq"])
 
@@ -143,4 +143,4 @@ def table_of(rows: Sequence[Row], schema: Schema = SCHEMA) -> pa.Table:
 
 def make_lake(objects: Objects, clock: SimClock) -> None:
     """What a store does before its first write there."""
-    fencing.check_identity(objects, STORE_ID, clock)
+    fencing.claim_lake(objects, STORE_ID, clock)

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from strandline.config.memory_budget import Share
+from strandline.config.memory_budget import MemoryShare
 from strandline.views.table.files import spool_reader
-from strandline.views.table.files.table_file import OpenFile
+from strandline.views.table.files.table_file import TableFile
 from tests.unit.views.table.files.small_table import SCHEMA, Table, rows_of
 
 
@@ -58,14 +58,14 @@ def test_memory_is_given_back_when_others_need_it():
 def _reads(table: Table, monkeypatch: pytest.MonkeyPatch) -> int:
     """How often files are read to see all rows."""
     reads = []
-    read = OpenFile.read
+    read = TableFile.read
 
-    def counted(self: OpenFile, columns: object, zones: object) -> object:
+    def counted(self: TableFile, columns: object, zones: object) -> object:
         reads.append(columns)
         return read(self, columns, zones)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OpenFile, "read", counted)
+        patch.setattr(TableFile, "read", counted)
         assert len(table.rows()) == 2400
     return len(reads)
 
@@ -73,7 +73,7 @@ def _reads(table: Table, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_table_that_is_in_use_takes_the_room_of_one_that_is_not(monkeypatch: pytest.MonkeyPatch):
     idle = grown()
     idle.rows()
-    share = Share(idle.share.used + 4000)
+    share = MemoryShare(idle.share.used + 4000)
     idle, busy = grown(share=share), grown(share=share)
 
     idle.rows()
@@ -93,7 +93,7 @@ def test_room_for_a_column_is_not_made_by_closing_the_files_of_its_table(
     tight = grown(cache_bytes=opened + 1000)
     tight.rows()
     opens = []
-    monkeypatch.setattr(OpenFile, "_footer", lambda self: opens.append(self.path))
+    monkeypatch.setattr(TableFile, "_footer", lambda self: opens.append(self.path))
 
     tight.rows()
 
@@ -131,13 +131,13 @@ def test_many_who_ask_at_once_make_one_read(monkeypatch: pytest.MonkeyPatch):
     table.read(["amount"])  # opens the file
     reads = []
     begin = threading.Barrier(8)
-    read = OpenFile.read
+    read = TableFile.read
 
-    def counted(self: OpenFile, columns: object, zones: object) -> object:
+    def counted(self: TableFile, columns: object, zones: object) -> object:
         reads.append(columns)
         return read(self, columns, zones)
 
-    monkeypatch.setattr(OpenFile, "read", counted)
+    monkeypatch.setattr(TableFile, "read", counted)
     found = []
 
     def ask() -> None:
@@ -187,7 +187,7 @@ def test_readers_see_all_rows_while_files_come_and_are_merged():
 
 def test_indexes_are_the_same_when_columns_are_read_back(monkeypatch: pytest.MonkeyPatch):
     kept = grown(files=1)
-    monkeypatch.setattr(spool_reader, "KEPT_ROWS_MAX", 10)
+    monkeypatch.setattr(spool_reader, "MEMORY_ROWS_MAX", 10)
     read_back = grown(files=1)
 
     sides = [

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from strandline.errors import Unreachable
+from strandline.errors import ObjectStoreUnreachable
 from strandline.lake import object_keys
 from strandline.schema import Schema
 from strandline.views.table.files import file_set as segments_module
@@ -204,7 +204,7 @@ def test_a_merge_that_was_overtaken_is_given_up(monkeypatch: pytest.MonkeyPatch)
 def test_a_merge_that_fails_is_begun_anew():
     table = filled(4)
     table.objects.fail("put_file", how="before")
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         merge_all(table)
 
     merge_all(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.errors import Conflict, Invalid, Unreachable
+from strandline.errors import Conflict, Invalid, ObjectStoreUnreachable
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.views.table.files.small_table import NAME, SCHEMA, Table, rows_of, table_of
 
@@ -117,7 +117,7 @@ def test_rows_whose_commit_was_made_and_not_confirmed_are_not_written_again():
     table = Table()
     table.add(1, 5)
     table.objects.fail("create", how="after", key_contains="/manifest/")
-    with pytest.raises(Unreachable):
+    with pytest.raises(ObjectStoreUnreachable):
         table.add(6, 9)
     uploads = table.objects.calls["put_file"]
 

@@ -30,7 +30,7 @@ def data_in(table: Table) -> set[str]:
 
 
 def sides_in(table: Table) -> set[str]:
-    return names_in(table.objects, layout.side_folder(TABLE_ID))
+    return names_in(table.objects, layout.index_folder(TABLE_ID))
 
 
 def sweep_all(table: Table, *, orphans: bool = False) -> None:
@@ -76,7 +76,7 @@ def test_a_snapshot_keeps_its_files_as_long_as_it_is_held():
 def test_indexes_without_rows_go_and_those_of_live_files_stay():
     table = merged()
     sweep_all(table)
-    table.objects.put(layout.side_key(TABLE_ID, f"{40:020d}-{50:020d}-{'0' * 16}.parquet"), b"x")
+    table.objects.put(layout.index_key(TABLE_ID, f"{40:020d}-{50:020d}-{'0' * 16}.parquet"), b"x")
 
     sweep_all(table)
     assert len(sides_in(table)) == 2
@@ -88,7 +88,7 @@ def test_indexes_without_rows_go_and_those_of_live_files_stay():
 def test_what_a_commit_is_about_to_list_is_left_alone_for_the_grace_period():
     table = merged()
     table.segments._settings = table.segments._settings.__class__(keep_s=0, grace_s=3600)
-    side = layout.side_key(TABLE_ID, f"{40:020d}-{50:020d}-{'0' * 16}.parquet")
+    side = layout.index_key(TABLE_ID, f"{40:020d}-{50:020d}-{'0' * 16}.parquet")
     table.objects.put(side, b"x")
 
     sweep_all(table, orphans=True)

@@ -245,7 +245,7 @@ def test_a_table_without_room_for_a_cache_is_read_all_the_same():
 def test_missing_indexes_cost_time_and_no_rows(caplog: pytest.LogCaptureFixture):
     table = Table()
     table.add(1, 40)
-    side = layout.side_key(TABLE_ID, table.segments.files[0].name())
+    side = layout.index_key(TABLE_ID, table.segments.files[0].name())
     table.objects.delete([side])
 
     with caplog.at_level(logging.WARNING):
@@ -259,7 +259,7 @@ def test_missing_indexes_cost_time_and_no_rows(caplog: pytest.LogCaptureFixture)
 def test_damaged_indexes_cost_time_and_no_rows(caplog: pytest.LogCaptureFixture):
     table = Table()
     table.add(1, 40)
-    side = layout.side_key(TABLE_ID, table.segments.files[0].name())
+    side = layout.index_key(TABLE_ID, table.segments.files[0].name())
     whole = table.objects.get(side)
     expected = [row for row in rows_of(range(1, 41)) if row["context"] == "user-3"]
 

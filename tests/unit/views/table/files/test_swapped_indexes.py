@@ -10,7 +10,7 @@ import pytest
 from strandline.errors import Corrupt
 from strandline.views.table.condition import Compare
 from strandline.views.table.files import index_file, layout
-from strandline.views.table.files.row_order import in_order
+from strandline.views.table.files.row_order import sort_rows
 from strandline.views.table.index.index_builder import build
 from tests.unit.views.table.files.small_table import (
     SCHEMA,
@@ -29,15 +29,15 @@ def three_files() -> tuple[Table, list[str]]:
     table = Table()
     for first_seq in (1, 9, 17):
         table.add(first_seq, first_seq + 7)
-    return table, [layout.side_key(TABLE_ID, file.name()) for file in table.segments.files]
+    return table, [layout.index_key(TABLE_ID, file.name()) for file in table.segments.files]
 
 
 def without_identity(table: Table) -> None:
     """Write the indexes as earlier versions did."""
     for file in table.segments.files:
         rows = table_of([row_of(seq) for seq in range(file.first_seq, file.last_seq + 1)])
-        key = layout.side_key(TABLE_ID, file.name())
-        table.objects.put(key, build(in_order(rows), SCHEMA, ZONE_ROWS))
+        key = layout.index_key(TABLE_ID, file.name())
+        table.objects.put(key, build(sort_rows(rows), SCHEMA, ZONE_ROWS))
 
 
 def missing(table: Table) -> list[int]:
@@ -83,6 +83,6 @@ def test_indexes_of_another_file_are_named_with_both_files():
     table.objects.put(keys[0], table.objects.get(keys[1]))
 
     with pytest.raises(Corrupt, match=second.name()) as raised:
-        index_file.read_side(table.objects, TABLE_ID, first, lambda: ([], []))
+        index_file.read_indexes(table.objects, TABLE_ID, first, lambda: ([], []))
 
     assert keys[0] in raised.value.path

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.views.table.index import binary_fuse
-from strandline.views.table.index.binary_fuse import Filters, OneFilter, Shard
+from strandline.views.table.index.binary_fuse import Filters, FilterShard, OneFilter
 
 
 def _keys(count: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**64, count, dtype="<u8")
 
 
-def _has(shard: Shard, keys: np.ndarray) -> np.ndarray:
+def _has(shard: FilterShard, keys: np.ndarray) -> np.ndarray:
     return Filters(*Filters.of([shard])).may_have(keys, np.zeros(len(keys), "<i8"))
 
 

@@ -7,11 +7,11 @@ import struct
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from strandline.errors import Corrupt, NewerFormat
+from strandline.errors import Corrupt, UnsupportedFormat
 from strandline.schema import Schema
 from strandline.views.table.condition import Compare, In
 from strandline.views.table.index import codec
-from strandline.views.table.index.codec import Section
+from strandline.views.table.index.codec import IndexSection
 from strandline.views.table.index.index_builder import build
 from strandline.views.table.index.index_reader import Indexes
 from tests.unit.views.table.index.world import (
@@ -114,12 +114,12 @@ def test_a_newer_format_is_refused():
     struct.pack_into("<I", data, 8, codec.FORMAT_VERSION + 1)
     struct.pack_into("<Q", data, 48, xxh3_64_intdigest(bytes(data[:48])))
 
-    with pytest.raises(NewerFormat, match="upgrade"):
+    with pytest.raises(UnsupportedFormat, match="upgrade"):
         opened(bytes(data))
 
 
 def test_kinds_of_a_newer_version_are_left_alone():
-    sections = [Section("size", "telepathy", b"what nobody knows yet")]
+    sections = [IndexSection("size", "telepathy", b"what nobody knows yet")]
     data = codec.encode(sections, types={"size": "u64"}, rows=20, zone_rows=10)
 
     indexes = opened(data)

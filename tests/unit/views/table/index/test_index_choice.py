@@ -8,7 +8,7 @@ import pytest
 from strandline.schema import Schema
 from strandline.views.table.condition import Compare
 from strandline.views.table.index.index_builder import build
-from strandline.views.table.index.index_choice import Policy
+from strandline.views.table.index.index_choice import IndexPolicy
 from tests.unit.views.table.index.world import indexed, kept, opened, sorted_rows, table_of
 
 ROWS = 4000
@@ -16,7 +16,7 @@ ROWS = 4000
 
 def _kinds(kind: str, values: list, **options) -> list[str]:
     rows = sorted_rows([{"x": value} for value in values])
-    indexes = indexed(rows, {"x": kind}, zone_rows=100, policy=Policy(), **options)
+    indexes = indexed(rows, {"x": kind}, zone_rows=100, policy=IndexPolicy(), **options)
     return indexes.catalogue()["x"]
 
 
@@ -50,7 +50,7 @@ def test_values_that_are_in_most_zones_get_no_filter():
 
 def test_a_file_of_one_zone_has_a_filter_for_the_file_alone():
     rows = sorted_rows([{"x": f"{place:09}"} for place in range(ROWS)])
-    indexes = indexed(rows, {"x": "string"}, zone_rows=ROWS, policy=Policy())
+    indexes = indexed(rows, {"x": "string"}, zone_rows=ROWS, policy=IndexPolicy())
 
     assert indexes.catalogue()["x"] == ["fence", "file-membership"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from strandline.views.table.condition import And, Compare, In, Not
 from strandline.views.table.index import binary_fuse
-from strandline.views.table.index.index_choice import Policy
+from strandline.views.table.index.index_choice import IndexPolicy
 from tests.unit.views.table.index.world import (
     EAGER,
     FILTERING,
@@ -93,7 +93,7 @@ def test_a_long_list_of_values_is_answered_without_a_filter():
 
 def test_an_imprint_sees_gaps_between_the_bounds():
     zones = [[0, 1, 2, 997, 998, 999], [0, 400, 500, 600, 700, 999], [0, 1, 300, 301, 302, 999]]
-    indexes = _of("change", "i64", zones, policy=Policy())
+    indexes = _of("change", "i64", zones, policy=IndexPolicy())
 
     assert kept(indexes, And((Compare("change", ">=", 350), Compare("change", "<", 950)))) == [1]
     assert kept(indexes, And((Compare("change", ">", 2), Compare("change", "<", 400)))) == [2]
@@ -105,7 +105,7 @@ def test_an_imprint_is_right_at_the_edges_of_its_bins(kind):
     make = float if kind == "f64" else int
     zones = [[make(zone * 7 + step * 2) for step in range(6)] for zone in range(30)]
     rows = sorted_rows([{"x": value} for zone in zones for value in zone])
-    indexes = indexed(rows, {"x": kind}, zone_rows=6, policy=Policy(calendar_share=0))
+    indexes = indexed(rows, {"x": kind}, zone_rows=6, policy=IndexPolicy(calendar_share=0))
 
     for value in range(-1, 220, 5):
         for near in (value, value + 1, value + 2):
@@ -119,7 +119,7 @@ def test_an_imprint_is_right_at_the_edges_of_its_bins(kind):
 
 def test_a_value_that_fills_bins_has_one_of_its_own():
     common = [[0] * 90 + [zone * 10 + place + 1 for place in range(10)] for zone in range(100)]
-    indexes = _of("size", "i64", common, policy=Policy())
+    indexes = _of("size", "i64", common, policy=IndexPolicy())
 
     assert len(kept(indexes, And((Compare("size", ">", 0), Compare("size", "<", 9))))) < 50
 
@@ -140,7 +140,7 @@ def test_a_moment_on_the_hour_is_in_the_hour_that_it_begins():
     zones = [[START_US + hour * HOUR_US + more] for hour in range(5) for more in (-1, 0, 1)]
     rows = sorted_rows([{"at": value} for (value,) in zones])
     indexes = indexed(rows, {"at": "datetime"}, zone_rows=1, policy=EAGER)
-    calendar = dict(indexes.answering("at", None))["calendar"]
+    calendar = dict(indexes.indexes_for("at", None))["calendar"]
 
     for hour in range(6):
         for more in (-1, 0, 1):
@@ -155,11 +155,11 @@ def test_days_are_kept_when_hours_are_too_many():
         [START_US + (zone * 48 + place * 2) * HOUR_US for place in range(8)] for zone in range(9)
     ]
     rows = sorted_rows([{"at": value} for zone in zones for value in zone])
-    by_hour = indexed(rows, {"at": "datetime"}, zone_rows=8, policy=Policy(calendar_share=1.0))
-    by_day = indexed(rows, {"at": "datetime"}, zone_rows=8, policy=Policy(calendar_share=0.2))
-    neither = indexed(rows, {"at": "datetime"}, zone_rows=8, policy=Policy(calendar_share=0.0))
+    by_hour = indexed(rows, {"at": "datetime"}, zone_rows=8, policy=IndexPolicy(calendar_share=1.0))
+    by_day = indexed(rows, {"at": "datetime"}, zone_rows=8, policy=IndexPolicy(calendar_share=0.2))
+    neither = indexed(rows, {"at": "datetime"}, zone_rows=8, policy=IndexPolicy(calendar_share=0.0))
 
-    widths = [dict(each.answering("at", None))["calendar"]._width for each in (by_hour, by_day)]
+    widths = [dict(each.indexes_for("at", None))["calendar"]._width for each in (by_hour, by_day)]
 
     assert widths == [HOUR_US, 24 * HOUR_US]
     assert "calendar" in neither.catalogue()["at"]  # one pair a zone is always allowed

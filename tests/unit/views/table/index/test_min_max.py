@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.views.table.condition import And, Compare, In, Not, Truth
-from strandline.views.table.index.index_choice import Policy
+from strandline.views.table.index.index_choice import IndexPolicy
 from strandline.views.table.index.min_max import TEXT_MAX
 from tests.unit.views.table.index.world import FILTERING, indexed, kept, sorted_rows, used
 
@@ -107,7 +107,7 @@ def test_a_column_without_an_order_is_not_indexed():
     assert kept(indexes, Compare("price", "=", 7.0)) == [0, 1]
 
 
-@pytest.mark.parametrize("policy", [FILTERING, Policy()])
+@pytest.mark.parametrize("policy", [FILTERING, IndexPolicy()])
 def test_long_texts_are_told_apart_by_their_beginning_alone(policy):
     begin = "x" * TEXT_MAX
     rows = sorted_rows([{"name": begin + end} for end in ("a", "b", "c")] + [{"name": "z"}])

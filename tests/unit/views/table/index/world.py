@@ -11,7 +11,7 @@ import pyarrow as pa
 from strandline.schema import Schema
 from strandline.views.table.condition import And, Compare, Condition, In, Not, Or, Truth
 from strandline.views.table.index.index_builder import build
-from strandline.views.table.index.index_choice import Policy
+from strandline.views.table.index.index_choice import IndexPolicy
 from strandline.views.table.index.index_reader import Indexes
 from strandline.views.table.snapshot import CORE
 
@@ -25,9 +25,9 @@ ARROW = {
     "date": pa.date32(),
     "enum": pa.string(),
 }
-EAGER = Policy(filtered_min=0, spread_max=1.0, calendar_share=1.0)
+EAGER = IndexPolicy(filtered_min=0, spread_max=1.0, calendar_share=1.0)
 """Builds everything, however few rows there are."""
-FILTERING = Policy(variants_max=0, filtered_min=0, spread_max=1.0, calendar_share=0)
+FILTERING = IndexPolicy(variants_max=0, filtered_min=0, spread_max=1.0, calendar_share=0)
 """Filters instead of bitmaps."""
 
 HOUR_US = 3_600_000_000
@@ -47,7 +47,7 @@ def sorted_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def table_of(rows: Sequence[Mapping[str, Any]], schema: Schema, *, coded: bool = False) -> pa.Table:
     """Rows as a file has them; texts of fields as dictionaries when they are coded."""
     types = {field.name: field.type for field in CORE}
-    types |= {name: ARROW[kind.name] for name, kind in schema.kinds().items()}
+    types |= {name: ARROW[kind.name] for name, kind in schema.types().items()}
     columns = {}
     for name, kind in types.items():
         plain = {"ts": pa.int64()}.get(name, kind)
@@ -69,7 +69,7 @@ def indexed(
     fields: dict[str, str],
     *,
     zone_rows: int,
-    policy: Policy = EAGER,
+    policy: IndexPolicy = EAGER,
     coded: bool = False,
 ) -> Indexes:
     """The indexes of rows that are in order already."""
