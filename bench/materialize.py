@@ -119,7 +119,7 @@ def _news(table: Table, target: Store | str, engine: Engine | Chooser, rows: int
         begun = time.perf_counter()
         summary = materialize(target, ["daily"], engine=engine)
         times.append(time.perf_counter() - begun)
-        assert (summary.changed, summary.refreshed[0].anew) == (1, False)
+        assert (summary.changed, summary.refreshed[0].full) == (1, False)
     return statistics.median(times[1:])
 
 

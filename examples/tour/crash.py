@@ -55,7 +55,7 @@ def _write_and_kill(stage: Stage, scene: Scene) -> Journal:
         finally:
             writer.kill()
             os.close(reading)
-    stage.say(f"killed with SIGKILL after {acked.records:,} acknowledged records")
+    stage.print_line(f"killed with SIGKILL after {acked.records:,} acknowledged records")
     stage.check(writer.returncode == -signal.SIGKILL, "the writer could not clean up")
     return acked
 
@@ -86,7 +86,7 @@ def _reopen(stage: Stage, path: str) -> Store:
     with stage.bar("reading the log", size) as update:
         store = Store(path, progress=lambda step, done, total: update(done))
     seconds = time.monotonic() - started_at
-    stage.say(f"recovered {size / 1e6:,.0f} MB of log files in {seconds:.2f} s")
+    stage.print_line(f"recovered {size / 1e6:,.0f} MB of log files in {seconds:.2f} s")
     return store
 
 

@@ -41,7 +41,7 @@ def digest(payloads: Sequence[bytes]) -> int:
     return xxh3_64_intdigest(b"".join(payloads))
 
 
-def tell(descriptor: int, ack: Ack) -> None:
+def write_ack(descriptor: int, ack: Ack) -> None:
     """Write one ack to the pipe."""
     number = TOPICS.index(ack.topic)
     os.write(descriptor, _ACK.pack(number, ack.first_seq, ack.last_seq, ack.digest))

@@ -74,6 +74,6 @@ def _read_as_dataset(stage: Stage, scene: Scene) -> None:
         rows == scene.orders * (_DAYS - 2),
         f"external_reader.dataset omits the deleted day: {rows:,} rows",
     )
-    stage.say(
+    stage.print_line(
         "strandline lake files history --output jsonl lists them for DuckDB, Polars and Spark"
     )

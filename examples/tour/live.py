@@ -31,7 +31,7 @@ def show(stage: Stage, scene: Scene) -> None:
                     break
         writer.join()
     for record, _ in received[:_SHOWN]:
-        stage.say(f"seq {record.seq}  {record.data.decode()}")
+        stage.print_line(f"seq {record.seq}  {record.data.decode()}")
     seqs = [record.seq for record, _ in received]
     stage.check(
         seqs == list(range(1, scene.live_records + 1)),
@@ -43,7 +43,9 @@ def show(stage: Stage, scene: Scene) -> None:
             latencies_ns[len(latencies_ns) // 2],
             latencies_ns[len(latencies_ns) * 99 // 100],
         )
-        stage.say(f"from append to follower: p50 {median / 1000:.0f} µs, p99 {p99 / 1000:.0f} µs")
+        stage.print_line(
+            f"from append to follower: p50 {median / 1000:.0f} µs, p99 {p99 / 1000:.0f} µs"
+        )
 
 
 def _write(topic: Topic, count: int) -> None:

@@ -41,7 +41,9 @@ def show(stage: Stage, scene: Scene) -> None:
         for work, ours_per_s, raw_work, raw_per_s in rates
     ]
     stage.table(["work", "records/s", "raw", "raw/s", "ratio"], rows)
-    stage.say("a quick measurement on a machine that may be busy: make bench measures thoroughly")
+    stage.print_line(
+        "a quick measurement on a machine that may be busy: make bench measures thoroughly"
+    )
 
 
 def short(value: float) -> str:

@@ -33,7 +33,7 @@ class Stage:
         self.console.print()
         self.console.print(f"[bold cyan]{self._chapter}. {escape(text)}[/]")
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         self.console.print(f"   {escape(text)}", soft_wrap=True)
 
     def check(self, good: bool, text: str) -> None:  # noqa: FBT001 - the condition of the check
@@ -77,7 +77,7 @@ class Stage:
                 f"[bold red]{len(self.failures)} checks failed[/] in {seconds:.0f} s:"
             )
             for failure in self.failures:
-                self.say(failure)
+                self.print_line(failure)
             return 1
         self.console.print(f"[bold green]All checks passed.[/] {seconds:.0f} s")
         return 0

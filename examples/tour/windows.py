@@ -36,7 +36,7 @@ def show(stage: Stage, scene: Scene) -> None:
 
         spark = strandline.spark.session("local[2]")
     except (ImportError, NotInstalled) as error:
-        stage.say(f"skipped: {error}")
+        stage.print_line(f"skipped: {error}")
         return
     settings = Settings(
         segment=SegmentSettings(seal_records=1, own_bytes_min=1), lake=LakeSettings(hot_segments=1)
@@ -176,7 +176,7 @@ def _draw(stage: Stage, sums: list[tuple[str, str, int, int]], picture: str) -> 
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
-        stage.say("matplotlib is not installed: no chart")
+        stage.print_line("matplotlib is not installed: no chart")
         return
     seconds = sorted({second for second, *_ in sums})
     figure = Figure(figsize=(8, 4), layout="constrained")
@@ -188,4 +188,4 @@ def _draw(stage: Stage, sums: list[tuple[str, str, int, int]], picture: str) -> 
     axes.tick_params(axis="x", rotation=45)
     axes.legend()
     figure.savefig(picture, dpi=120)
-    stage.say(f"chart: {picture}")
+    stage.print_line(f"chart: {picture}")

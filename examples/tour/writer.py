@@ -67,7 +67,7 @@ def _write(append: _Append, descriptor: int) -> None:
         for count in itertools.count():
             topic, data, appended = append(count)
             ack = Ack(topic, appended.first_seq, appended.last_seq, journal.digest(data))
-            journal.tell(descriptor, ack)
+            journal.write_ack(descriptor, ack)
     except BrokenPipeError:
         return
 

@@ -167,13 +167,13 @@ _NAMES_BY_MODULE = {
     "client.connect": "connect connect_async",
     "client.settings": "ClientSettings",
     "errors": (
-        "AlreadyThere BatchTooLarge Closed Conflict Corrupt Denied DiskFull Fenced "
-        "Forbidden Invalid Locked MemoryPressure NewerFormat NoBucket NotAStore NotFound "
-        "NotInstalled PointsRefused Poisoned RecordsLost RouterCycle RouterFanIn "
-        "StrandlineError TooLarge TopicExists TopicFull Unavailable UnfitStore "
-        "UnknownRouter UnknownTopic Unreachable"
+        "BatchTooLarge BucketNotFound Closed Conflict Corrupt DiskFull Fenced Forbidden Invalid "
+        "Locked MemoryPressure NotAStore NotFound NotInstalled ObjectExists ObjectStoreDenied "
+        "ObjectStoreUnreachable PointsRefused RecordsLost RouterCycle RouterFanIn StoreFailed "
+        "StrandlineError TooLarge TopicExists TopicFull Unavailable UnknownRouter UnknownTopic "
+        "UnsupportedFormat UnsupportedObjectStore"
     ),
-    "records": "Appended Numbered Record Tombstone",
+    "records": "AppendResult BatchNumber Record Tombstone",
     "reservoir.btree.btree_map": "PagedMap",
     "reservoir.btree.spill": "Spill",
     "reservoir.reservoir": "Reservoir",

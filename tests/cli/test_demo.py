@@ -73,7 +73,7 @@ def test_a_journal_that_was_cut_short_holds_the_whole_messages():
     reading, writing = os.pipe()
     acks = [Ack("payments", 1, 1, 7), Ack("readings", 1, 250, 2**64 - 1)]
     for ack in acks:
-        journal.tell(writing, ack)
+        journal.write_ack(writing, ack)
     os.close(writing)
     content = os.read(reading, 1000)
     os.close(reading)

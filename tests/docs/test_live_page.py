@@ -48,7 +48,7 @@ def test_the_example_runs_as_it_is_written(tmp_path, capsys):
 
 
 def test_events_have_the_fields_that_the_page_names(tmp_path):
-    page = read_document(PAGE).partition("### What is asked")[0]
+    page = read_document(PAGE).partition("### Session options")[0]
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| `([a-z_, ]+)` \|", page, re.M))
 
     with running(tmp_path) as server:

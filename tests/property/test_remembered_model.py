@@ -110,9 +110,9 @@ class RememberedMachine(RuleBasedStateMachine):
         else:
             getattr(self.machine.world, how)()
 
-    @rule(alias=st.sampled_from(("rows", "figures", "sequence")), anew=st.booleans())
-    def refresh(self, alias, anew):
-        self.machine.remembered.refresh(alias, anew=anew)
+    @rule(alias=st.sampled_from(("rows", "figures", "sequence")), full=st.booleans())
+    def refresh(self, alias, full):
+        self.machine.remembered.refresh(alias, full=full)
 
     @rule(alias=st.sampled_from(("rows", "figures", "sequence")))
     def show(self, alias):
@@ -124,7 +124,7 @@ class RememberedMachine(RuleBasedStateMachine):
     def follow(self, alias):
         following = self.machine.remembered.follow(alias, self.cursors[alias], timeout_s=0)
         for change in following:
-            if change.anew:
+            if change.full:
                 self.told[alias] = Counter()
             self.told[alias] = self.told[alias] - rows_of(change.removed) + rows_of(change.added)
             self.cursors[alias] = change.cursor

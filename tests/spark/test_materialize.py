@@ -151,9 +151,9 @@ def test_all_of_it_is_computed_again_by_spark_beside_the_writer(engine, data_dir
 
         summary = materialize(data_dir, ["by"], full=True, engine=engine)
 
-        assert [(each.anew, each.engine) for each in summary.refreshed] == [(True, "spark")]
+        assert [(each.full, each.engine) for each in summary.refreshed] == [(True, "spark")]
         stored = store.queries.remembered.describe("by")
-        assert (stored.behind, stored.counters.anew) == (0, 2)
+        assert (stored.behind, stored.counters.recomputed) == (0, 2)
         assert alike(store.run("SHOW by"), store.run(text))
 
 

@@ -112,7 +112,7 @@ class ResultChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of the result of a materialized query. Rows are Arrow IPC streams."""
 
     cursor: str
-    anew: bool
+    full: bool
     added_arrow: bytes
     removed_arrow: bytes
 

@@ -21,7 +21,7 @@ GRACE_S = 86_400.0
 """Minimum age of a deleted object that no backup names: twice the longest time of a backup."""
 
 Chunks = Callable[[], Iterable[bytes]]
-Tell = Callable[[int], None]
+_Report = Callable[[int], None]
 """Called with the number of bytes processed since the last call."""
 
 
@@ -29,7 +29,7 @@ class BackupUploader:
     """Uploads objects of one backup. Owned by one thread."""
 
     def __init__(
-        self, objects: Objects, known: Mapping[str, BackupObject], *, now_us: int, tell: Tell
+        self, objects: Objects, known: Mapping[str, BackupObject], *, now_us: int, tell: _Report
     ) -> None:
         self.copied_bytes = 0
         self._objects = objects

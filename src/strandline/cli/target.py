@@ -94,11 +94,11 @@ def _named_target(
 
 
 def _of_context(
-    context: ContextEntry, said_by: str, before: tuple[ContextEntry, ...]
+    context: ContextEntry, origin: str, before: tuple[ContextEntry, ...]
 ) -> ResolvedTarget:
     if context.url:
-        return ResolvedTarget(url=context.url, origin=said_by, tokens=(*before, context))
-    return ResolvedTarget(store=context.store, origin=said_by)
+        return ResolvedTarget(url=context.url, origin=origin, tokens=(*before, context))
+    return ResolvedTarget(store=context.store, origin=origin)
 
 
 def _token_of(source: ContextEntry) -> str | None:

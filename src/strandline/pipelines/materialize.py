@@ -68,7 +68,7 @@ class RefreshedQuery(msgspec.Struct, frozen=True, kw_only=True):
     alias: str
     engine: str = ""
     """Empty when nothing was new."""
-    anew: bool = False
+    full: bool = False
     """Whether everything was computed, not only the new records."""
     behind: int = 0
     """Records that were appended to its tables since the last refresh."""
@@ -219,7 +219,7 @@ class _Run:
         return RefreshedQuery(
             alias=alias,
             engine=engine.name,
-            anew=refresh.is_full,
+            full=refresh.is_full,
             behind=behind,
             bytes_read=size,
             rows=self._rows(alias),

@@ -8,14 +8,14 @@ import msgspec
 
 from strandline.security.scopes import EVERYTHING, NOTHING, Scopes
 
-Kind = Literal["token", "user", "local", "nobody"]
+Kind = Literal["token", "user", "local", "anonymous"]
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """An authenticated principal."""
 
     id: str
-    """The id of a token, ``user:NAME``, ``local`` where no tokens are needed, or ``nobody``."""
+    """The id of a token, ``user:NAME``, ``local`` where no tokens are needed, or ``anonymous``."""
 
     kind: Kind = "token"
 
@@ -32,5 +32,5 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 LOCAL = Principal(id="local", kind="local", name="local", scopes=EVERYTHING)
 """The principal of all requests to a server without tokens that only this machine can reach."""
 
-ANONYMOUS = Principal(id="nobody", kind="nobody", name="nobody")
+ANONYMOUS = Principal(id="anonymous", kind="anonymous", name="anonymous")
 """The principal of requests without credentials, for public routes. It has no scopes."""

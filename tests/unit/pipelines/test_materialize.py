@@ -126,7 +126,7 @@ def test_everything_is_computed_again_on_request(data_dir):
 
     summary = materialize(data_dir, ["figures"], full=True)
 
-    assert [(each.alias, each.anew) for each in summary.refreshed] == [("figures", True)]
+    assert [(each.alias, each.full) for each in summary.refreshed] == [("figures", True)]
     with strandline.open(data_dir) as store:
         assert shows_what_it_should(store)
 

@@ -65,7 +65,7 @@ def materialize(
 def _refreshed(each: pipelines.RefreshedQuery) -> dict[str, str | None]:
     return {
         "alias": each.alias,
-        "computed": None if not each.engine else "everything" if each.anew else "new records",
+        "computed": None if not each.engine else "everything" if each.full else "new records",
         "lag": str(each.behind),
         "rows": str(each.rows),
         "read": formatting.size(each.bytes_read),

@@ -233,7 +233,7 @@ def _idempotency_key(value: IdempotencyKey | None) -> bytes | None:
     if not 0 < len(key) <= IDEMPOTENCY_KEY_SIZE_MAX:
         raise TooLarge(f"an idempotency key has 1 to {IDEMPOTENCY_KEY_SIZE_MAX} bytes")
     if producer_seq.is_mark(key):
-        raise Invalid("this key would look like a producer's number: use strandline.Numbered")
+        raise Invalid("this key would look like a producer's number: use strandline.BatchNumber")
     return key
 
 

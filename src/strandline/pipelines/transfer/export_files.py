@@ -261,7 +261,7 @@ class _Export:
         except ObjectExists:  # another run was faster: use its position
             other = self._load_manifest()
             assert other is not None
-            if without_locations(other.asked) != without_locations(self._job):
+            if without_locations(other.job) != without_locations(self._job):
                 raise Conflict(f"another export has just begun in {self._objects.name}") from None
             return other
         return manifest

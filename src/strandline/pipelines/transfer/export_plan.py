@@ -64,7 +64,7 @@ class ExportManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     attempt: str
     """Random, so that a run does not take the manifest of another run for its own."""
     store_id: str
-    asked: ExportJob
+    job: ExportJob = msgspec.field(name="asked")
     position: str
     first_seq: int
     last_seq: int
@@ -112,7 +112,7 @@ def plan_export(
     return ExportManifest(
         attempt=OsDisk().random_id().hex(),
         store_id=store.id,
-        asked=job,
+        job=job,
         position=position.offsets().encode(),
         first_seq=max(first_seq, snapshot.floor),
         last_seq=last_seq,
@@ -147,11 +147,11 @@ def check_same(manifest: ExportManifest, job: ExportJob, position: StorePosition
     """Raise Invalid when the folder has another export, Conflict for a re-created topic."""
     (snapshot,) = position.topics
     if (
-        without_locations(manifest.asked) != without_locations(job)
+        without_locations(manifest.job) != without_locations(job)
         or manifest.store_id != position.store_id
     ):
         raise Invalid(
-            f"{job.to} has an export of topic {manifest.asked.topic!r} with other options: repeat "
+            f"{job.to} has an export of topic {manifest.job.topic!r} with other options: repeat "
             "those to continue it, or name another folder"
         )
     offset: TopicOffset = TopicOffsets.decode(manifest.position).topics[job.topic]

@@ -136,7 +136,7 @@ class _QueryRun:
         if plan.steps or plan.figures or plan.limit is not None:
             yield from self.table().to_batches()
             return
-        self._plan = plan if plan.order_asked else msgspec.structs.replace(plan, order=())
+        self._plan = plan if plan.order_requested else msgspec.structs.replace(plan, order=())
         text, shape = self._register_rows(), shape_of(plan)
         for batch in self._session.stream(text, _STREAM_ROWS):
             yield from cast_to_schema(pa.Table.from_batches([batch]), shape).to_batches()
@@ -155,7 +155,7 @@ class _QueryRun:
             self._profile.sources.pop()  # of a reading that is not used
             plan = self._only_first()
             reading = self._sources.reading(plan.scans[0])
-        elif not plan.order_asked and not plan.figures and reading.rows_max > ORDERED_ROWS_MAX:
+        elif not plan.order_requested and not plan.figures and reading.rows_max > ORDERED_ROWS_MAX:
             plan = msgspec.structs.replace(plan, order=())
         self._sources.register(plan.scans[0], reading, plan.numbered)
         return sql(plan, "duckdb", years=self._years(), numbered=plan.numbered)

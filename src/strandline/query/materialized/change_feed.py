@@ -8,7 +8,7 @@ may have been several commits: rows that were added and removed meanwhile are no
                                           are returned, and no state is held for the follower
     every other query                     the last result of the follower is held, and compared
 
-When that is not possible a change is ``anew``: ``added`` is the whole result, and replaces all
+When that is not possible a change is ``full``: ``added`` is the whole result, and replaces all
 earlier changes. This happens when a selection was computed again in full (old rows were deleted, or
 the type of a field has changed), when columns have changed, and when a follower resumes with the
 cursor of another state than the stored one, unless the query is of the first kind.
@@ -37,7 +37,7 @@ class ResultDelta(msgspec.Struct, frozen=True, kw_only=True):
     """To resume after this change: ``follow(alias, after=cursor)``."""
     added: pa.Table
     removed: pa.Table
-    anew: bool = False
+    full: bool = False
     """``added`` is the whole result, and replaces all earlier changes."""
 
 
@@ -72,7 +72,7 @@ class _PendingDelta(NamedTuple):
     position: int
     added: pa.Table
     removed: pa.Table
-    anew: bool
+    full: bool
     shown: pa.Table | None
     """The whole result, when it has to be held."""
 
@@ -97,26 +97,26 @@ class Follower:
         is_first = self._cursor == _FollowCursor()
         self._cursor = _FollowCursor(change.generation, mark, change.position)
         self._held = change.shown
-        if not (change.added.num_rows or change.removed.num_rows or (change.anew and not is_first)):
+        if not (change.added.num_rows or change.removed.num_rows or (change.full and not is_first)):
             return None
         return ResultDelta(
-            cursor=str(self._cursor), added=change.added, removed=change.removed, anew=change.anew
+            cursor=str(self._cursor), added=change.added, removed=change.removed, full=change.full
         )
 
     def _more_rows(self, refresh: Refresh, new_rows: pa.Table | None) -> _PendingDelta:
         known = self._cursor.position
-        anew = self._cursor.generation != refresh.generation
-        if anew or known < next(iter(refresh.after.values())):
+        is_full = self._cursor.generation != refresh.generation
+        if is_full or known < next(iter(refresh.after.values())):
             rows = refresh.merged_state(0, new_rows)
         else:
             rows = refresh.empty_state(0) if new_rows is None else new_rows
-        if not anew:
+        if not is_full:
             rows = rows.filter(pc.greater(rows[SEQ], pa.scalar(known, pa.uint64())))
         columns = refresh.shape.bound.columns
         added = rows.select([column.field for column in columns])
         added = added.rename_columns([column.name for column in columns])
         return _PendingDelta(
-            refresh.generation, refresh.position, added, added.slice(0, 0), anew, None
+            refresh.generation, refresh.position, added, added.slice(0, 0), is_full, None
         )
 
     def _difference(self, refresh: Refresh, shown: pa.Table) -> _PendingDelta:

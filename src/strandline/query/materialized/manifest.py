@@ -86,7 +86,7 @@ class CommitCounters(msgspec.Struct, frozen=True, kw_only=True):
     """Counters of the commits of a query."""
 
     commits: int = 0
-    anew: int = 0
+    recomputed: int = msgspec.field(default=0, name="anew")
     """Commits for which everything was computed again, the first included."""
     rows_taken: int = 0
     """Rows of results, or groups, that commits have added."""

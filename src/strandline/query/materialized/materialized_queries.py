@@ -152,12 +152,12 @@ class MaterializedQueries:
             return result
 
     def refresh(
-        self, alias: str, *, anew: bool = False, progress: Progress = silent
+        self, alias: str, *, full: bool = False, progress: Progress = silent
     ) -> Description:
-        """Store the rows that are new since the last commit; with ``anew``, all rows again."""
+        """Store the rows that are new since the last commit; with ``full``, all rows again."""
         refresh = self.begin_refresh(alias)
         while True:
-            if anew:
+            if full:
                 refresh.ignore_stored()
             try:
                 if refresh.has_new_rows:

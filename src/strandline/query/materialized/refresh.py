@@ -209,7 +209,7 @@ class Refresh:
             refreshed_us=self._now_us,
             counters=CommitCounters(
                 commits=counters.commits + 1,
-                anew=counters.anew + is_full,
+                recomputed=counters.recomputed + is_full,
                 rows_taken=counters.rows_taken + rows_added,
                 rows_dropped=counters.rows_dropped + dropped,
                 rows_rewritten=counters.rows_rewritten + max(0, written - rows_added),

@@ -117,7 +117,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[Output, ...] = ()
     figures: tuple[Figure, ...] = ()
     order: tuple[Sort, ...] = ()
-    order_asked: bool = False
+    order_requested: bool = False
     """Whether ORDER BY or LIMIT requires the order."""
     limit: int | None = None
     offset: int = 0
@@ -193,7 +193,7 @@ def plan_of(bound: BoundQuery) -> Plan:
         groups=_outputs(bound, bound.by),
         figures=tuple(_figure(bound, aggregate) for aggregate in bound.aggregates),
         order=_group_order(bound) if grouped else _row_order(bound),
-        order_asked=bound.order_by is not None or bound.limit is not None,
+        order_requested=bound.order_by is not None or bound.limit is not None,
         limit=bound.limit,
         offset=bound.offset,
         top=None if grouped else _top(bound),

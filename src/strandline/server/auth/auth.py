@@ -148,7 +148,7 @@ class Auth:
         return who
 
     def identify(self, authorization: str | None, address: str) -> Principal:
-        """As ``authenticate``, but NOBODY when there is no header. For public routes."""
+        """As ``authenticate``, but ANONYMOUS when there is no header. For public routes."""
         if authorization is None and not self.is_open:
             return ANONYMOUS
         return self.authenticate(authorization, address)
@@ -165,7 +165,7 @@ class Auth:
 
     def check_live(self, who: Principal) -> None:
         """401, when a principal that was accepted is no longer accepted."""
-        if who.kind == "nobody":
+        if who.kind == "anonymous":
             raise _unauthorized(_NO_HEADER)
         if who.kind == "local":
             if not self._open:

@@ -27,7 +27,7 @@ _VERSION = importlib.metadata.version("strandline")
 async def health(call: RequestContext) -> JsonResponse:
     """Return the status of the server."""
     parts = call.parts
-    is_authenticated = call.who.kind != "nobody"
+    is_authenticated = call.who.kind != "anonymous"
     refusal = _refusal(parts.store)
     slow_disks = [slow for each in parts.store.committers if (slow := each.slow_syncs) is not None]
     reason = "slow_disk" if slow_disks else None

@@ -287,7 +287,7 @@ def _text(call: RequestContext) -> str:
 def _change(change: ResultDelta) -> wire.ResultChange:
     return wire.ResultChange(
         cursor=change.cursor,
-        anew=change.anew,
+        full=change.full,
         added_arrow=ipc_of(change.added),
         removed_arrow=ipc_of(change.removed),
     )

@@ -101,7 +101,7 @@ class _Connection:
     async def log_in(self) -> None:
         """Authenticate by ticket or first message, unless a header did."""
         call = self._call
-        if call.who.kind == "nobody":
+        if call.who.kind == "anonymous":
             ticket = self._socket.query_params.get("token")
             if ticket is not None:
                 call.who = call.parts.auth.redeem(ticket, address_of(self._socket))

@@ -90,7 +90,7 @@ def parts_of(state: EventTableState) -> list[AnyPart]:
                 table_id=state.table_id,
                 file=file,
                 written=written,
-                told=state.schema,
+                schema=state.schema,
                 first_seq=state.first_seq,
                 last_seq=state.last_seq,
                 hidden=removed,
@@ -104,15 +104,15 @@ def parts_of(state: EventTableState) -> list[AnyPart]:
 
 def read(part: TablePart, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a part, on an executor."""
-    full_schema = EventMapper(target=part.told).schema
+    full_schema = EventMapper(target=part.schema).schema
     schema = pa.schema([full_schema.field(name) for name in names])
-    columns = {shown: column for column, shown in shown_columns(part.told).items()}
+    columns = {shown: column for column, shown in shown_columns(part.schema).items()}
     tables = read_live_rows(
         _objects(part.lake),
         part.table_id,
         part.file,
         part.written,
-        part.told,
+        part.schema,
         [columns[name] for name in names],
         first_seq=part.first_seq,
         last_seq=part.last_seq,

@@ -62,7 +62,7 @@ class TablePart(msgspec.Struct, frozen=True, kw_only=True):
     file: LakeFile
     written: Schema
     """The schema version that the file was written in."""
-    told: Schema
+    schema: Schema
     """The schema version of the rows."""
     first_seq: int
     last_seq: int

@@ -182,7 +182,7 @@ class _SparkQuery:
                 for scan in plan.scans
             )
             plan = msgspec.structs.replace(plan, scans=scans)
-            unordered = not (plan.order_asked or plan.figures or plan.steps)
+            unordered = not (plan.order_requested or plan.figures or plan.steps)
             if unordered and self._rows_max > ORDERED_ROWS_MAX:  # as without Spark
                 plan = msgspec.structs.replace(plan, order=())
             return self._sql_frame(names, sql(plan, "spark")).toDF(*plan.names)

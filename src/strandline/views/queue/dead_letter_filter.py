@@ -10,7 +10,7 @@ from strandline.views.queue.dead_letter_codec import DeadLetter, DeadLetterPredi
 class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Matches dead letters that fulfil all conditions; all letters without a condition.
 
-    ``queue.dead.redrive(Meant(tag="eu*", before_us=...).where(), dry_run=True)``
+    ``queue.dead.redrive(DeadLetterFilter(tag="eu*", before_us=...).predicate(), dry_run=True)``
     """
 
     seqs: frozenset[int] | None = None

@@ -41,7 +41,7 @@ class Copy:
     def take(self, change: ResultDelta) -> None:
         self.changes.append(change)
         self.cursor = change.cursor
-        rows = Counter() if change.anew else self.rows.copy()
+        rows = Counter() if change.full else self.rows.copy()
         rows.subtract(told(change.removed))
         rows.update(told(change.added))
         self.rows = +rows
@@ -97,8 +97,8 @@ def test_a_follower_of_a_selection_comes_back_for_new_rows_alone(machine: Machin
     copy.follow(machine)
 
     first, later = copy.changes
-    assert first.anew
-    assert not later.anew
+    assert first.full
+    assert not later.full
     assert later.added["n"].to_pylist() == list(range(3, 20))
 
 
@@ -148,7 +148,7 @@ def test_a_follower_of_figures_who_comes_back_late_is_told_everything(machine: M
 
     copy.follow(machine)
 
-    assert copy.changes[-1].anew
+    assert copy.changes[-1].full
     assert copy.rows == shown(machine)
 
 

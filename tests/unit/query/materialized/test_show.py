@@ -208,7 +208,7 @@ def test_frames_that_are_lost_are_made_again():
     shown = machine.show("a")
 
     assert alike(shown, machine.fresh("QUERY pay"))
-    assert machine.remembered.describe("a").counters.anew == 2
+    assert machine.remembered.describe("a").counters.recomputed == 2
 
 
 def test_show_reads_only_what_is_new(machine: Machine):
@@ -352,7 +352,7 @@ def test_a_description_tells_what_is_stored_and_how_far_it_has_come(machine: Mac
     assert told.bytes > 0
     assert told.marks["pay"].position == 4
     assert told.marks["pay"].ts == machine.store.topic("pay").get_many([4]).records[0].ts
-    assert told.counters.anew == 1
+    assert told.counters.recomputed == 1
 
 
 def test_a_refresh_stores_news_and_can_begin_anew(machine: Machine):
@@ -361,10 +361,10 @@ def test_a_refresh_stores_news_and_can_begin_anew(machine: Machine):
     machine.pay(2, 3)
 
     refreshed = machine.remembered.refresh("a")
-    anew = machine.remembered.refresh("a", anew=True)
+    anew = machine.remembered.refresh("a", full=True)
 
-    assert (refreshed.behind, refreshed.counters.anew) == (0, 1)
-    assert anew.counters.anew == 2
+    assert (refreshed.behind, refreshed.counters.recomputed) == (0, 1)
+    assert anew.counters.recomputed == 2
     assert machine.show("a").tuples() == [(3,)]
 
 

@@ -137,9 +137,9 @@ class Indexes:
         fence: MinMaxIndex | None = self._load(field, min_max.KIND)
         return fence
 
-    def ladder(self, field: str) -> TopKBounds | None:
-        ladder: TopKBounds | None = self._load(field, top_k_bounds.KIND)
-        return ladder
+    def top_k(self, field: str) -> TopKBounds | None:
+        bounds: TopKBounds | None = self._load(field, top_k_bounds.KIND)
+        return bounds
 
     def indexes_for(self, field: str, test: Test) -> Iterator[tuple[str, ZoneIndex]]:
         """The indexes of a field that may support a test, each loaded when it is needed."""
@@ -223,4 +223,4 @@ def _top_input(
         counted = among & ~ZoneFilter(indexes, schema).may(where, negated=True)
     bounds = indexes.fence(field)
     assert bounds is not None, "its order is known"
-    return TopKInput(bounds, indexes.ladder(field), counted)
+    return TopKInput(bounds, indexes.top_k(field), counted)

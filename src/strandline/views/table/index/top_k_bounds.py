@@ -56,7 +56,7 @@ class TopKInput(NamedTuple):
     """The zones of one file, for the search of the first rows."""
 
     fence: MinMaxIndex
-    ladder: TopKBounds | None
+    top_k: TopKBounds | None
     counted: Mask
     """Zones of which all rows match."""
 
@@ -90,11 +90,11 @@ def _steps(runners: TopKInput, *, descending: bool) -> tuple[Array, NDArray[np.i
     first, last = fence.least, fence.greatest
     if descending:
         first, last = last, first
-    if runners.ladder is None:
+    if runners.top_k is None:
         ranks, inner = np.ones(1, "<i8"), first[counted][:, None]
     else:
-        ladder = runners.ladder
-        ranks, inner = ladder.ranks, (ladder.down if descending else ladder.up)[counted]
+        bounds = runners.top_k
+        ranks, inner = bounds.ranks, (bounds.down if descending else bounds.up)[counted]
     more = np.where(ranks <= present, np.diff(ranks, prepend=0), 0)
     remaining = present - more.sum(axis=1, keepdims=True)
     values = np.concatenate([inner, last[counted][:, None]], axis=1)
