@@ -13,7 +13,7 @@ from strandline.pipelines import Embedded, Engine, rebuild
 KEYS = 10_000_000
 AT_ONCE = 10_000
 VALUE = bytes(32)
-PATIENCE_S = 600.0
+WAIT_S_MAX = 600.0
 
 
 def run(folder: Path, *, scale: float, spark: bool = True) -> list[Figure]:
@@ -65,7 +65,7 @@ def _rebuilt(path: str, keys: int, name: str, engine: Engine, replay_s: float) -
     with strandline.open(path) as store:
         kv = store.kv("profiles")
         kv.get("user-000000000001")
-        done = rebuild(path, "kv", "profiles", replace=True, engine=engine, patience_s=PATIENCE_S)
+        done = rebuild(path, "kv", "profiles", replace=True, engine=engine, wait_s_max=WAIT_S_MAX)
         assert kv.get("user-000000000001") == VALUE
     return Figure(
         name=f"rebuild {keys} keys: {name}",

@@ -222,7 +222,7 @@ def make_checkpoint_store(base: StoreParts, state: StoreState, pins: Pins) -> Ch
         quarantine=base.layout.quarantine,
         retired_ends={number: log.end_lsn for number, log in logs.items() if number >= shards},
         pins=pins,
-        log_kept=base.settings.wal.keep_bytes,
+        log_kept=base.settings.wal.retained_bytes,
     )
 
 

@@ -14,7 +14,7 @@ from strandline.reservoir import object_keys
 from strandline.reservoir.data_files import data_file_codec
 from tests.cli.conftest import SECONDS_MAX, Command, Program, Terminal
 
-SMALL = ReservoirSettings(file_bytes=2_000, snapshot_interval=4, keep_versions=5)
+SMALL = ReservoirSettings(file_bytes=2_000, snapshot_interval=4, retained_versions=5)
 
 
 @pytest.fixture

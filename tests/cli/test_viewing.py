@@ -11,7 +11,7 @@ from strandline.store import Store
 KEYS = 2000
 KEEPING_LITTLE = Settings(
     views=ViewSettings(
-        reservoir=ReservoirSettings(file_bytes=16_384, snapshot_interval=1, keep_versions=0)
+        reservoir=ReservoirSettings(file_bytes=16_384, snapshot_interval=1, retained_versions=0)
     )
 )
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from strandline.spark.engine import SparkEngine
 
-PATIENCE_S = 240.0
+WAIT_S_MAX = 240.0
 
 
 def passing(folder: str) -> Callable[..., Any]:
@@ -63,7 +63,7 @@ def _work(folder: str, work: Callable[..., Any], chosen: Any, task: Any) -> Any:
 
 def _wait(folder: str) -> None:
     Path(folder, f"here-{os.getpid()}").write_text(os.getcwd(), encoding="utf-8")
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S_MAX
     while not Path(folder, "open").exists():
         if time.monotonic() > deadline:
             raise TimeoutError("nobody opened the gate")

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-PATIENCE_S = 240.0
+WAIT_S_MAX = 240.0
 POLL_S = 0.05
 LOG_LINES = 40
 # Argument 1 is the parent: one that has died already sends no signal.
@@ -54,7 +54,7 @@ class Process:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+    def wait(self, timeout_s: float = WAIT_S_MAX) -> int:
         """How it ended. One that does not end in time is killed, and that is a failure."""
         try:
             return self._process.wait(timeout_s)
@@ -67,7 +67,7 @@ class Process:
         """SIGKILL for the whole session, until nobody is left in it."""
         if self._is_over:
             return  # its number may be somebody else's by now
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_S_MAX
         while found := list(members(self.pid)):
             assert time.monotonic() < deadline, f"processes {found} do not die"
             for pid in found:

@@ -23,7 +23,7 @@ from typing import Any
 import pyspark
 
 import strandline
-from tests.cluster.processes import PATIENCE_S, POLL_S, Process
+from tests.cluster.processes import POLL_S, WAIT_S_MAX, Process
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1"
@@ -45,7 +45,7 @@ class Driver:
         self.process = process
         self._result = result
 
-    def result(self, timeout_s: float = PATIENCE_S) -> Any:
+    def result(self, timeout_s: float = WAIT_S_MAX) -> Any:
         """What the job returned, when it has."""
         status = self.process.wait(timeout_s)
         assert status == 0, f"the driver ended with {status}:\n{self.process.said()}"
@@ -149,7 +149,7 @@ class Cluster:
         return "".join(found[0]), "".join(found[1])
 
     def _alive(self) -> int:
-        with urllib.request.urlopen(f"{self._page}/json/", timeout=PATIENCE_S) as page:
+        with urllib.request.urlopen(f"{self._page}/json/", timeout=WAIT_S_MAX) as page:
             return int(json.load(page)["aliveworkers"])
 
 
@@ -168,7 +168,7 @@ def running(folder: Path, workers: int) -> Iterator[Cluster]:
 
 def until(reached: Callable[[], bool], what: str, process: Process) -> None:
     """Poll until it is so; fail when the process ends or time is up."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S_MAX
     while not reached():
         assert not process.has_ended(), f"no {what}, and nobody to wait for:\n{process.said()}"
         assert time.monotonic() < deadline, f"no {what} in time:\n{process.said()}"

@@ -28,7 +28,7 @@ def settings(*, copy_hot: bool = False) -> Settings:
     return Settings(
         wal=WalSettings(file_size_first=4096, file_size_max=4096),
         segment=SegmentSettings(seal_records=BATCH, block_records=4, own_bytes_min=1),
-        space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+        space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
         lake=LakeSettings(hot_segments=1, zone_rows=5, file_bytes=1, copy_hot=copy_hot),
     )
 

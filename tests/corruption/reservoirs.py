@@ -19,10 +19,10 @@ from strandline.testing.sim_disk import SimDisk
 from strandline.testing.sim_objects import SimObjects
 
 SETTINGS = ReservoirSettings(
-    file_bytes=250, snapshot_interval=4, keep_versions=2, compact_share=0.3, uploads_at_once=1
+    file_bytes=250, snapshot_interval=4, retained_versions=2, compact_share=0.3, uploads_at_once=1
 )
 GREEDY = msgspec.structs.replace(
-    SETTINGS, file_bytes=1000, compact_share=0.5, snapshot_interval=1, keep_versions=0
+    SETTINGS, file_bytes=1000, compact_share=0.5, snapshot_interval=1, retained_versions=0
 )
 """Rewrites whatever it may."""
 

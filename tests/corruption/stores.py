@@ -34,7 +34,7 @@ def settings(*, compression: str = "none") -> Settings:
     return Settings(
         wal=WalSettings(file_size_first=WAL_FILE_SIZE, file_size_max=WAL_FILE_SIZE),
         segment=SegmentSettings(seal_records=12, block_records=4, compression=compression),
-        space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+        space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
     )
 
 

@@ -64,7 +64,7 @@ SETTINGS = Settings(
     segment=SegmentSettings(seal_records=8, own_bytes_min=1, block_records=4),
     lake=LakeSettings(hot_segments=1, zone_rows=5, file_bytes=1),
     views=ViewSettings(reservoir=ReservoirSettings(file_bytes=1024 * 1024)),
-    space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+    space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
 )
 
 

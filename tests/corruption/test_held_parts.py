@@ -30,7 +30,7 @@ class HeldWorld(RouterWorld):
             Settings(
                 wal=WalSettings(file_size_first=8192, file_size_max=65536),
                 segment=SegmentSettings(seal_records=8),
-                space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+                space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
             )
         )
         for name in ("from", "other"):

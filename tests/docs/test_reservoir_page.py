@@ -156,7 +156,7 @@ def _written() -> bytes:
     made.pages.put(blob.ids, blob.rows)
     made.files.add(blob.entry)
     writer = CheckpointWriter(
-        SimObjects(), made, writer_id=WRITER_ID, snapshot_interval=20, keep_versions=2
+        SimObjects(), made, writer_id=WRITER_ID, snapshot_interval=20, retained_versions=2
     )
     pending = writer.encode(1, meta=b"step one", now_us=WALL_US_START, bundle=blob)
     return bytes(pending.body)

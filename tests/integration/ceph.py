@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.integration.services import (
-    PATIENCE_S,
+    WAIT_S_MAX,
     Service,
     free_port,
     missing,
@@ -135,7 +135,7 @@ class Ceph(Service):
             [program, *where, *arguments],
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=WAIT_S_MAX,
             check=False,
         )
         if ended.returncode:

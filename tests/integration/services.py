@@ -25,7 +25,7 @@ import boto3
 import botocore.config
 import pytest
 
-PATIENCE_S = 60
+WAIT_S_MAX = 60
 
 
 class Service:
@@ -65,7 +65,7 @@ class Service:
     def kill(self) -> None:
         """End what answers requests, without a goodbye."""
         self.processes[-1].kill()
-        self.processes.pop().wait(PATIENCE_S)
+        self.processes.pop().wait(WAIT_S_MAX)
 
     def restart(self) -> None:
         self.start()
@@ -91,7 +91,7 @@ class Service:
         self.wait_for(lambda: listens(self.port), "it does not listen")
 
     def wait_for(self, happened: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_S_MAX
         while not happened():
             alive = all(process.poll() is None for process in self.processes)
             if not alive or time.monotonic() > deadline:

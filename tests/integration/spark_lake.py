@@ -21,7 +21,7 @@ from tests.spark.writing import begin
 from tests.unit.ingest.deliveries import names_in
 from tests.unit.pipelines.owners import delivered_in
 
-PATIENCE_S = 240
+WAIT_S_MAX = 240
 
 
 def environment(service: Service, *, port: int | None = None, **other: str) -> dict[str, str]:
@@ -96,7 +96,7 @@ class Cloud:
         query = begin(source, self.path, checkpoint, topic, lake=self.url)
         try:
             with plain_errors():
-                assert query.awaitTermination(PATIENCE_S)
+                assert query.awaitTermination(WAIT_S_MAX)
         finally:
             query.stop()
 

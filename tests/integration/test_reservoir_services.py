@@ -21,7 +21,7 @@ from tests.integration.conftest import Remote
 from tests.integration.proxy import Proxy
 from tests.integration.refusing import RESET, Refusing
 
-SETTINGS = ReservoirSettings(file_bytes=30_000, snapshot_interval=5, keep_versions=2)
+SETTINGS = ReservoirSettings(file_bytes=30_000, snapshot_interval=5, retained_versions=2)
 PATIENT = ObjectSettings(attempts_max=8, delay_s_first=0.01, request_s_max=10, retry_s_max=30)
 HASTY = ObjectSettings(attempts_max=2, delay_s_first=0.01, request_s_max=5, retry_s_max=5)
 DEADLINE_S = 60.0

@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.timeout(600),  # each waits until a store is given up
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
-PATIENCE_S = 200
+WAIT_S_MAX = 200
 MOTO = pytest.mark.parametrize("remote", ["moto"], indirect=True)
 
 
@@ -73,11 +73,11 @@ def cut_while(folder: Path, frame: DataFrame, proxy: Proxy, act: Callable[[DataF
     try:
         act(frame.mapInArrow(halting, frame.schema))
     finally:
-        cutter.join(PATIENCE_S)
+        cutter.join(WAIT_S_MAX)
 
 
 def wait_for(path: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S_MAX
     while not Path(path).exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -224,7 +224,7 @@ class ReservoirMapMachine(MapMachine):
             self.reservoir.close()
         self.reservoir = Reservoir(
             self.objects,
-            settings=ReservoirSettings(file_bytes=4096, snapshot_interval=3, keep_versions=0),
+            settings=ReservoirSettings(file_bytes=4096, snapshot_interval=3, retained_versions=0),
             disk=self.disk,
             start_jobs=False,
         )

@@ -43,7 +43,7 @@ class ReservoirMachine(RuleBasedStateMachine):
             settings=ReservoirSettings(
                 file_bytes=400,
                 snapshot_interval=3,
-                keep_versions=KEEP_VERSIONS,
+                retained_versions=KEEP_VERSIONS,
                 compression=self.compression,
             ),
             at=at,

@@ -57,7 +57,7 @@ class TopicMachine(RuleBasedStateMachine):
             wal=WalSettings(shards=shards, file_size_first=8192, file_size_max=16384),
             segment=segment,
             lake=self.lake,
-            space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+            space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
         )
         self.disk, self.clock = SimDisk(), SimClock()
         self.model = TopicModel(topic_config(TopicConfig(), {"durability": durability, **options}))
@@ -339,7 +339,7 @@ class ColdTopicMachine(TopicMachine):
             file_bytes=file_bytes,
             cache_bytes=1000,
             grace_s=100.0,
-            keep_s=100.0,
+            manifest_retention_s=100.0,
         )
         options = {"cap_records": cap_records}
         TopicMachine.begin(self, durability, options, compression, shards, seal_bytes=1)

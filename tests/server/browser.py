@@ -28,7 +28,7 @@ FLAGS = [
     "--disable-sync",
     "--remote-debugging-port=0",
 ]
-PATIENCE_S = 30.0
+WAIT_S_MAX = 30.0
 
 
 class Page:
@@ -46,7 +46,7 @@ class Page:
         number = next(self._numbers)
         self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
         while True:
-            told = json.loads(self._socket.recv(timeout=PATIENCE_S))
+            told = json.loads(self._socket.recv(timeout=WAIT_S_MAX))
             if told.get("id") == number:
                 assert "error" not in told, told
                 return told["result"]
@@ -64,7 +64,7 @@ class Page:
 
     def wait_for(self, script: str) -> Any:
         """The value of a script, once it is true."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_S_MAX
         while not (found := self.value(script)):
             assert time.monotonic() < deadline, (script, self.value("document.body.innerText"))
             time.sleep(0.05)
@@ -114,6 +114,6 @@ def _page(process: subprocess.Popen[str]) -> Iterator[Page]:
 def _asked(socket: Any, number: int, method: str, **params: Any) -> Any:
     socket.send(json.dumps({"id": number, "method": method, "params": params}))
     while True:
-        told = json.loads(socket.recv(timeout=PATIENCE_S))
+        told = json.loads(socket.recv(timeout=WAIT_S_MAX))
         if told.get("id") == number:
             return told["result"]

@@ -143,7 +143,7 @@ def lake() -> SlowLake:
 def server(tmp_path_factory: pytest.TempPathFactory, lake: SlowLake) -> Iterator[Running]:
     store = Settings(
         segment=SegmentSettings(seal_bytes=1, block_records=10, own_bytes_min=1),
-        space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+        space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
         lake=LakeSettings(
             hot_segments=1,
             zone_rows=10,

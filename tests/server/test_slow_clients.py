@@ -96,7 +96,7 @@ def test_a_connection_that_waits_for_an_answer_is_not_idle(tmp_path):
 
 
 def test_one_who_does_not_read_his_answers_is_cut_off(tmp_path):
-    settings = ServerSettings(limits=HASTY, live=LiveSettings(patience_s=0.1))
+    settings = ServerSettings(limits=HASTY, live=LiveSettings(stalled_s_max=0.1))
     with running(tmp_path, settings=settings) as server, server.raw() as raw:
         topic = server.store.topic("news")
         topic.append(b'"%b"' % (b"a" * 500_000))

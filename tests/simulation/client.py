@@ -15,7 +15,7 @@ import msgspec
 
 from strandline.testing.sim_network import SimTransport
 
-PATIENCE_S = 20.0
+WAIT_S_MAX = 20.0
 
 
 class Lost(Exception):
@@ -61,7 +61,7 @@ class Client(asyncio.Protocol):
         self._waiting = waiting = loop.create_future()
         self._transport.write("\r\n".join([*lines, "", ""]).encode() + content)
         try:
-            return await asyncio.wait_for(waiting, PATIENCE_S)
+            return await asyncio.wait_for(waiting, WAIT_S_MAX)
         except TimeoutError:
             self.hang_up()
             raise Lost(f"no answer to {method} {path}") from None

@@ -54,14 +54,18 @@ def settings_of(rng: random.Random) -> ServerSettings:
             block_records=16,
         ),
         lake=LakeSettings(
-            hot_segments=1, zone_rows=32, interval_s=rng.choice((1.0, 5.0)), grace_s=2, keep_s=2
+            hot_segments=1,
+            zone_rows=32,
+            interval_s=rng.choice((1.0, 5.0)),
+            grace_s=2,
+            manifest_retention_s=2,
         ),
         views=ViewSettings(
             memory_bytes=64 << 20,
             checkpoint_interval_s=rng.choice((0.5, 5.0)),
             checkpoint_records=rng.choice((20, 1000)),
         ),
-        space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+        space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
     )
     return ServerSettings(data="/data", bind="127.0.0.1:4000", store=store)
 

@@ -36,7 +36,7 @@ def settings(**lake: Any) -> Settings:
         segment=SegmentSettings(
             seal_records=BATCH, own_bytes_min=1, block_records=16, checkpoint_interval_s=1e9
         ),
-        space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+        space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
         lake=LakeSettings(**{"hot_segments": 1, "zone_rows": 20, "file_bytes": 1, **lake}),
     )
 

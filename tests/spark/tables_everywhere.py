@@ -39,7 +39,7 @@ def fields_of(event: str) -> dict[str, str]:
 @contextmanager
 def filled(path: str, seed: int, rows: int) -> Iterator[Everywhere]:
     clock = SimClock()
-    settings = Settings(space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0))
+    settings = Settings(space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0))
     with strandline.open(path, settings=settings, start_jobs=False, clock=clock) as store:
         held = {
             event: _fill(store, clock, event, Random(f"{seed} {event}"), rows) for event in EVENTS

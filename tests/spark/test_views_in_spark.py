@@ -14,7 +14,7 @@ from strandline.errors import Invalid
 from strandline.spark import plain_errors, position, table
 from strandline.spark.tables import event_table_frame, parquet
 from tests.spark.viewing import open_views, table_store
-from tests.spark.writing import PATIENCE_S
+from tests.spark.writing import WAIT_S_MAX
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -62,7 +62,7 @@ def test_a_view_is_read_and_written_by_batches_and_streams(
             writing = newest.writeStream.format("strandline").option("view", "kv")
             writing = writing.option("checkpointLocation", str(tmp_path / "checkpoint"))
             writing = writing.option("topic", "profiles").trigger(availableNow=True)
-            assert writing.start(data_dir).awaitTermination(PATIENCE_S)
+            assert writing.start(data_dir).awaitTermination(WAIT_S_MAX)
 
         profiles = table(spark, store, "profiles", view="kv").where("key like 'user-%'")
 

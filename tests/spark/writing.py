@@ -14,7 +14,7 @@ from strandline.store import Store
 from tests.unit.pipelines.owners import contents, delivered_in, staged_in
 from tests.unit.store.world import payloads
 
-PATIENCE_S = 120
+WAIT_S_MAX = 120
 
 
 def empty_store(path: str, topic: str = "t", **options: Any) -> None:
@@ -45,7 +45,7 @@ def stream(
     query = begin(source, path, checkpoint, topic, **options)
     try:
         with plain_errors():
-            assert query.awaitTermination(PATIENCE_S)
+            assert query.awaitTermination(WAIT_S_MAX)
         return [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]]
     finally:
         query.stop()

@@ -64,7 +64,7 @@ class WalSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     file_size_max: int = 64 * MIB
     """Bytes at which WAL files stop doubling. Larger: fewer rotations, more disk when idle."""
 
-    keep_bytes: int = 0
+    retained_bytes: int = 0
     """Bytes of each shard's log to keep after checkpoints no longer need them; 0 keeps none. With
     as much as is written between two backups, every time between them can be restored."""
 
@@ -148,7 +148,7 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Seconds that a file stays in the object store after it left the manifest: the longest that a
     reader of an older manifest may take."""
 
-    keep_s: float = 86_400.0
+    manifest_retention_s: float = 86_400.0
     """Seconds that older manifests stay readable."""
 
     interval_s: float = 10.0
@@ -185,7 +185,7 @@ class ReservoirSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Number of checkpoints from one that holds the whole page table to the next. More: smaller
     checkpoints, slower recovery."""
 
-    keep_versions: int = 2
+    retained_versions: int = 2
     """Number of versions before the newest that can be recovered; older ones are deleted."""
 
     compact_share: float = 0.33
@@ -205,7 +205,7 @@ class ReservoirSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     downloads_at_once: int = 2
     """Number of concurrent downloads into the cache."""
 
-    keep_last_versions: int = -1
+    retained_stream_versions: int = -1
     """Number of older stream versions to keep beside the current one; -1 keeps all, 0 none."""
 
     objects: ObjectSettings = ObjectSettings()
@@ -292,10 +292,10 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Behavior of the store when the disk runs full."""
 
-    free_soft: int = 256 * MIB
+    free_bytes_soft: int = 256 * MIB
     """Free bytes below which sealing and merging stop, and health turns yellow."""
 
-    free_hard: int = 64 * MIB
+    free_bytes_hard: int = 64 * MIB
     """Free bytes below which appends fail with ``DiskFull``; reads and deletes continue."""
 
     ballast_bytes: int = 4 * MIB
@@ -400,11 +400,11 @@ def check_reservoir_settings(settings: ReservoirSettings) -> ReservoirSettings:
         "uploads_waiting_max": (1, 1000),
         "uploads_at_once": (1, 1000),
         "snapshot_interval": (1, 1_000_000),
-        "keep_versions": (0, 1_000_000),
+        "retained_versions": (0, 1_000_000),
         "compact_share": (0, 0.5),
         "cache_bytes": (0, OPTION_MAX),
         "downloads_at_once": (1, 1000),
-        "keep_last_versions": (-1, 1_000_000),
+        "retained_stream_versions": (-1, 1_000_000),
     }
     for name, (low, high) in bounds.items():
         if not low <= getattr(settings, name) <= high:

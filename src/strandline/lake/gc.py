@@ -5,12 +5,12 @@
     3 delete files that left no later than that manifest, when their grace period has passed
     4 commit a manifest with that oldest version and without these files
 
-Retained are the newest version, every version that was the newest less than ``keep_s`` ago, those
-pinned here, and all that these are read from. A file in ``removed`` is named by no version from its
-number on (``lake/manifest/manifest.py``), so after 2 no readable version names a file that 3
-deletes: at every step, and after a crash at any step, each readable version has all its files.
-Numbers have no holes and the newest manifest holds the oldest retained number, so no listing is
-needed: a listing that lags or is wrong cannot cause a deletion.
+Retained are the newest version, every version that was the newest less than
+``manifest_retention_s`` ago, those pinned here, and all that these are read from. A file in
+``removed`` is named by no version from its number on (``lake/manifest/manifest.py``), so after 2 no
+readable version names a file that 3 deletes: at every step, and after a crash at any step, each
+readable version has all its files. Numbers have no holes and the newest manifest holds the oldest
+retained number, so no listing is needed: a listing that lags or is wrong cannot cause a deletion.
 
 A version is read from a full manifest. If there are no commits for long, the last files that left
 would wait for the next full manifest, so one is committed for them.
@@ -50,7 +50,7 @@ def collect_garbage(
     committer: ManifestCommitter,
     *,
     now_us: int,
-    keep_s: float,
+    manifest_retention_s: float,
     grace_s: float,
     term: int | None = None,
     orphans: bool = False,
@@ -58,7 +58,7 @@ def collect_garbage(
     """Collect once. With ``orphans`` list all objects, to find those that no manifest names."""
     with committer.pin() as newest:
         committer.check_term(term, newest)
-        needed = _oldest_needed(committer, newest, now_us - round(keep_s * _US))
+        needed = _oldest_needed(committer, newest, now_us - round(manifest_retention_s * _US))
         base = committer.retain_from(needed)
     expired = [each for each in newest.removed if each.at_us <= now_us - round(grace_s * _US)]
     due = [each.name for each in expired if each.number <= base]

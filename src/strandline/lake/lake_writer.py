@@ -123,7 +123,7 @@ class LakeWriter:
         return collect_garbage(
             self._committer(topic_id),
             now_us=self._clock.now_us(),
-            keep_s=self._settings.keep_s,
+            manifest_retention_s=self._settings.manifest_retention_s,
             grace_s=self._settings.grace_s,
             term=self.term(),
             orphans=orphans,

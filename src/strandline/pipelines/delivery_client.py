@@ -39,7 +39,7 @@ from strandline.platform.objectstore.cloud import open_objects
 from strandline.platform.objectstore.protocol import Objects
 from strandline.store import Store
 
-PATIENCE_S = 60.0
+WAIT_S_MAX = 60.0
 _POLL_S = 0.02
 _RETRY_S = 1.0  # longer, because opening a store is expensive
 
@@ -55,7 +55,7 @@ def deliver(  # noqa: PLR0913 - the fields of a delivery, and how long to wait f
     lake: str = "",
     create: bool = False,
     expected_head: int | None = None,
-    patience_s: float = PATIENCE_S,
+    wait_s_max: float = WAIT_S_MAX,
     clock: Clock | None = None,
 ) -> None:
     """Append staged files to a topic as one numbered batch, unless its number was accepted before.
@@ -85,7 +85,7 @@ def deliver(  # noqa: PLR0913 - the fields of a delivery, and how long to wait f
         except (ObjectExists, ObjectStoreUnreachable):
             # An earlier attempt is pending, or was appended at the same time.
             discard(store, topic, files, producer=producer, number=number, lake=lake)
-        _await_appended(store, lake, folder, delivery, patience_s, clock)
+        _await_appended(store, lake, folder, delivery, wait_s_max, clock)
     finally:
         folder.close()
 
@@ -120,7 +120,7 @@ def await_delivered(
     producer: str,
     *,
     lake: str = "",
-    patience_s: float = PATIENCE_S,
+    wait_s_max: float = WAIT_S_MAX,
     clock: Clock | None = None,
 ) -> None:
     """Return when no delivery of a producer to a topic is pending."""
@@ -132,7 +132,7 @@ def await_delivered(
                 continue
             with contextlib.suppress(NotFound, Invalid, Corrupt):  # just appended or rejected
                 delivery = letters.decode(folder.get(key), key)
-                _await_appended(store, lake, folder, delivery, patience_s, clock or SystemClock())
+                _await_appended(store, lake, folder, delivery, wait_s_max, clock or SystemClock())
     finally:
         folder.close()
 
@@ -143,9 +143,9 @@ def lake_of(store: str, lake: str = "") -> str:
 
 
 def _await_appended(
-    store: str, lake: str, folder: Objects, delivery: TopicDelivery, patience_s: float, clock: Clock
+    store: str, lake: str, folder: Objects, delivery: TopicDelivery, wait_s_max: float, clock: Clock
 ) -> None:
-    deadline = clock.monotonic() + patience_s
+    deadline = clock.monotonic() + wait_s_max
     reason = "no process that has it open accepts deliveries"
     while _exists(folder, f"{PENDING}/{delivery.name()}"):
         pause_s = _POLL_S

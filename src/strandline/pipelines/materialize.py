@@ -32,7 +32,7 @@ import pyarrow as pa
 from strandline.errors import Closed, Conflict, StrandlineError
 from strandline.ingest import delivery_codec, staged_files
 from strandline.log.progress import Progress, silent
-from strandline.pipelines.delivery_client import PATIENCE_S, deliver, lake_of
+from strandline.pipelines.delivery_client import WAIT_S_MAX, deliver, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.lake_selection import is_pattern
 from strandline.pipelines.splits.snapshot_position import open_readonly, path_of
@@ -113,7 +113,7 @@ def materialize(
     progress: Progress | None = None,
     lake: str = "",
     views: str = "",
-    patience_s: float = PATIENCE_S,
+    wait_s_max: float = WAIT_S_MAX,
     clock: Clock | None = None,
 ) -> MaterializeSummary:
     """Refresh materialized queries (aliases or patterns; by default all) of a store.
@@ -128,7 +128,7 @@ def materialize(
             opened = store
         else:
             opened = stack.enter_context(open_readonly(path_of(store), lake, views))
-        run = _Run(opened, engine or Embedded(), lake, patience_s, clock or SystemClock())
+        run = _Run(opened, engine or Embedded(), lake, wait_s_max, clock or SystemClock())
         return run.run(aliases, full=full, progress=progress or silent)
 
 
@@ -136,12 +136,12 @@ class _Run:
     """One run. Owned by one thread."""
 
     def __init__(
-        self, store: Store, engine: Engine | Chooser, lake: str, patience_s: float, clock: Clock
+        self, store: Store, engine: Engine | Chooser, lake: str, wait_s_max: float, clock: Clock
     ) -> None:
         self._store = store
         self._engine = engine
         self._lake = lake
-        self._patience_s = patience_s
+        self._wait_s_max = wait_s_max
         self._clock = clock
 
     def run(self, aliases: Sequence[str], *, full: bool, progress: Progress) -> MaterializeSummary:
@@ -249,7 +249,7 @@ class _Run:
             attempt=attempt,
             lake=self._lake,
             expected_head=draft.expected_head,
-            patience_s=self._patience_s,
+            wait_s_max=self._wait_s_max,
         )
         # Another commit from the same head may have been appended instead of this one.
         self._store.refresh()

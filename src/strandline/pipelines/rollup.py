@@ -35,7 +35,7 @@ from strandline.ingest.view_handoff_codec import (
 )
 from strandline.log.files import system_file
 from strandline.log.progress import Progress as Show
-from strandline.pipelines.delivery_client import PATIENCE_S, lake_of
+from strandline.pipelines.delivery_client import WAIT_S_MAX, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.lake_selection import LakeLocation, objects_at
 from strandline.pipelines.splits.snapshot_position import open_readonly, path_of
@@ -115,7 +115,7 @@ def rollup(
     engine: Engine | Chooser | None = None,
     lake: str = "",
     views_url: str = "",
-    patience_s: float = PATIENCE_S,
+    wait_s_max: float = WAIT_S_MAX,
     progress: Show | None = None,
 ) -> RollupSummary:
     """Apply the rules of series and metrics views (names or patterns; by default all).
@@ -124,7 +124,7 @@ def rollup(
     compute windows: by default ``Embedded()``, or a function that chooses one by the bytes of the
     log.
     """
-    return _Rollup(path_of(store), lake, views_url, patience_s, progress).run(
+    return _Rollup(path_of(store), lake, views_url, wait_s_max, progress).run(
         views, engine or Embedded()
     )
 
@@ -133,12 +133,12 @@ class _Rollup:
     """One run. Owned by one thread; the tasks run elsewhere."""
 
     def __init__(
-        self, store: str, lake: str, views_url: str, patience_s: float, progress: Show | None
+        self, store: str, lake: str, views_url: str, wait_s_max: float, progress: Show | None
     ) -> None:
         self._store = store
         self._lake = lake
         self._views_url = views_url
-        self._patience_s = patience_s
+        self._wait_s_max = wait_s_max
         self._progress = progress
         self._clock: Clock = SystemClock()
         self._summary = RollupSummary(store=store)
@@ -259,7 +259,7 @@ class _Rollup:
             handoff,
             lake=self._lake,
             views_url=self._views_url,
-            patience_s=self._patience_s,
+            wait_s_max=self._wait_s_max,
             clock=self._clock,
         )
 

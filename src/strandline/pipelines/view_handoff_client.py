@@ -34,14 +34,14 @@ def deliver_view_state(
     *,
     lake: str = "",
     views_url: str = "",
-    patience_s: float,
+    wait_s_max: float,
     clock: Clock,
 ) -> None:
     """Replace the state of a view; returns when the store has installed it durably."""
     folder = open_objects(Layout(store).incoming)
     try:
         folder.create(handoff.key(), handovers.encode(handoff), writer=handoff.attempt)
-        _await_installed(store, lake, views_url, folder, handoff, patience_s, clock)
+        _await_installed(store, lake, views_url, folder, handoff, wait_s_max, clock)
         with contextlib.suppress(NotFound):
             data = folder.get(handoff.rejected_key())
             folder.delete([handoff.rejected_key()])
@@ -56,10 +56,10 @@ def _await_installed(
     views_url: str,
     folder: Objects,
     handoff: ViewHandoff,
-    patience_s: float,
+    wait_s_max: float,
     clock: Clock,
 ) -> None:
-    deadline_s = clock.monotonic() + patience_s
+    deadline_s = clock.monotonic() + wait_s_max
     reason = "no process that has it open installs it"
     while _exists(folder, handoff.key()):
         pause_s = _POLL_S

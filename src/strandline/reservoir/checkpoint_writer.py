@@ -48,13 +48,13 @@ class CheckpointWriter:
         *,
         writer_id: bytes,
         snapshot_interval: int,
-        keep_versions: int,
+        retained_versions: int,
     ) -> None:
         self._objects = objects
         self._state = state
         self._writer_id = writer_id
         self._snapshot_interval = snapshot_interval
-        self._keep_versions = keep_versions
+        self._keep_versions = retained_versions
         self.pending: PendingCheckpoint | None = None
 
     def encode(

@@ -38,9 +38,9 @@ def unlisted_files(state: ReservoirState, version: int) -> list[int]:
     ]
 
 
-def old_files(state: ReservoirState, keep_versions: int) -> list[int]:
+def old_files(state: ReservoirState, retained_versions: int) -> list[int]:
     """Garbage that no recoverable version needs."""
-    oldest = state.version - keep_versions
+    oldest = state.version - retained_versions
     first_row = state.rows[0].version
     return [
         file_id

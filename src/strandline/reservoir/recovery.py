@@ -156,7 +156,7 @@ def _check_listing(objects: Objects, version: int | None, listed: Listing) -> No
         newest = ", ".join(map(str, sorted(listed.checkpoints)[-5:])) or "none"
         raise Invalid(f"{objects.name} has no version {version}: the newest are {newest}")
     if version == 1 and _is_name_only(listed.checkpoints):
-        raise NotFound("version 1 is no longer recoverable: a larger keep_versions keeps more")
+        raise NotFound("version 1 is no longer recoverable: a larger retained_versions keeps more")
     if not listed.checkpoints and listed.data_files:
         raise Corrupt(
             f"there are {len(listed.data_files)} data files and no checkpoint: restore "
@@ -181,7 +181,7 @@ def _newest_readable(
             if number == version and isinstance(error, NotFound):
                 raise NotFound(
                     f"version {version} is no longer recoverable: {error}; a larger "
-                    "keep_versions keeps more"
+                    "retained_versions keeps more"
                 ) from error
             reasons.append(f"version {number}: {error}")
     return None, reasons

@@ -367,7 +367,7 @@ class Reservoir:
             self._stored(pending.bundle)
         if self._quarantined:
             return
-        files = gc_policy.old_files(self._state, self._settings.keep_versions)
+        files = gc_policy.old_files(self._state, self._settings.retained_versions)
         abandoned = [
             file_id for file_id in self._pool.abandoned if not self._pool.is_uploading(file_id)
         ]

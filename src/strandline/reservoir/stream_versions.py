@@ -5,9 +5,9 @@
 
 A program whose plan changes cannot use the pages of the old one. It opens another name, derived
 from what changed: ``version_name(plan=…, text=…, package=…)``. The old state stays for a rollback,
-or is deleted: with ``keep_last_versions`` the names that were opened longest ago are deleted after
-the first checkpoint of the current one. The current one is never deleted, nor is ``default``, the
-name without a version.
+or is deleted: with ``retained_stream_versions`` the names that were opened longest ago are deleted
+after the first checkpoint of the current one. The current one is never deleted, nor is ``default``,
+the name without a version.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def open_reservoir(
     is_memory = url.startswith("memory://")
     if is_memory and name != DEFAULT:
         raise Invalid("memory:// has no stream versions: open one for each, or use a folder")
-    names = _Names(lambda: objects_at(url), name, chosen.keep_last_versions)
+    names = _Names(lambda: objects_at(url), name, chosen.retained_stream_versions)
     opened = Reservoir(
         objects_at(url if is_memory else f"{url.rstrip('/')}/{name}"),
         settings=chosen,

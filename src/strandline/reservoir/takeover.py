@@ -46,7 +46,7 @@ def open_state(
         if at is not None and (lost := missing_files(objects, found)):
             raise NotFound(
                 f"version {at} is no longer recoverable: {len(lost)} of its files are deleted; a "
-                "larger keep_versions keeps more"
+                "larger retained_versions keeps more"
             )
         if readonly and found.state is None:
             raise NotFound(f"there is no reservoir in {objects.name}: open it for writing first")
@@ -56,7 +56,7 @@ def open_state(
             state,
             writer_id=new_id(),
             snapshot_interval=settings.snapshot_interval,
-            keep_versions=settings.keep_versions,
+            retained_versions=settings.retained_versions,
         )
         if readonly or _take_over(objects, checkpointer, state, found, clock):
             return state, checkpointer, found

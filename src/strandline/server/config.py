@@ -187,7 +187,7 @@ def _check(name: str, source: str, value: object) -> None:
         raise Invalid(f"{source} is one of {', '.join(_LOG_FORMATS)}, not {value!r}")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
-    if leaf != "keep_last_versions" and not 0 <= value < float("inf"):
+    if leaf != "retained_stream_versions" and not 0 <= value < float("inf"):
         raise Invalid(f"{source} is a number from 0 up, not {value}")
     if leaf in _POSITIVE and not value:
         raise Invalid(f"{source} is more than 0: without a limit one client could block the server")

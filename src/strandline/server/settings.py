@@ -151,7 +151,7 @@ class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     grace_s: float = 5.0
     """How long a stream's queue may be full before records of a lossy topic are skipped."""
 
-    patience_s: float = 30.0
+    stalled_s_max: float = 30.0
     """How long the queue may be full before the stream is closed. The session stays."""
 
     session_s: float = 300.0

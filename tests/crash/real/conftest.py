@@ -17,7 +17,7 @@ import strandline
 from strandline.testing.oracle import Reporter, Verdict
 from tests.crash.real.nursery import ROOT, Nursery
 
-PATIENCE_S = 60.0
+WAIT_S_MAX = 60.0
 
 
 class OracleProcess:
@@ -41,7 +41,7 @@ class OracleProcess:
         """All verdicts so far, at least so many."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_S_MAX
         while self._buffer.count(b"\n") < count:
             ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, "the oracle is silent"
@@ -54,7 +54,7 @@ class OracleProcess:
     def close(self) -> None:
         Reporter(self._fd, 0).quit()
         os.close(self._fd)
-        self._process.wait(PATIENCE_S)
+        self._process.wait(WAIT_S_MAX)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

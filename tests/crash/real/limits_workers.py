@@ -13,7 +13,7 @@ import strandline
 from tests.crash.real.promises import Client, report, settings
 from tests.crash.real.quick_clock import QuickClock
 
-PATIENCE_S = 30.0
+WAIT_S_MAX = 30.0
 REFUSED_MIN = 50
 TAKEN_ENOUGH = 10
 PAUSE_S = 0.01
@@ -84,7 +84,7 @@ def _starve_and_relieve(
             client.append()
         starve()
         refused = 0
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_S_MAX
         while refused < REFUSED_MIN and time.monotonic() < deadline:
             try:
                 client.append()
@@ -117,7 +117,7 @@ def _recovers(store: strandline.Store, client: Client) -> bool:
 
     A few appends only: on a disk of 16 MB more of them would fill it again.
     """
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S_MAX
     taken = 0
     while time.monotonic() < deadline:
         if taken < TAKEN_ENOUGH:

@@ -30,7 +30,7 @@ from typing import Any
 import strandline
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 60.0
+WAIT_S_MAX = 60.0
 DUMP_S = 0.5  # for a process that hangs to say where
 _PR_SET_PTRACER = 0x59616D61
 _PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
@@ -63,7 +63,7 @@ class Nursery:
         }
         return int(self._ask(request))
 
-    def wait(self, pid: int, timeout_s: float = PATIENCE_S) -> int:
+    def wait(self, pid: int, timeout_s: float = WAIT_S_MAX) -> int:
         """How a child ended. One that does not end in time is killed, and that is a failure."""
         try:
             return int(self._ask({"wait": pid}, timeout_s))
@@ -71,7 +71,7 @@ class Nursery:
             os.kill(pid, signal.SIGUSR1)
             time.sleep(DUMP_S)
             os.kill(pid, signal.SIGKILL)
-            self._answer(PATIENCE_S)
+            self._answer(WAIT_S_MAX)
             late = f"the process did not end within {timeout_s} s: {self.errors()}"
             raise AssertionError(late) from None
 
@@ -87,10 +87,10 @@ class Nursery:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(PATIENCE_S)
+        self._process.wait(WAIT_S_MAX)
         self._process.stdout.close()
 
-    def _ask(self, request: dict[str, Any], timeout_s: float = PATIENCE_S) -> Any:
+    def _ask(self, request: dict[str, Any], timeout_s: float = WAIT_S_MAX) -> Any:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
@@ -155,7 +155,7 @@ def _child(request: dict[str, Any]) -> None:
 
 def _wait_for_tracer() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _PR_SET_PTRACER_ANY, 0, 0, 0)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S_MAX
     status = os.open("/proc/self/status", os.O_RDONLY)  # once: the tracer counts such calls
     while b"TracerPid:\t0\n" in os.pread(status, 4096, 0):
         assert time.monotonic() < deadline, "nobody traces this process"

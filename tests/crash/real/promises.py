@@ -38,7 +38,7 @@ def settings(shards: int = 1, file_size: int = 64 * KIB) -> strandline.Settings:
             shared_files_max=4,
             block_records=64,
         ),
-        space=strandline.SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+        space=strandline.SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
     )
 
 

@@ -13,7 +13,7 @@ from tests.crash.real.promises import settings
 from tests.crash.real.quick_clock import QuickClock
 
 STEPS_MAX = 400
-PATIENCE_S = 10.0
+WAIT_S_MAX = 10.0
 USER = 54321  # of nobody else
 MEMORY_STEP = 1024 * 1024
 PAYLOAD = b"kept %d"
@@ -125,7 +125,7 @@ def _open_until_it_succeeds(
 def _lives(thread: threading.Thread, before: set[threading.Thread]) -> bool:
     """Without memory for a lock a thread cannot be waited for: it may end a moment later."""
     if thread not in before:
-        thread.join(PATIENCE_S)
+        thread.join(WAIT_S_MAX)
     return thread not in before and thread.is_alive()
 
 

@@ -16,7 +16,7 @@ import strandline
 from strandline.platform.disk import DurableFile, LogFile, OsDisk, OsLogFile
 from tests.crash.real.quick_clock import QuickClock
 
-PATIENCE_S = 20.0
+WAIT_S_MAX = 20.0
 KIB = 1024
 SETTINGS = strandline.Settings(
     wal=strandline.WalSettings(file_size_first=64 * KIB, file_size_max=64 * KIB),
@@ -62,9 +62,9 @@ class BuggyDisk(OsDisk):
 
 
 def wait_until(happened: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S_MAX
     while not happened():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        assert time.monotonic() < deadline, f"not within {WAIT_S_MAX} s: {what}"
         time.sleep(0.001)
 
 
@@ -87,7 +87,7 @@ def test_the_death_of_the_sync_job_turns_health_red_and_ends_all_acks(data_dir: 
         disk.broken = "sync"
 
         wait_until(lambda: store.health().status == "red", "health turns red")
-        appender.join(PATIENCE_S)
+        appender.join(WAIT_S_MAX)
         assert isinstance(answers[0], strandline.StoreFailed | Bug)  # it may have synced for itself
         assert "sync-0" in " ".join(store.health().reasons)
         for durability in ("disk", "fsync", "memory"):
@@ -157,7 +157,7 @@ def test_all_who_wait_are_answered_when_the_sync_job_dies(data_dir: str):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE_S)
+            thread.join(WAIT_S_MAX)
 
         assert not any(thread.is_alive() for thread in threads), "somebody was never answered"
         assert {type(error) for error in answers} == {strandline.StoreFailed}

@@ -28,7 +28,7 @@ pyspark = pytest.importorskip("pyspark")
 ROUNDS = 1
 ROUNDS_LONG = 40
 RECORDS = 240
-PATIENCE_S = 300.0
+WAIT_S_MAX = 300.0
 LIFE_S_MAX = 2.5  # from the first sign of a batch to the kill
 LOOK_S = 0.02
 
@@ -80,7 +80,7 @@ class Pipeline:
         """Run a driver and kill it so long after its first batch; False when it was done before."""
         begun = self.batches()
         driver = self.start()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_S_MAX
         while driver.poll() is None and self.batches() == begun:
             assert time.monotonic() < deadline, self.log()
             time.sleep(LOOK_S)
@@ -90,14 +90,14 @@ class Pipeline:
             assert driver.returncode == 0, self.log()
             return False
         os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait(PATIENCE_S)
+        driver.wait(WAIT_S_MAX)
         return True
 
     def finish(self) -> None:
         """Let a driver do the rest, and the store take what was delivered last."""
         driver = self.start()
         try:
-            driver.wait(PATIENCE_S)
+            driver.wait(WAIT_S_MAX)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(driver.pid, signal.SIGKILL)
@@ -105,7 +105,7 @@ class Pipeline:
 
     def settle(self) -> None:
         """Take what the last driver delivered, once its stragglers are gone."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_S_MAX
         while True:
             try:
                 with strandline.open(self.sink) as store:

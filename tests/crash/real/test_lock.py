@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import strandline
-from tests.crash.real.nursery import PATIENCE_S, Nursery
+from tests.crash.real.nursery import WAIT_S_MAX, Nursery
 
 WORKERS = "tests.crash.real.lock_workers"
 LOCKED = 3
@@ -18,7 +18,7 @@ FORKS = 20
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S_MAX
     while not path.exists():
         assert time.monotonic() < deadline, f"{path.name} does not appear"
         time.sleep(0.001)

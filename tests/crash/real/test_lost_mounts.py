@@ -25,7 +25,7 @@ from tests.crash.real.nursery import Nursery
 pytestmark = pytest.mark.needs_root
 
 APPENDS_MIN = 20_000
-PATIENCE_S = 60.0
+WAIT_S_MAX = 60.0
 SELDOM_MS = 10_000  # so that there is much to lose
 
 
@@ -45,7 +45,7 @@ def appending(nursery: Nursery, volume: LoopVolume, journal: str) -> Iterator[No
         journal=journal,
         sync_interval_ms=SELDOM_MS,
     )
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S_MAX
     while not os.path.exists(journal) or last_acknowledged(journal) < APPENDS_MIN:
         assert time.monotonic() < deadline, nursery.errors()
         time.sleep(0.001)

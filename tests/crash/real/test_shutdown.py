@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from strandline.testing.oracle import Verdict, replay
-from tests.crash.real.nursery import PATIENCE_S, Nursery
+from tests.crash.real.nursery import WAIT_S_MAX, Nursery
 
 ENDINGS = "tests.crash.real.endings"
 WORKERS = "tests.crash.real.workers"
@@ -31,7 +31,7 @@ def end(nursery: Nursery, folder: Path, ending: str, signum: int | None = None) 
     journal = folder / "journal"
     pid = nursery.start(f"{ENDINGS}:{ending}", directory=str(folder / "data"), pipe=str(journal))
     if signum is not None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_S_MAX
         while not journal.exists() or journal.stat().st_size < JOURNAL_SIZE:
             assert time.monotonic() < deadline, nursery.errors()
             time.sleep(0.001)

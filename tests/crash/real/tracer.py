@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.real.nursery import PATIENCE_S, Nursery
+from tests.crash.real.nursery import WAIT_S_MAX, Nursery
 
 # All that change files. The store never calls plain write: that is how the oracle is spoken to.
 CALLS = (
@@ -39,7 +39,7 @@ def run_traced(nursery: Nursery, call: str, *options: str, **arguments: Any) -> 
     try:
         status = nursery.wait(pid)
     finally:
-        _, complaint = tracer.communicate(timeout=PATIENCE_S)
+        _, complaint = tracer.communicate(timeout=WAIT_S_MAX)
     assert tracer.returncode in (0, -signal.SIGKILL, 128 + signal.SIGKILL), complaint.decode()
     return status
 

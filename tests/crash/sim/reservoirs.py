@@ -23,7 +23,7 @@ Round = tuple[Model, tuple[int, ...]]
 """Pages that a session writes, and pages that it deletes."""
 
 SETTINGS = ReservoirSettings(
-    file_bytes=300, snapshot_interval=3, keep_versions=1, compact_share=0.5, uploads_at_once=1
+    file_bytes=300, snapshot_interval=3, retained_versions=1, compact_share=0.5, uploads_at_once=1
 )
 PAGES = range(1, 16)
 TRIES = 4

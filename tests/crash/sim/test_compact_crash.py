@@ -190,7 +190,9 @@ def test_what_a_dead_compaction_uploaded_is_swept_as_an_orphan():
     ledger = ManifestCommitter(objects, LAKE.store_id, 1, clock, ids())
     for _ in range(3):
         clock.advance(86_400)
-        collect_garbage(ledger, now_us=clock.now_us(), keep_s=0, grace_s=0, orphans=True)
+        collect_garbage(
+            ledger, now_us=clock.now_us(), manifest_retention_s=0, grace_s=0, orphans=True
+        )
 
     assert len([key for key in objects.snapshot() if "/data/" in key]) == before - 1
     assert rows_of(objects) == LAKE.rows

@@ -27,7 +27,7 @@ from strandline.testing.sim_disk import SimDisk
 PATH = "/data"
 SETTINGS = Settings(
     wal=WalSettings(shards=2, file_size_first=64 * 1024, file_size_max=256 * 1024),
-    space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+    space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
 )
 FIELDS = '{ "n": "i64" }'
 

@@ -132,7 +132,9 @@ def _grown(clock: SimClock) -> SimObjects:
 
 
 def _sweep(ledger: ManifestCommitter, clock: SimClock) -> None:
-    collect_garbage(ledger, now_us=clock.now_us(), keep_s=300, grace_s=300, orphans=True)
+    collect_garbage(
+        ledger, now_us=clock.now_us(), manifest_retention_s=300, grace_s=300, orphans=True
+    )
 
 
 def _calls_of_a_sweep() -> int:
@@ -196,7 +198,11 @@ def test_a_late_commit_and_a_sweep_never_leave_a_name_without_its_file():
         late = clock.now_us() + 7_200_000_000
         for _ in range(3):
             collect_garbage(
-                ledger_of(objects, clock=clock), now_us=late, keep_s=0, grace_s=0, orphans=True
+                ledger_of(objects, clock=clock),
+                now_us=late,
+                manifest_retention_s=0,
+                grace_s=0,
+                orphans=True,
             )
 
         assert dangling(objects) == [], at
@@ -280,7 +286,7 @@ def test_a_sweep_cut_short_and_then_told_to_keep_more_goes_on_from_a_full_manife
             _sweep(ledger_of(objects, clock=clock), clock)
         objects.heal()
         ledger = ledger_of(objects, clock=clock)
-        collect_garbage(ledger, now_us=clock.now_us(), keep_s=1200, grace_s=600)
+        collect_garbage(ledger, now_us=clock.now_us(), manifest_retention_s=1200, grace_s=600)
 
         oldest = ledger.load().oldest
         assert ledger.base_of(oldest) == oldest, at

@@ -54,7 +54,7 @@ class _Keeper:
 @pytest.mark.parametrize("interval", [1, 3, 4])
 @pytest.mark.parametrize("keep", [0, 1, 2, 5])
 def test_every_version_that_is_kept_can_be_recovered_at_every_moment(keep, interval):
-    settings = msgspec.structs.replace(SETTINGS, keep_versions=keep, snapshot_interval=interval)
+    settings = msgspec.structs.replace(SETTINGS, retained_versions=keep, snapshot_interval=interval)
     world = World(SimObjects(), settings=settings)
     keeper = _Keeper(world, keep)
     keeper.watch()
@@ -92,7 +92,7 @@ def test_what_nobody_needs_is_deleted():
 
 def test_an_older_version_that_is_opened_for_writing_becomes_the_newest():
     """What came between is left behind; whoever opens later finds the older one's pages."""
-    world = World(SimObjects(), settings=msgspec.structs.replace(SETTINGS, keep_versions=5))
+    world = World(SimObjects(), settings=msgspec.structs.replace(SETTINGS, retained_versions=5))
     world.run(ROUNDS)
     world.close()
     back = world.version - 2

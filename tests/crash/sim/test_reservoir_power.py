@@ -25,7 +25,7 @@ from tests.crash.sim.watch import power_losses
 
 FOLDER = "/far/reservoir"
 GREEDY = msgspec.structs.replace(
-    SETTINGS, file_bytes=1600, compact_share=0.5, snapshot_interval=2, keep_versions=0
+    SETTINGS, file_bytes=1600, compact_share=0.5, snapshot_interval=2, retained_versions=0
 )
 """Rewrites whatever it may."""
 SEED = 20_261_116

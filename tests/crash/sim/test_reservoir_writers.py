@@ -29,7 +29,7 @@ from tests.crash.sim.reservoirs import (
 )
 
 OF_THE_OTHER = {2: b"of the other", 12: b"o" * 200, 13: b"p" * 200}
-LASTING = msgspec.structs.replace(SETTINGS, snapshot_interval=50, keep_versions=20)
+LASTING = msgspec.structs.replace(SETTINGS, snapshot_interval=50, retained_versions=20)
 
 
 def _other(objects: SimObjects, seed: int) -> Reservoir:
@@ -341,7 +341,7 @@ def test_a_reader_is_not_disturbed_by_the_versions_that_follow():
     world = _grown()
     with opened(world.objects, readonly=True) as reader:
         state = dict(world.shown)
-        for number in range(4, 4 + SETTINGS.keep_versions):
+        for number in range(4, 4 + SETTINGS.retained_versions):
             _round(world, number)
 
             assert pages_of(reader) == state

@@ -34,7 +34,7 @@ def _settings(shards: int) -> Settings:
     return Settings(
         wal=WalSettings(shards=shards, file_size_first=8192, file_size_max=32768),
         segment=SegmentSettings(seal_records=40, shared_files_max=3),
-        space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+        space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
     )
 
 

@@ -22,7 +22,7 @@ NAME = "life"
 SETTINGS = Settings(
     wal=SMALL_WAL,
     segment=SegmentSettings(seal_bytes=4096, own_bytes_min=1, block_records=16),
-    lake=LakeSettings(hot_segments=1, zone_rows=32, grace_s=0, keep_s=0),
+    lake=LakeSettings(hot_segments=1, zone_rows=32, grace_s=0, manifest_retention_s=0),
     views=ViewSettings(memory_bytes=64 << 20),
     space=NO_SPACE_WATCH,
 )

@@ -62,7 +62,7 @@ def settings(shards: int = 1, **segment: object) -> Settings:
     return Settings(
         wal=WalSettings(shards=shards, file_size_first=8 * KIB, file_size_max=32 * KIB),
         segment=SegmentSettings(**{"seal_records": 60, "shared_files_max": 3, **segment}),
-        space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+        space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
     )
 
 

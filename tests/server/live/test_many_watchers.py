@@ -122,7 +122,7 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_a_watcher_that_does_not_read_delays_nobody_and_misses_nothing(tmp_path: Path):
-    live = LiveSettings(queue_bytes_max=64 * 1024, grace_s=60.0, patience_s=60.0)
+    live = LiveSettings(queue_bytes_max=64 * 1024, grace_s=60.0, stalled_s_max=60.0)
     with running(tmp_path, settings=ServerSettings(live=live)) as server:
         topic = server.store.topic("slow")
         topic.append(b"0")
@@ -148,7 +148,7 @@ def test_a_watcher_that_does_not_read_delays_nobody_and_misses_nothing(tmp_path:
 
 
 def test_a_slow_watcher_of_a_lossy_topic_is_told_what_it_missed(tmp_path: Path):
-    live = LiveSettings(queue_bytes_max=64 * 1024, grace_s=0.05, patience_s=60.0)
+    live = LiveSettings(queue_bytes_max=64 * 1024, grace_s=0.05, stalled_s_max=60.0)
     with running(tmp_path, settings=ServerSettings(live=live)) as server:
         topic = server.store.topic("lossy", cap_records=1_000_000)
         topic.append(b"0")
@@ -172,7 +172,7 @@ def test_a_slow_watcher_of_a_lossy_topic_is_told_what_it_missed(tmp_path: Path):
 
 
 def test_who_does_not_read_for_too_long_is_cut_off_and_may_resume(tmp_path: Path):
-    live = LiveSettings(queue_bytes_max=64 * 1024, grace_s=0.05, patience_s=0.2)
+    live = LiveSettings(queue_bytes_max=64 * 1024, grace_s=0.05, stalled_s_max=0.2)
     with running(tmp_path, settings=ServerSettings(live=live)) as server:
         topic = server.store.topic("patience")
         session = watch(server, {"patience": {}})

@@ -11,7 +11,7 @@ from strandline.config.settings import TopicConfig
 from strandline.server.live import slow_consumers
 from strandline.server.settings import LiveSettings
 
-LIVE = LiveSettings(patience_s=10.0, grace_s=1.0)
+LIVE = LiveSettings(stalled_s_max=10.0, grace_s=1.0)
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,7 @@ def test_connections_are_told_that_the_server_goes_down(tmp_path: Path):
 
 
 def test_a_socket_that_does_not_read_delays_nobody(tmp_path: Path):
-    live = LiveSettings(queue_bytes_max=64 * 1024, grace_s=60.0, patience_s=60.0)
+    live = LiveSettings(queue_bytes_max=64 * 1024, grace_s=60.0, stalled_s_max=60.0)
     with running(tmp_path, settings=ServerSettings(live=live)) as server:
         topic = server.store.topic("slow")
         big = b'"%b"' % (b"x" * 50_000)
@@ -326,7 +326,7 @@ def test_a_socket_that_does_not_read_delays_nobody(tmp_path: Path):
 
 
 def test_who_publishes_and_does_not_read_the_acks_is_not_read_from_either(tmp_path: Path):
-    live = LiveSettings(queue_bytes_max=64 * 1024, grace_s=60.0, patience_s=60.0)
+    live = LiveSettings(queue_bytes_max=64 * 1024, grace_s=60.0, stalled_s_max=60.0)
     with running(tmp_path, settings=ServerSettings(live=live)) as server:
         topic = server.store.topic("acks")
         with server.raw() as raw:

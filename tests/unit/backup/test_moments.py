@@ -146,7 +146,7 @@ def test_a_moment_behind_the_newest_backup_is_refused():
 
 
 def test_moments_that_the_log_no_longer_tells_are_refused_with_the_nearest_two():
-    world = BackupWorld(keep_bytes=0)
+    world = BackupWorld(retained_bytes=0)
     _workload(world, 10, seed=1)
     older = world.backup()
     _workload(world, 40, seed=2)

@@ -13,7 +13,7 @@ PINS = f"{PATH}/pins"
 
 
 def test_files_that_a_backup_needs_stay_while_it_is_taken():
-    world = BackupWorld(keep_bytes=0)
+    world = BackupWorld(retained_bytes=0)
     topic = world.fill()
     expected = look(world.store)
 
@@ -59,7 +59,7 @@ def test_lake_files_that_a_backup_needs_stay_while_it_is_taken():
 
 
 def test_a_dead_pin_holds_nothing():
-    world = BackupWorld(keep_bytes=0)
+    world = BackupWorld(retained_bytes=0)
     world.fill()
     holding = Pins(world.disk, PINS).hold()
     holding.__enter__()
@@ -75,7 +75,7 @@ def test_a_dead_pin_holds_nothing():
 
 
 def test_who_may_not_pin_begins_again_when_files_have_gone():
-    world = BackupWorld(keep_bytes=0)
+    world = BackupWorld(retained_bytes=0)
     topic = world.fill()
     rounds = 0
 
@@ -103,7 +103,7 @@ def test_who_may_not_pin_begins_again_when_files_have_gone():
 
 
 def test_checkpoints_that_overtake_every_try_are_told():
-    world = BackupWorld(keep_bytes=0)
+    world = BackupWorld(retained_bytes=0)
     topic = world.fill()
 
     def overtake(operation: str, key: str) -> None:
@@ -122,7 +122,7 @@ def test_checkpoints_that_overtake_every_try_are_told():
 
 def test_log_that_is_kept_for_backups_makes_no_checkpoint_due():
     settings = Settings(
-        wal=WalSettings(file_size_first=8192, file_size_max=8192, keep_bytes=1 << 30),
+        wal=WalSettings(file_size_first=8192, file_size_max=8192, retained_bytes=1 << 30),
         segment=SegmentSettings(checkpoint_bytes=8192),
     )
     world = BackupWorld()

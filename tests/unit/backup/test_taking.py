@@ -66,7 +66,9 @@ def test_the_log_of_an_older_backup_is_referred_to_and_not_copied_again():
 def test_a_backup_under_appends_is_a_state_that_the_store_was_in(shards, tmp_path):
     path, place = str(tmp_path / "data"), str(tmp_path / "backups")
     names = [f"topic-{number}" for number in range(4)]
-    settings = Settings(wal=WalSettings(shards=shards, file_size_first=1 << 16, keep_bytes=1 << 20))
+    settings = Settings(
+        wal=WalSettings(shards=shards, file_size_first=1 << 16, retained_bytes=1 << 20)
+    )
     stop = threading.Event()
     with strandline.open(path, settings=settings) as store:
         topics = [store.topic(name, durability="disk") for name in names]

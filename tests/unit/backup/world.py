@@ -71,7 +71,9 @@ def look(store: Store) -> dict[str, Topic]:
 class BackupWorld:
     """A store on a simulated disk, whose backups go to a simulated object store."""
 
-    def __init__(self, *, shards: int = 1, keep_bytes: int = 1 << 30, lake: bool = False) -> None:
+    def __init__(
+        self, *, shards: int = 1, retained_bytes: int = 1 << 30, lake: bool = False
+    ) -> None:
         self.disk = SimDisk(seed=1)
         self.clock = SimClock()
         self.place = SimObjects(name="sim://backups", clock=self.clock)
@@ -81,10 +83,10 @@ class BackupWorld:
                 shards=shards,
                 file_size_first=8 * KIB,
                 file_size_max=16 * KIB,
-                keep_bytes=keep_bytes,
+                retained_bytes=retained_bytes,
             ),
             segment=SegmentSettings(seal_records=20, own_bytes_min=1, block_records=8),
-            space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+            space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
             lake=LakeSettings(hot_segments=1, zone_rows=8, file_bytes=1),
         )
         self.store = self.open()

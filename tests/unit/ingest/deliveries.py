@@ -25,7 +25,7 @@ PATH = "/data"
 ATTEMPT = "0123456789abcdef"
 SETTINGS = Settings(
     wal=WalSettings(file_size_first=16 * 1024, file_size_max=64 * 1024),
-    space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+    space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
 )
 
 

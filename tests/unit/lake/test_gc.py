@@ -54,7 +54,7 @@ class World:
         return collect_garbage(
             self.ledger,
             now_us=self.clock.now_us(),
-            keep_s=keep_hours * HOUR,
+            manifest_retention_s=keep_hours * HOUR,
             grace_s=grace_hours * HOUR,
             orphans=orphans,
         )
@@ -204,7 +204,7 @@ def test_nothing_is_deleted_when_a_manifest_cannot_be_read():
             collect_garbage(
                 ledger_of(twin),
                 now_us=world.clock.now_us(),
-                keep_s=10 * HOUR,
+                manifest_retention_s=10 * HOUR,
                 grace_s=10 * HOUR,
                 orphans=True,
             )
@@ -269,7 +269,9 @@ def test_an_older_term_sweeps_nothing():
     before = world.objects.snapshot()
 
     with pytest.raises(Fenced):
-        collect_garbage(world.ledger, now_us=world.clock.now_us(), keep_s=0, grace_s=0, term=old)
+        collect_garbage(
+            world.ledger, now_us=world.clock.now_us(), manifest_retention_s=0, grace_s=0, term=old
+        )
 
     assert world.objects.snapshot() == before
 

@@ -19,7 +19,7 @@ from strandline.platform.objectstore.cloud import open_objects
 from tests.unit.ingest.deliveries import names_in, rows
 from tests.unit.store.world import payloads
 
-PATIENCE_S = 60.0
+WAIT_S_MAX = 60.0
 _OWNER = """
 import sys, strandline
 from strandline.store import Store
@@ -44,7 +44,7 @@ def owner(path: str, *, jobs: bool = True) -> Iterator[None]:
             assert process.stdout.readline() == b"open\n"
             yield
         finally:
-            process.communicate(timeout=PATIENCE_S)
+            process.communicate(timeout=WAIT_S_MAX)
         assert process.returncode == 0
 
 

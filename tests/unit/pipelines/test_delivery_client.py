@@ -38,7 +38,7 @@ DEADLINE_S = 60.0
 
 
 def send(path: str, *files: StagedFile, number: int = 1, attempt: str = "a" * 32, **more: object):
-    told = {"topic": "t", "producer": "p", "patience_s": DEADLINE_S, **more}
+    told = {"topic": "t", "producer": "p", "wait_s_max": DEADLINE_S, **more}
     deliver(path, told.pop("topic"), files, number=number, attempt=attempt, **told)
 
 
@@ -132,7 +132,7 @@ def test_out_of_patience_the_delivery_is_safe_and_appended_later(data_dir):
     file = stage(data_dir, b"a")
 
     with owner(data_dir, jobs=False), pytest.raises(Unavailable, match="delivered and safe"):
-        send(data_dir, file, patience_s=0.1)
+        send(data_dir, file, wait_s_max=0.1)
     discard(data_dir, "t", [file], producer="p", number=1)
     with strandline.open(data_dir) as store:
         store.ingest_pending()
@@ -146,7 +146,7 @@ def test_delivering_the_same_files_again_does_no_harm(data_dir, attempt):
     made_store(data_dir)
     file = stage(data_dir, b"a")
     with owner(data_dir, jobs=False), pytest.raises(Unavailable):
-        send(data_dir, file, patience_s=0.1)
+        send(data_dir, file, wait_s_max=0.1)
 
     send(data_dir, file, attempt=attempt)
 
@@ -159,7 +159,7 @@ def test_one_number_for_two_topics_is_two_deliveries(data_dir):
     with owner(data_dir, jobs=False):
         for topic in ("t", "u"):
             with pytest.raises(Unavailable):
-                send(data_dir, stage(data_dir, topic.encode()), topic=topic, patience_s=0.1)
+                send(data_dir, stage(data_dir, topic.encode()), topic=topic, wait_s_max=0.1)
 
     with strandline.open(data_dir, settings=Settings()) as store:
         store.ingest_pending()
@@ -171,7 +171,7 @@ def test_discard_removes_what_was_never_delivered_and_nothing_else(data_dir):
     made_store(data_dir)
     delivered, late = stage(data_dir, b"a"), stage(data_dir, b"late")
     with owner(data_dir, jobs=False), pytest.raises(Unavailable):
-        send(data_dir, delivered, patience_s=0.1)
+        send(data_dir, delivered, wait_s_max=0.1)
 
     discard(data_dir, "t", [delivered, late], producer="p", number=1)
 
@@ -286,7 +286,7 @@ def test_a_full_topic_is_waited_for(data_dir, monkeypatch):
     send(data_dir, stage(data_dir, b"a"))
 
     with pytest.raises(Unavailable, match=r"safe.*is full"):
-        send(data_dir, stage(data_dir, b"b", number=2), number=2, patience_s=0.1)
+        send(data_dir, stage(data_dir, b"b", number=2), number=2, wait_s_max=0.1)
     with strandline.open(data_dir) as store:
         store.topic("t").delete(before=2)
         store.ingest_pending()

@@ -210,7 +210,7 @@ def _other(path: str) -> None:
 def test_of_two_deliveries_from_one_head_the_second_begins_again(data_dir):
     made(data_dir, figures=FIGURES)
     with owner(data_dir, jobs=False):
-        assert materialize(data_dir, patience_s=0).failed  # it lies there, and waits
+        assert materialize(data_dir, wait_s_max=0).failed  # it lies there, and waits
     with strandline.open(data_dir, start_jobs=False) as store:
         pay(store, 7)
 
@@ -241,7 +241,7 @@ def test_who_is_overtaken_again_and_again_says_so(data_dir, monkeypatch):
 def test_an_owner_that_takes_nothing_is_told_and_the_commit_is_safe(data_dir):
     made(data_dir, figures=FIGURES)
     with owner(data_dir, jobs=False):
-        summary = materialize(data_dir, patience_s=0.1)
+        summary = materialize(data_dir, wait_s_max=0.1)
 
         assert [each.error for each in summary.failed] == [Unavailable.code]
         assert "open the store for writing" in summary.failed[0].reason

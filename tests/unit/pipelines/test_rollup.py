@@ -123,7 +123,7 @@ def test_a_point_that_comes_while_its_window_is_made_is_in_it(data_dir):
 
         # No job takes what is handed over here: it stays until the store is closed.
         with pytest.raises(strandline.errors.Unavailable):
-            rollup(data_dir, engine=Meanwhile(late), patience_s=0.0)
+            rollup(data_dir, engine=Meanwhile(late), wait_s_max=0.0)
         store.ingest_pending()
         standing = host(store, "metrics").fold.standings.find("downsample", "load_20s")
         assert standing.until == 200 * S, "made up to the windows of which one had changed"
@@ -144,7 +144,7 @@ def test_windows_that_somebody_else_has_made_are_not_made_again(data_dir):
     with open_lively(data_dir) as store:
         metrics = store.metrics("metrics")
         with pytest.raises(strandline.errors.Unavailable):
-            rollup(data_dir, engine=Meanwhile(metrics.maintain), patience_s=0.0)
+            rollup(data_dir, engine=Meanwhile(metrics.maintain), wait_s_max=0.0)
         count = store.topic("metrics").head_seq
 
         store.ingest_pending()

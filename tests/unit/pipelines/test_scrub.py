@@ -17,7 +17,7 @@ def _swept(world: ColdWorld) -> None:
 
 
 def test_a_file_that_is_merged_and_swept_meanwhile_is_no_finding():
-    world = ColdWorld(grace_s=50.0, keep_s=50.0)
+    world = ColdWorld(grace_s=50.0, manifest_retention_s=50.0)
     topic = world.cold_topic(6)
     files = len(world.data_keys())
     acted = []

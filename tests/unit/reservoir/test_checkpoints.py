@@ -229,7 +229,7 @@ def test_a_reset_gives_the_space_back(world):
 
 
 def test_old_checkpoints_are_deleted(world):
-    with world.open(snapshot_interval=3, keep_versions=2) as reservoir:
+    with world.open(snapshot_interval=3, retained_versions=2) as reservoir:
         for number in range(40):
             commit(reservoir, {1: b"%d" % number})
             reservoir.checkpoint()

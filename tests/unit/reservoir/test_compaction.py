@@ -51,7 +51,7 @@ def test_no_compaction_happens_when_it_is_turned_off():
 
 
 def test_bundles_are_rewritten_once_a_snapshot_covers_them():
-    world = World(snapshot_interval=4, keep_versions=1)
+    world = World(snapshot_interval=4, retained_versions=1)
     with world.open() as reservoir:
         for page_id in range(1, 30):
             commit(reservoir, {page_id: b"%d" % page_id})
@@ -79,9 +79,9 @@ def test_a_file_without_a_live_page_is_deleted_unread():
     assert [operation for operation, asked in read if key in asked] == ["delete"]
 
 
-@pytest.mark.parametrize("keep_versions", [0, 1, 2, 5])
-def test_garbage_is_kept_for_the_versions_that_can_be_recovered(keep_versions):
-    world = World(snapshot_interval=3, keep_versions=keep_versions)
+@pytest.mark.parametrize("retained_versions", [0, 1, 2, 5])
+def test_garbage_is_kept_for_the_versions_that_can_be_recovered(retained_versions):
+    world = World(snapshot_interval=3, retained_versions=retained_versions)
     with world.open() as reservoir:
         commit(reservoir, {1: FULL})
         last = reservoir.checkpoint()
@@ -90,8 +90,8 @@ def test_garbage_is_kept_for_the_versions_that_can_be_recovered(keep_versions):
         while key in world.objects.snapshot():
             newest = reservoir.checkpoint()
 
-    assert newest - keep_versions > last
-    assert newest <= last + keep_versions + 3
+    assert newest - retained_versions > last
+    assert newest <= last + retained_versions + 3
 
 
 def test_a_page_that_is_written_while_its_file_is_rewritten_stays_the_newer_one():
@@ -159,7 +159,7 @@ def test_packed_pages_take_less_space_and_read_the_same():
 @pytest.mark.parametrize("seed", range(5))
 def test_space_stays_in_proportion_to_what_is_alive(seed):
     drawn = random.Random(seed)
-    world = World(snapshot_interval=3, keep_versions=1)
+    world = World(snapshot_interval=3, retained_versions=1)
     model: dict[int, bytes] = {}
     with world.open() as reservoir:
         for _ in range(120):

@@ -124,7 +124,7 @@ def test_a_checkpoint_carries_the_largest_meta(world):
 
 
 def test_a_delete_that_fails_costs_no_page_and_is_made_up_for(world):
-    reservoir = world.open(snapshot_interval=2, keep_versions=0)
+    reservoir = world.open(snapshot_interval=2, retained_versions=0)
     commit(reservoir, {1: FULL})
     reservoir.checkpoint()
     commit(reservoir, {1: b"small"})

@@ -17,7 +17,7 @@ LARGE = bytes(range(256)) * 20_000
 
 
 def opened(objects: SimObjects, **options) -> Reservoir:
-    settings = ReservoirSettings(file_bytes=100_000, keep_versions=10)
+    settings = ReservoirSettings(file_bytes=100_000, retained_versions=10)
     return Reservoir(objects, settings=settings, disk=SimDisk(), start_jobs=False, **options)
 
 

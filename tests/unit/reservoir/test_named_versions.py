@@ -11,7 +11,7 @@ from tests.unit.reservoir.small_reservoir import FULL, World, commit, pages_of
 
 @pytest.fixture
 def world() -> World:
-    return World(snapshot_interval=3, keep_versions=4)
+    return World(snapshot_interval=3, retained_versions=4)
 
 
 def history(world: World, count: int = 8) -> dict[int, tuple[bytes, dict[int, bytes]]]:
@@ -89,14 +89,14 @@ def test_a_version_that_is_too_old_says_so_and_changes_nothing(world):
     before = world.objects.snapshot()
 
     for version in range(1, max(versions) - 4 - 3):
-        with pytest.raises((Invalid, NotFound), match=r"no version|keep_versions"):
+        with pytest.raises((Invalid, NotFound), match=r"no version|retained_versions"):
             world.open(at=version)
 
     assert world.objects.snapshot() == before
 
 
 def test_a_version_whose_files_are_deleted_says_how_to_keep_more():
-    world = World(snapshot_interval=20, keep_versions=1)
+    world = World(snapshot_interval=20, retained_versions=1)
     with world.open() as reservoir:
         commit(reservoir, {1: FULL})
         version = reservoir.checkpoint()
@@ -105,7 +105,7 @@ def test_a_version_whose_files_are_deleted_says_how_to_keep_more():
             reservoir.checkpoint()
     assert version in world.versions()
 
-    with pytest.raises(NotFound, match="keep_versions"):
+    with pytest.raises(NotFound, match="retained_versions"):
         world.open(at=version)
 
 
@@ -119,7 +119,7 @@ def test_a_version_whose_checkpoints_are_deleted_is_too_old_and_not_damaged(worl
             reservoir.checkpoint()
     assert version in world.versions()
 
-    with pytest.raises(NotFound, match="keep_versions"):
+    with pytest.raises(NotFound, match="retained_versions"):
         world.open(at=version)
 
 

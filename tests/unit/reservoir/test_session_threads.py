@@ -72,7 +72,7 @@ def test_every_committed_page_is_right_while_checkpoints_run(compression):
 
 
 def test_a_reader_sees_a_commit_whole_or_not_at_all_in_a_recovered_version():
-    world = World(snapshot_interval=3, keep_versions=3)
+    world = World(snapshot_interval=3, retained_versions=3)
     done = threading.Event()
 
     def commit_pairs():
@@ -94,7 +94,7 @@ def test_a_reader_sees_a_commit_whole_or_not_at_all_in_a_recovered_version():
 
 
 def test_pages_are_read_while_their_files_are_rewritten_and_deleted():
-    world = World(snapshot_interval=2, keep_versions=0, compact_share=0.5)
+    world = World(snapshot_interval=2, retained_versions=0, compact_share=0.5)
     done = threading.Event()
     page = {page_id: b"%d " % page_id * 30 for page_id in range(1, 40)}
 

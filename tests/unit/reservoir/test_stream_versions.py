@@ -26,7 +26,7 @@ class Program:
     def __init__(self, url: str, keep_last: int = -1) -> None:
         self.url = url
         self.clock = SimClock()
-        self.settings = strandline.ReservoirSettings(keep_last_versions=keep_last)
+        self.settings = strandline.ReservoirSettings(retained_stream_versions=keep_last)
 
     def open(self, name: str, **options: bool) -> strandline.Reservoir:
         self.clock.advance(1.0)
@@ -214,7 +214,7 @@ def test_a_reader_of_nothing_is_told(url):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"file_bytes": 0}, {"compact_share": 0.6}, {"keep_last_versions": -2}]
+    "wrong", [{"file_bytes": 0}, {"compact_share": 0.6}, {"retained_stream_versions": -2}]
 )
 def test_a_setting_that_cannot_be_is_named(url, wrong):
     with pytest.raises(Invalid, match=next(iter(wrong))):

@@ -17,7 +17,7 @@ from strandline.reservoir.reservoir import Reservoir
 from strandline.testing.sim_objects import SimObjects
 from tests.unit.reservoir.cached_files import flipped
 
-SETTINGS = ReservoirSettings(file_bytes=1_000, snapshot_interval=4, keep_versions=2)
+SETTINGS = ReservoirSettings(file_bytes=1_000, snapshot_interval=4, retained_versions=2)
 STRIDE = 23
 """Flip a bit at every so manyth byte; all residues take minutes."""
 

@@ -10,7 +10,7 @@ from strandline.testing.sim_disk import SimDisk
 
 SETTINGS = Settings(
     wal=WalSettings(file_size_first=8192, file_size_max=65536),
-    space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+    space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
 )
 
 

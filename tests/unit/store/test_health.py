@@ -138,11 +138,15 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_retention_of_other_topics(
 
 
 def _space(**changes: int) -> SpaceSettings:
-    return SpaceSettings(**{"free_soft": 0, "free_hard": 0, "ballast_bytes": 0, **changes})
+    return SpaceSettings(
+        **{"free_bytes_soft": 0, "free_bytes_hard": 0, "ballast_bytes": 0, **changes}
+    )
 
 
 def test_below_the_hard_mark_appends_are_refused_and_all_else_goes_on():
-    world = World(space=_space(free_hard=100_000, free_soft=200_000, ballast_bytes=50_000))
+    world = World(
+        space=_space(free_bytes_hard=100_000, free_bytes_soft=200_000, ballast_bytes=50_000)
+    )
     topic = world.store.topic("t")
     topic.append_many([b"1", b"2", b"3"])
     look = world.store._space.run_once
@@ -156,14 +160,14 @@ def test_below_the_hard_mark_appends_are_refused_and_all_else_goes_on():
     assert ballast
     assert "/data/BALLAST" not in world.files()
     for append in (lambda: topic.append(b"x"), lambda: topic.append_many([b"x"])):
-        with pytest.raises(DiskFull, match="free_hard"):
+        with pytest.raises(DiskFull, match="free_bytes_hard"):
             append()
     assert payloads(topic) == [b"1", b"2", b"3"]
     assert topic.delete(before=2).deleted == 1
     topic.alter(cap_records=10)
     health = world.store.health()
     assert health.status == "red"
-    assert any("free_hard" in reason for reason in health.reasons)
+    assert any("free_bytes_hard" in reason for reason in health.reasons)
 
     world.disk.capacity = None
     look()
@@ -172,7 +176,7 @@ def test_below_the_hard_mark_appends_are_refused_and_all_else_goes_on():
 
 
 def test_below_the_soft_mark_health_is_yellow_and_appends_go_on():
-    world = World(space=_space(free_soft=1_000_000))
+    world = World(space=_space(free_bytes_soft=1_000_000))
     topic = world.store.topic("t")
     world.disk.capacity = 500_000
 
@@ -186,7 +190,7 @@ def test_below_the_soft_mark_health_is_yellow_and_appends_go_on():
 
 @pytest.mark.parametrize("durability", ["memory", "ephemeral"])
 def test_the_hard_mark_counts_for_records_in_memory_too(durability):
-    world = World(space=_space(free_hard=1_000_000))
+    world = World(space=_space(free_bytes_hard=1_000_000))
     topic = world.store.topic("t", durability=durability)
     topic.append(b"x")
     world.disk.capacity = 500_000

@@ -22,7 +22,7 @@ from strandline.testing.sim_disk import SimDisk
 KIB = 1024
 TINY_FILES = Settings(
     wal=WalSettings(file_size_first=4 * KIB, file_size_max=4 * KIB),
-    space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+    space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
 )
 CHECKPOINTS = 15
 APPENDS = 100

@@ -18,7 +18,7 @@ from strandline.testing.sim_disk import SimDisk
 
 PATH = "/data"
 SMALL_WAL = WalSettings(file_size_first=64 * 1024, file_size_max=256 * 1024)
-NO_SPACE_WATCH = SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0)
+NO_SPACE_WATCH = SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0)
 
 
 class World:

@@ -46,7 +46,7 @@ _URL = "URL of the reservoir: a folder, s3://bucket/prefix, az:// or gs://."
 
 # No version is dropped for its age: the program of the reservoir decides how many to keep.
 _KEEP_ALL = ReservoirSettings(
-    keep_versions=1_000_000, snapshot_interval=1_000_000, compact_share=0.0
+    retained_versions=1_000_000, snapshot_interval=1_000_000, compact_share=0.0
 )
 
 app = App(name="reservoir")

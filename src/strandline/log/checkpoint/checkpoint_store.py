@@ -3,8 +3,8 @@
 The two newest checkpoints are kept. A file is removed when neither names it: log files by the lsn
 from which the older checkpoint replays, segments by the number of the last checkpoint that listed
 them. Removal is lazy and repeatable: a file that reappears after a crash is one that nothing refers
-to. While a pin is held (``log/files/pins.py``) nothing is removed, and ``wal.keep_bytes`` of the
-log stay longer.
+to. While a pin is held (``log/files/pins.py``) nothing is removed, and ``wal.retained_bytes`` of
+the log stay longer.
 """
 
 from __future__ import annotations

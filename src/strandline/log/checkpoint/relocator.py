@@ -395,7 +395,10 @@ class Relocator:
         due = any(file.at_us <= due_us for file in manifest.removed)
         now_s = self._clock.monotonic()
         waited_s = now_s - self._sweep_s.setdefault(manifest.topic_id, now_s)
-        if waited_s < (_SWEEP_S if due else self._settings.keep_s / 4) or self._pins.is_held():
+        if (
+            waited_s < (_SWEEP_S if due else self._settings.manifest_retention_s / 4)
+            or self._pins.is_held()
+        ):
             return manifest
         self._sweep_s[manifest.topic_id] = now_s
         self._writer.collect_garbage(manifest.topic_id)

@@ -55,8 +55,9 @@ class SpaceWatch:
         if self.level == "hard":
             self._release_ballast()
             rejection = DiskFull(
-                f"{self.free} bytes are free, less than free_hard ({self._settings.free_hard}): "
-                "appends are rejected until space is freed; reads and deletes continue"
+                f"{self.free} bytes are free, less than free_bytes_hard "
+                f"({self._settings.free_bytes_hard}): appends are rejected until space is freed; "
+                "reads and deletes continue"
             )
             for shard in self._shards:
                 shard.writer.set_rejection(rejection)
@@ -79,13 +80,13 @@ class SpaceWatch:
 
     def release_ballast_if_full(self) -> None:
         """At opening: remove the ballast at once if what recovery has to write may not fit."""
-        if self._disk.free_bytes(self._layout.directory) < self._settings.free_hard:
+        if self._disk.free_bytes(self._layout.directory) < self._settings.free_bytes_hard:
             self._release_ballast()
 
     def _level(self) -> str:
-        if self.free < self._settings.free_hard:
+        if self.free < self._settings.free_bytes_hard:
             return "hard"
-        return "soft" if self.free < self._settings.free_soft else "ok"
+        return "soft" if self.free < self._settings.free_bytes_soft else "ok"
 
     def _release_ballast(self) -> None:
         with contextlib.suppress(OSError):

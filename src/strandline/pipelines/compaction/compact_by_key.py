@@ -31,7 +31,7 @@ from strandline.ingest.view_handoff_codec import ViewHandoff
 from strandline.log.files import system_file
 from strandline.log.progress import Progress
 from strandline.pipelines.compaction.compact import CompactSummary, check_settings, compact
-from strandline.pipelines.delivery_client import PATIENCE_S, lake_of
+from strandline.pipelines.delivery_client import WAIT_S_MAX, lake_of
 from strandline.pipelines.engine import Chooser, Engine
 from strandline.pipelines.lake_selection import is_lake, is_pattern, open_lake
 from strandline.pipelines.splits.snapshot_position import matching, open_readonly, path_of
@@ -61,7 +61,7 @@ def compact_keyed(
     lake: str = "",
     views_url: str = "",
     behind_max: int = BEHIND_MAX,
-    patience_s: float = PATIENCE_S,
+    wait_s_max: float = WAIT_S_MAX,
     progress: Progress | None = None,
 ) -> CompactSummary:
     """Compact topics (names or patterns; by default all), key-value ones by key.
@@ -84,7 +84,7 @@ def compact_keyed(
                 engine=engine,
                 lake=lake,
                 views_url=views_url,
-                patience_s=patience_s,
+                wait_s_max=wait_s_max,
                 progress=progress,
             )
         attempt = OsDisk().random_id().hex()
@@ -96,7 +96,7 @@ def compact_keyed(
             made_us=clock.now_us(),
         )
         deliver_view_state(
-            path, request, lake=lake, views_url=views_url, patience_s=patience_s, clock=clock
+            path, request, lake=lake, views_url=views_url, wait_s_max=wait_s_max, clock=clock
         )
     if in_lake is None:
         summary = CompactSummary(lake=lake_of(path, lake))

@@ -28,7 +28,7 @@ from strandline.platform.clock import Clock, SystemClock
 from strandline.platform.disk import OsDisk
 from strandline.platform.objectstore.cloud import open_objects
 
-PATIENCE_S = 5.0
+WAIT_S_MAX = 5.0
 _PAGE_SIZE = 500
 
 
@@ -64,7 +64,7 @@ class RunHistory:
             attempt=attempt,
             lake=self._lake,
             create=True,
-            patience_s=PATIENCE_S,
+            wait_s_max=WAIT_S_MAX,
             clock=self._clock,
         )
 

@@ -35,7 +35,7 @@ from strandline.ingest.delivery_codec import StagedFile
 from strandline.lake.files.typed_columns import typed_columns_of
 from strandline.log.progress import Progress
 from strandline.pipelines.delivery_client import (
-    PATIENCE_S,
+    WAIT_S_MAX,
     await_delivered,
     deliver,
     discard,
@@ -95,7 +95,7 @@ class ImportOptions(TypedDict, total=False):
     ``infer``, but continues an import that was started as text."""
     lake: str
     part_bytes: int
-    patience_s: float
+    wait_s_max: float
 
 
 class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class ImportJob(msgspec.Struct, frozen=True, kw_only=True):
     types: Types = "auto"
     lake: str = ""
     part_bytes: int = PART_BYTES
-    patience_s: float = PATIENCE_S
+    wait_s_max: float = WAIT_S_MAX
 
     def check(self) -> None:
         check_topic_name(self.topic)
@@ -308,7 +308,7 @@ class _Import:
                 job.topic,
                 self._producer,
                 lake=job.lake,
-                patience_s=job.patience_s,
+                wait_s_max=job.wait_s_max,
                 clock=self._clock,
             )
         with open_readonly(job.store, job.lake) as store:
@@ -361,7 +361,7 @@ class _Import:
                 attempt=OsDisk().random_id().hex(),
                 lake=job.lake,
                 create=job.create,
-                patience_s=job.patience_s,
+                wait_s_max=job.wait_s_max,
                 clock=self._clock,
             )
             summary.rows = (summary.rows or 0) + sum(file.rows for file in prepared.files)

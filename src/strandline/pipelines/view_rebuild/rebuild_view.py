@@ -32,7 +32,7 @@ from strandline.ingest.view_handoff_codec import ViewHandoff
 from strandline.log.files.layout import Layout
 from strandline.log.progress import Progress
 from strandline.log.read.snapshot import TopicSnapshot
-from strandline.pipelines.delivery_client import PATIENCE_S, lake_of
+from strandline.pipelines.delivery_client import WAIT_S_MAX, lake_of
 from strandline.pipelines.engine import Chooser, Embedded, Engine
 from strandline.pipelines.lake_selection import LakeLocation, objects_at
 from strandline.pipelines.splits.snapshot_position import open_readonly, path_of, take_position
@@ -80,7 +80,7 @@ def rebuild(
     lake: str = "",
     views_url: str = "",
     rows_max: int = ROWS_MAX,
-    patience_s: float = PATIENCE_S,
+    wait_s_max: float = WAIT_S_MAX,
     progress: Progress | None = None,
 ) -> RebuildSummary:
     """Rebuild a view from the log; compare it with the saved one, or ``replace`` that.
@@ -89,7 +89,7 @@ def rebuild(
 
     ``engine`` runs the tasks: by default ``Embedded()``, or a function that chooses one by the
     bytes of the log. ``lake`` and ``views_url`` are those of the store's settings. A task folds
-    about ``rows_max`` rows in memory. ``patience_s`` is the time in which the store's writer must
+    about ``rows_max`` rows in memory. ``wait_s_max`` is the time in which the store's writer must
     start to load the new state.
     """
     if kind == TABLE:
@@ -102,7 +102,7 @@ def rebuild(
         return tables.run(engine or Embedded(), rows_max=rows_max)
     partitioning_of(kind)
     run = _Rebuild(path_of(store), kind, name, lake, views_url, SystemClock(), progress)
-    return run.run(engine or Embedded(), replace=replace, rows_max=rows_max, patience_s=patience_s)
+    return run.run(engine or Embedded(), replace=replace, rows_max=rows_max, wait_s_max=wait_s_max)
 
 
 class _Rebuild:
@@ -130,7 +130,7 @@ class _Rebuild:
         self._handed_over: set[str] = set()
 
     def run(
-        self, engine: Engine | Chooser, *, replace: bool, rows_max: int, patience_s: float
+        self, engine: Engine | Chooser, *, replace: bool, rows_max: int, wait_s_max: float
     ) -> RebuildSummary:
         started_s = self._clock.monotonic()
         with objects_at(self._place, None) as self._objects:
@@ -144,7 +144,7 @@ class _Rebuild:
                 if self._checkpoint is not None:
                     self._checkpoint.close()
         if replace:
-            self._deliver(patience_s)
+            self._deliver(wait_s_max)
         self._summary.seconds = self._clock.monotonic() - started_s
         return self._summary
 
@@ -261,14 +261,14 @@ class _Rebuild:
             files=files,
         )
 
-    def _deliver(self, patience_s: float) -> None:
+    def _deliver(self, wait_s_max: float) -> None:
         started_s = self._clock.monotonic()
         deliver_view_state(
             self._store,
             self._handoff,
             lake=self._lake,
             views_url=self._views_url,
-            patience_s=patience_s,
+            wait_s_max=wait_s_max,
             clock=self._clock,
         )
         self._summary.replaced = True

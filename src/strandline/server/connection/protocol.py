@@ -67,7 +67,7 @@ class HttpConnection(HttpToolsProtocol):
         self._proxies = proxies
         self._hold = budget.hold(NOT_AUTHENTICATED)  # heads, and requests that wait
         self._limits = settings.limits
-        self._stalled_s_max = settings.limits.receive_s_max + settings.live.patience_s
+        self._stalled_s_max = settings.limits.receive_s_max + settings.live.stalled_s_max
         self._address = ""
         self._is_trusted = False
         self._waiting_since = self.loop.time()  # when waiting for the client started

@@ -2,7 +2,7 @@
 
     full                     nothing more is sent; records wait in their topics
     full for ``grace_s``     of lossy topics it skips the records since, and gets a tombstone
-    full for ``patience_s``  an error is sent and the stream ends; its session stays
+    full for ``stalled_s_max``  an error is sent and the stream ends; its session stays
 
 A topic is lossy when it trims records by itself. Of any other topic every record is sent, however
 late.
@@ -27,7 +27,7 @@ def verdict(*, full_s: float, has_drained: bool, settings: LiveSettings) -> Verd
     """The decision for a stream that has been full for ``full_s``."""
     if has_drained:
         return "resume"
-    return "end" if full_s > settings.patience_s else "wait"
+    return "end" if full_s > settings.stalled_s_max else "wait"
 
 
 def is_lossy(config: TopicConfig) -> bool:

@@ -179,11 +179,11 @@ class _Connection:
                 self.refuse(error, message.request_id)
 
     async def _has_room(self) -> bool:
-        """Wait until responses can be sent; False after ``patience_s`` without."""
+        """Wait until responses can be sent; False after ``stalled_s_max`` without."""
         settings, clock = self._call.parts.settings.live, self._call.parts.clock
         started_s = clock.monotonic()
         while self._stream.waiting() > settings.queue_bytes_max:
-            if clock.monotonic() - started_s > settings.patience_s:
+            if clock.monotonic() - started_s > settings.stalled_s_max:
                 self._stream.end("slow_consumer")
                 return False
             await asyncio.sleep(_POLL_S)

@@ -35,7 +35,7 @@ from collections.abc import Mapping
 import msgspec
 
 from strandline.errors import Invalid
-from strandline.pipelines.delivery_client import PATIENCE_S
+from strandline.pipelines.delivery_client import WAIT_S_MAX
 from strandline.pipelines.lake_selection import is_pattern
 from strandline.pipelines.splits import record_schema
 from strandline.pipelines.splits.predicates import Condition, time_of
@@ -144,7 +144,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     create: bool = False
     write_id: str = ""
-    patience_s: float = PATIENCE_S
+    wait_s_max: float = WAIT_S_MAX
 
 
 def parse_write(raw: Mapping[str, str]) -> WriteOptions:
@@ -164,7 +164,7 @@ def parse_write(raw: Mapping[str, str]) -> WriteOptions:
     create = options.get("createTopic", "false").lower()
     if create not in ("true", "false"):
         raise Invalid(f"createTopic is true or false, not {create!r}")
-    patience = options.get("patience", str(PATIENCE_S))
+    patience = options.get("patience", str(WAIT_S_MAX))
     if not patience.replace(".", "", 1).isdecimal():
         raise Invalid(f"patience is a number of seconds, not {patience!r}")
     view = _view(options, WRITE_VIEWS)
@@ -186,7 +186,7 @@ def parse_write(raw: Mapping[str, str]) -> WriteOptions:
         tags=tags,
         create=create == "true",
         write_id=options.get("writeId", ""),
-        patience_s=float(patience),
+        wait_s_max=float(patience),
     )
 
 

@@ -203,7 +203,7 @@ def _deliver(
                 attempt=OsDisk().random_id().hex(),
                 lake=options.lake,
                 create=options.create,
-                patience_s=options.patience_s,
+                wait_s_max=options.wait_s_max,
             )
     if misfits:
         _LOG.warning(

@@ -29,7 +29,7 @@ from tests.unit.lake.histories import (
     upload,
 )
 
-LONG_AGO = {"keep_s": 0, "grace_s": 0}
+LONG_AGO = {"manifest_retention_s": 0, "grace_s": 0}
 
 
 def test_a_new_topic_begins_with_a_manifest_without_files():

@@ -30,7 +30,7 @@ class ColdWorld:
         self.settings = Settings(
             wal=WalSettings(file_size_first=64 * 1024, file_size_max=256 * 1024),
             segment=SegmentSettings(seal_records=BATCH, own_bytes_min=1, block_records=32),
-            space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0),
+            space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0),
             lake=LakeSettings(
                 **{"hot_segments": 1, "zone_rows": 25, "file_bytes": 1, **lake}  # a file a segment
             ),

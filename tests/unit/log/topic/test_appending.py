@@ -241,7 +241,7 @@ def test_a_coroutine_can_wait_for_an_append():
 
 @pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
 def test_a_batch_cut_off_by_a_full_disk_leaves_nothing(durability):
-    world = World(space=SpaceSettings(free_soft=0, free_hard=0, ballast_bytes=0))
+    world = World(space=SpaceSettings(free_bytes_soft=0, free_bytes_hard=0, ballast_bytes=0))
     topic = world.store.topic("t", durability=durability)
     topic.append_many([b"x" * 1000] * 10)
     world.disk.capacity = 80_000

@@ -19,7 +19,7 @@ def swept(world: ColdWorld) -> None:
 
 
 def cold_world(**lake: object) -> ColdWorld:
-    return ColdWorld(grace_s=HOUR_S, keep_s=HOUR_S, **lake)
+    return ColdWorld(grace_s=HOUR_S, manifest_retention_s=HOUR_S, **lake)
 
 
 def test_a_cap_on_records_is_exact_in_the_lake():

@@ -33,7 +33,7 @@ def noticed(world: ColdWorld) -> None:
 
 def straddling(**options: object) -> tuple[ColdWorld, Topic]:
     """One file of which the older part is in the lake alone, the newer one here too."""
-    world = ColdWorld(copy_hot=True, hot_segments=2, grace_s=HOUR_S, keep_s=HOUR_S)
+    world = ColdWorld(copy_hot=True, hot_segments=2, grace_s=HOUR_S, manifest_retention_s=HOUR_S)
     topic = world.cold_topic(6, **options)
     compacted(world)
     noticed(world)
@@ -233,7 +233,7 @@ def test_whatever_the_store_does_at_any_request_of_a_merge_nothing_comes_twice(c
 
 
 def _small_files(*, copy_hot: bool) -> tuple[ColdWorld, Topic]:
-    world = ColdWorld(copy_hot=copy_hot, grace_s=HOUR_S, keep_s=HOUR_S, zone_rows=100)
+    world = ColdWorld(copy_hot=copy_hot, grace_s=HOUR_S, manifest_retention_s=HOUR_S, zone_rows=100)
     return world, world.cold_topic(3)
 
 
@@ -268,7 +268,7 @@ def _go_on(world: ColdWorld, topic: Topic) -> None:
 
 
 def test_writers_deleters_relocation_and_merges_at_once_lose_nothing_and_repeat_nothing():
-    world = ColdWorld(copy_hot=True, hot_segments=2, grace_s=HOUR_S, keep_s=HOUR_S)
+    world = ColdWorld(copy_hot=True, hot_segments=2, grace_s=HOUR_S, manifest_retention_s=HOUR_S)
     topic = world.cold_topic(4)
     over = threading.Event()
     failures: list[BaseException] = []

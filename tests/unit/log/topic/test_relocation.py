@@ -203,7 +203,7 @@ def test_a_lake_that_was_put_back_to_an_older_state_is_not_written_to():
 
 
 def test_a_sweep_by_hand_tells_what_it_took():
-    world = ColdWorld(grace_s=3600.0, keep_s=3600.0)
+    world = ColdWorld(grace_s=3600.0, manifest_retention_s=3600.0)
     topic = world.cold_topic()
     topic.delete(before=301)
     world.store.relocate()
@@ -245,7 +245,7 @@ def test_without_credentials_relocation_stops_and_health_says_so():
 
 
 def test_a_deleted_topic_leaves_the_lake_also_after_a_restart():
-    world = ColdWorld(grace_s=3600.0, keep_s=3600.0)
+    world = ColdWorld(grace_s=3600.0, manifest_retention_s=3600.0)
     world.cold_topic()
     world.store.delete_topic("t")
     world.kill()

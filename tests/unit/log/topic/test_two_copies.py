@@ -93,7 +93,7 @@ def test_damage_that_no_other_copy_makes_up_for_is_told():
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "after a restart"])
 def test_payload_is_counted_to_the_byte_though_there_are_two_copies(late):
-    world = copied_world(grace_s=3600.0, keep_s=3600.0)
+    world = copied_world(grace_s=3600.0, manifest_retention_s=3600.0)
     topic = world.cold_topic()
     topic.delete(match="odd")
     world.store.relocate()

@@ -110,7 +110,7 @@ def test_a_path_object_names_a_store(tmp_path: Path):
         (Settings(segment=SegmentSettings(seal_idle_s=NAN)), "segment.seal_idle_s"),
         (Settings(segment=SegmentSettings(compression="gzip")), "segment.compression"),
         (Settings(limits=LimitSettings(topics_max=True)), "limits.topics_max"),
-        (Settings(space=SpaceSettings(free_hard=-5)), "space.free_hard"),
+        (Settings(space=SpaceSettings(free_bytes_hard=-5)), "space.free_bytes_hard"),
     ],
     ids=repr,
 )

@@ -290,7 +290,7 @@ def test_a_rebuild_of_options_that_changed_is_refused_and_the_view_stays(data_di
 def test_a_damaged_page_is_refused_and_the_view_stays(data_dir):
     expected = make(data_dir, "kv")
     with owner(data_dir, jobs=False), pytest.raises(Unavailable, match="rebuilt and safe"):
-        rebuild(data_dir, "kv", "kv", replace=True, rows_max=SMALL, patience_s=0.0)
+        rebuild(data_dir, "kv", "kv", replace=True, rows_max=SMALL, wait_s_max=0.0)
     (name,) = left_in_the_lake(data_dir)
     with open(f"{data_dir}/lake/incoming/{name}", "r+b") as file:
         file.seek(2000)

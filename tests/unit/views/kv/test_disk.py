@@ -26,8 +26,10 @@ LIVE_BYTES = KEYS * VALUE_BYTES
 SEGMENT = SegmentSettings(
     seal_bytes=64 * KIB, own_bytes_min=1, seal_records=400, checkpoint_bytes=64 * KIB
 )
-LAKE = LakeSettings(hot_segments=0, grace_s=0, keep_s=0, file_bytes=64 * KIB, zone_rows=100)
-VIEWS = ViewSettings(reservoir=ReservoirSettings(file_bytes=64 * KIB, keep_versions=0))
+LAKE = LakeSettings(
+    hot_segments=0, grace_s=0, manifest_retention_s=0, file_bytes=64 * KIB, zone_rows=100
+)
+VIEWS = ViewSettings(reservoir=ReservoirSettings(file_bytes=64 * KIB, retained_versions=0))
 
 
 def _world() -> World:

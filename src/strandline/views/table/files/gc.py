@@ -36,7 +36,7 @@ def sweep_table(
     swept = collect_garbage(
         ledger,
         now_us=now_us,
-        keep_s=settings.keep_s,
+        manifest_retention_s=settings.manifest_retention_s,
         grace_s=settings.grace_s,
         term=term,
         orphans=orphans,

@@ -54,7 +54,7 @@ class Table:
             self.objects,
             self.disk,
             self.clock,
-            LakeSettings(keep_s=0, grace_s=0),
+            LakeSettings(manifest_retention_s=0, grace_s=0),
             store_id=STORE_ID,
             table_id=TABLE_ID,
             name=NAME,

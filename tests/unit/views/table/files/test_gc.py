@@ -87,7 +87,9 @@ def test_indexes_without_rows_go_and_those_of_live_files_stay():
 
 def test_what_a_commit_is_about_to_list_is_left_alone_for_the_grace_period():
     table = merged()
-    table.segments._settings = table.segments._settings.__class__(keep_s=0, grace_s=3600)
+    table.segments._settings = table.segments._settings.__class__(
+        manifest_retention_s=0, grace_s=3600
+    )
     side = layout.index_key(TABLE_ID, f"{40:020d}-{50:020d}-{'0' * 16}.parquet")
     table.objects.put(side, b"x")
 
