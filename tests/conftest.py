@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,8 @@ ONE_PROCESS = frozenset({"cluster", "docs", "integration"})
 """Folders whose tests share a Spark session, a cluster or servers: each is run by one process."""
 SPARK_PROCESSES = 2
 """Processes that run the tests of ``spark``: each starts a Java process, which is slow at first."""
+SLOW_S = 60
+"""Seconds of a run from which on its slowest groups are printed."""
 FIRST = ("cluster", "spark", "integration", "bench", "docs", "crash", "cli")
 """Folders with the longest tests start first, so that no process works alone at the end."""
 
@@ -59,6 +62,20 @@ def _group(item: pytest.Item) -> str:
     if folder == "spark":
         return f"spark-{zlib.crc32(item.path.name.encode()) % SPARK_PROCESSES}"
     return folder if folder in ONE_PROCESS else str(item.path)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the groups that took the most time in all processes together."""
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                file = report.nodeid.partition("::")[0]
+                seconds[file.rpartition("/")[0]] += report.duration
+    if seconds.total() >= SLOW_S:
+        terminalreporter.section("slowest groups")
+        for group, taken_s in seconds.most_common(10):
+            terminalreporter.write_line(f"{taken_s:8.1f} s  {group}")
 
 
 @pytest.fixture

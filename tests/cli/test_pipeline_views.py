@@ -26,7 +26,7 @@ def test_a_rebuild_compares_and_says_so(lively: Command):
 def test_a_view_that_differs_is_exit_code_three_and_can_be_replaced(lively: Command, data_dir: str):
     with open_lively(data_dir) as store:
         fold = host(store, "kv").fold
-        gone = next(fold.seen()).name
+        gone = next(fold.visible_items()).name
         fold._live.delete(gone)
         store.topic("kv").append(b"so that there is something to save")
         store.views.registry.save()

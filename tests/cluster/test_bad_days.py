@@ -102,7 +102,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
             "ObjectStoreDenied",
             r"on \S+ .*\.parquet is not accessible \(.*\): check its",
         ),
-        ("denied table", "Unavailable", r"every executor needs .* the right to read it"),
+        ("denied table", "Unavailable", r"an executor cannot read .*every executor needs access"),
         ("denied store", "Unavailable", r"Permission denied.*with the right to read it"),
         ("other python", "NotInstalled", r"workers run Python 3\.\d+ and the driver 3\.\d+: set"),
         ("no package", "NotInstalled", r"Python has no strandline: pip install 'strandline\[spark"),

@@ -112,7 +112,7 @@ def test_what_the_lake_has_behind_the_checkpoint_is_folded_in(cloud: Cloud):
 
 
 def test_a_large_map_is_read_by_executors(cloud: Cloud, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(view_state, "CARRIED_BYTES_MAX", 1000)
+    monkeypatch.setattr(view_state, "SENT_BYTES_MAX", 1000)
     monkeypatch.setattr(view_state, "_SLICE_ROWS", 500)
     with open_both(cloud) as store:
         store.kv("profiles").put_many({f"key-{n:05}": b"%d" % n for n in range(5000)})

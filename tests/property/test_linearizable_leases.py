@@ -399,7 +399,7 @@ def test_acks_that_a_group_takes_from_anybody_are_caught(monkeypatch):
 
 def test_leases_of_a_group_that_end_early_are_caught(monkeypatch):
     over = Inflight.expire
-    monkeypatch.setattr(Inflight, "over", lambda inflight, now: over(inflight, now + 4))
+    monkeypatch.setattr(Inflight, "expire", lambda inflight, now: over(inflight, now + 4))
     shift = GroupShift()
 
     worked(shift, 0)

@@ -437,7 +437,7 @@ def _told(job: Job) -> tuple[object, ...]:
 
 def _jobs_of(fold) -> dict[int, tuple[object, ...]]:
     found = {}
-    for chunk in fold.jobs.board.chunks.values():
+    for chunk in fold.jobs.table.chunks.values():
         rows = (chunk.state >= BLOCKED).nonzero()[0]
         for row, seq in zip(rows.tolist(), chunk.seqs(rows).tolist(), strict=True):
             state = int(chunk.state[row])

@@ -43,7 +43,7 @@ def ended(operations: Sequence[Operation], moment: int) -> list[Operation]:
     before it, or never, and what was asked later did not happen. Left open, it would have to be
     looked for in all that follows."""
     return [
-        msgspec.structs.replace(each, returned=moment, answer=UNKNOWN)
+        msgspec.structs.replace(each, returned=moment, response=UNKNOWN)
         if each.returned is None
         else each
         for each in operations

@@ -319,7 +319,7 @@ def test_an_executor_without_the_store_says_so(data_dir, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({"topic": "ordres"}, UnknownTopic, "no topic 'ordres' in .*: there are t"),
+        ({"topic": "ordres"}, UnknownTopic, "no topic 'ordres' in .*: it has t"),
         ({"columns": "seq,payload"}, Invalid, "no column 'payload': columns are seq, ts"),
         ({"colums": "seq"}, Invalid, "unknown option 'colums': known are"),
         ({"store": "data"}, Invalid, "by its absolute path, not 'data'"),

@@ -141,7 +141,7 @@ def test_a_master_that_does_not_answer_is_told_at_once():
             "no file system for az://",
         ),
         (
-            "x\nstrandline.errors.Denied: no rights\n\tat org.apache",
+            "x\nstrandline.errors.ObjectStoreDenied: no rights\n\tat org.apache",
             ObjectStoreDenied,
             "^no rights$",
         ),

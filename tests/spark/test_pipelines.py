@@ -122,7 +122,7 @@ def test_a_compaction_keeps_every_row(engine, store):
     for name, rows in before.items():
         assert rows_in(store, name).equals(rows)
         assert len(files_in(store, name)) == 1
-    store._relocator._looked.clear()
+    store._relocator._read_s.clear()
     store.relocate()
     assert store.topic("orders").read(0, limit=1000).records == records
 

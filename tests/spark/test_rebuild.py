@@ -64,7 +64,7 @@ def test_every_engine_names_the_same_differences(engine, data_dir):
     with open_lively(data_dir) as store:
         live(store, "kv")
         fold = host(store, "kv").fold
-        gone = [seen.name for seen in fold.seen()][7]
+        gone = [seen.name for seen in fold.visible_items()][7]
         fold._live.delete(gone)
         store.topic("kv").append(b"so that there is something to save")
         store.views.registry.save()

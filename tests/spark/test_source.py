@@ -131,7 +131,7 @@ def test_an_executors_error_is_what_it_was(spark: SparkSession, data_dir, tmp_pa
         for file in sorted(tmp_path.rglob("*.parquet")):
             file.unlink()
 
-        with pytest.raises(Exception, match="which manifest") as told, plain_errors():
+        with pytest.raises(Exception, match="of manifest") as told, plain_errors():
             read.collect()
 
     assert type(told.value).__name__ == "NotFound"

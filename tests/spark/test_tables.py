@@ -118,7 +118,7 @@ def test_a_table_without_lake_or_records_has_its_columns(spark: SparkSession, da
 
 def test_what_a_table_cannot_do_is_told_before_spark_is_asked(spark: SparkSession, data_dir):
     with cold_store(data_dir, batches=1):
-        with pytest.raises(UnknownTopic, match="there are t"):
+        with pytest.raises(UnknownTopic, match="it has t"):
             table(spark, data_dir, "ordres")
         with pytest.raises(Invalid, match="one topic"):
             table(spark, data_dir, "t,u")

@@ -154,7 +154,7 @@ def test_what_is_too_large_to_travel_is_read_by_executors(
     store: Store, monkeypatch: pytest.MonkeyPatch, view: str, topic: str
 ):
     wanted = batch(store.path, topic, view=view)
-    monkeypatch.setattr(view_state, "CARRIED_BYTES_MAX", 1)
+    monkeypatch.setattr(view_state, "SENT_BYTES_MAX", 1)
     monkeypatch.setattr(view_state, "_SLICE_ROWS", 1)
     tasks: list[Any] = []
 

@@ -207,8 +207,8 @@ def test_numbered_batches_are_taken_once(store, name, count):
     again = topic.append_many([b"x"] * count, idempotency_key=BatchNumber("p/1", 7))
 
     assert again.deduped
-    assert topic.taken("p/1") == 7
-    assert topic.taken("nobody") is None
+    assert topic.last_number("p/1") == 7
+    assert topic.last_number("nobody") is None
     assert topic.producers() == ["p/1"]
     assert topic.producers("q") == []
 
@@ -259,14 +259,14 @@ def test_records_are_picked_by_seq(store, name):
     topic = store.topic(name)
     topic.append_many([b"%d" % number for number in range(10)], tags=["t"] * 10)
 
-    page = topic.pick([7, 3, 3, 99])
+    page = topic.get_many([7, 3, 3, 99])
 
     assert [(each.seq, each.data, each.tag) for each in page.records] == [
         (3, b"2", "t"),
         (7, b"6", "t"),
     ]
     assert page.next == page.head_seq == 10
-    assert topic.pick([]).records == []
+    assert topic.get_many([]).records == []
 
 
 def test_a_time_has_a_cursor(store, name):

@@ -15,7 +15,7 @@ import strandline.client.connect
 import strandline.client.blocking.store
 from strandline.api import struct_warmup
 if "learn" in sys.argv:
-    struct_warmup.learn()
+    struct_warmup.warm_up()
 structs = [each for each in struct_warmup._structs(msgspec.Struct) if each.__struct_fields__]
 structs.reverse()  # those that hold others come first
 fields = {each: each.__struct_encode_fields__[-1].encode() for each in structs}

@@ -43,7 +43,7 @@ def made(path: str, name: str = "metrics") -> dict[str, object]:
         store.metrics(name)
         with store.views.registry.host("metrics", store.existing_topic(name)).reading() as fold:
             found: dict[str, object] = {
-                seen.name.decode(errors="replace"): seen.content for seen in fold.seen()
+                seen.name.decode(errors="replace"): seen.content for seen in fold.visible_items()
             }
         return found
 

@@ -178,7 +178,7 @@ def test_what_only_a_mistake_of_the_writer_can_make_is_noticed(monkeypatch: pyte
     for owner, name, mistake in (
         (data_file_codec, "encode_index", of_other_pages),
         (data_file_codec, "encode_index", of_another_file),
-        (FileTable, "kill", lambda *_: None),
+        (FileTable, "count_dead", lambda *_: None),
     ):
         objects = SimObjects()
         with monkeypatch.context() as patch, Reservoir(objects) as reservoir:

@@ -238,7 +238,7 @@ def test_a_key_that_looks_like_a_number_is_refused():
     topic = World().store.topic("t")
     disguised = producer_seq.encode(BatchNumber("p", 1))
 
-    with pytest.raises(Invalid, match=r"strandline\.Numbered"):
+    with pytest.raises(Invalid, match=r"strandline\.BatchNumber"):
         topic.append_many([b"x"], idempotency_key=disguised)
     with pytest.raises(Invalid):
         topic.append(b"x", idempotency_key=disguised.decode("latin-1"))

@@ -102,7 +102,7 @@ def digest_beside(store: strandline.Store, kind: str) -> str:
 def _without_stamps(store: strandline.Store, kind: str) -> object:
     """What two stores have in common that did the same at different times."""
     fold = host(store, kind).fold
-    names = [seen.name for seen in fold.seen()]
+    names = [seen.name for seen in fold.visible_items()]
     if kind != "kv":
         return names
     return [(name, fold.find(name).value, fold.find(name).version) for name in names]
@@ -127,7 +127,7 @@ def test_a_key_that_is_not_what_the_log_says_is_named(data_dir):
     make(data_dir, "kv")
     with open_lively(data_dir) as store:
         fold = host(store, "kv").fold
-        keys = [seen.name for seen in fold.seen()]
+        keys = [seen.name for seen in fold.visible_items()]
         fold._live.put(keys[3], encode(Slot(b"wrong", 1, 1, 0, b"")))
         fold._live.delete(keys[5])
         fold._live.put(b"nobody", encode(Slot(b"put this", 2, 2, 0, b"")))
@@ -150,7 +150,7 @@ def test_what_is_not_in_the_log_is_found_out(data_dir, kind):
         found = host(store, kind)
         seq = found.topics[0].head_seq
         if kind == "queue":
-            found.fold.jobs.end(found.fold.jobs.board.select(1))  # a job ends that nobody has done
+            found.fold.jobs.end(found.fold.jobs.table.select(1))  # a job ends that nobody has done
         else:
             found.fold.apply(0, FoldColumns([seq], [2000], [b"ghost"], [None], [None], [phantom]))
         store.topic(kind).append(b"so that there is something to save")

@@ -118,7 +118,7 @@ def test_a_short_key_and_an_unknown_role_are_refused(users):
     with pytest.raises(Invalid, match="did you mean 'editor'"):
         users.create("bob", roles=("edtor",))
 
-    assert users.listed() == []
+    assert users.list_users() == []
 
 
 def test_an_id_is_used_once(users):
@@ -137,7 +137,7 @@ def test_a_revoked_key_opens_nothing_and_its_id_is_never_free_again(users):
     with pytest.raises(Forbidden):
         users.authenticate("bob", key)
     with pytest.raises(Forbidden, match="revoked"):
-        users.allows("bob", parse("QUERY pay"))
+        users.check_allowed("bob", parse("QUERY pay"))
     with pytest.raises(Conflict):
         users.create("bob")
     assert users.user("bob").events == {"pay": ("READ",)}
@@ -295,7 +295,7 @@ def test_nobody_unknown_may_do_anything(users):
         with pytest.raises(Invalid, match="unknown user 'eve'"):
             act("eve")
     with pytest.raises(Invalid, match="unknown user"):
-        users.allows("eve", parse("PING"))
+        users.check_allowed("eve", parse("PING"))
 
 
 def test_what_is_remembered_is_shown_to_those_who_may_ask_it(users):
@@ -312,7 +312,7 @@ def test_users_are_listed_by_id(users):
     users.create("eve")
     users.create("bob", roles=("viewer",))
 
-    assert [(user.id, user.roles, user.active) for user in users.listed()] == [
+    assert [(user.id, user.roles, user.active) for user in users.list_users()] == [
         ("bob", ("viewer",), True),
         ("eve", (), True),
     ]

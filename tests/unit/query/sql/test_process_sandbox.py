@@ -132,10 +132,10 @@ def test_a_process_serves_one_query_after_the_other_and_keeps_nothing_of_them(pr
     second = processes.acquire(Interrupt())
 
     assert number_of(second) == number_of(first)
-    with second.room() as room, pytest.raises(Exception, match="__relation_0"):
-        room.ask("FROM temp.__relation_0", None)
-    with second.room() as room:
-        assert room.ask("SELECT * FROM duckdb_views() WHERE NOT internal", None).num_rows == 0
+    with second.open_database() as room, pytest.raises(Exception, match="__relation_0"):
+        room.query("FROM temp.__relation_0", None)
+    with second.open_database() as room:
+        assert room.query("SELECT * FROM duckdb_views() WHERE NOT internal", None).num_rows == 0
     processes.release(second)
 
 
@@ -197,10 +197,10 @@ def test_rows_that_are_too_large_do_not_come_over(processes, store):
 
 def test_a_process_has_no_files_and_no_secrets_of_the_environment(processes, store):
     sandbox = processes.acquire(Interrupt())
-    with sandbox.room() as room:
+    with sandbox.open_database() as room:
         for text in ("FROM read_text('/etc/passwd')", "COPY (SELECT 1) TO '/tmp/x.csv'"):
             with pytest.raises(Exception, match=r"[Pp]ermission|disabled"):
-                room.ask(text, None)
+                room.query(text, None)
     environment = Path(f"/proc/{number_of(sandbox)}/environ").read_text()
     processes.release(sandbox)
 

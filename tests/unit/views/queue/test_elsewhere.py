@@ -95,9 +95,11 @@ def test_a_lease_is_as_long_as_the_options_say():
 def test_dead_letters_are_meant_that_are_all_of_it(meant, found):
     queue = _worn_out()
 
-    assert queue.dead.redrive(meant.where(), dry_run=True).matched == len(found)
+    assert queue.dead.redrive(meant.predicate(), dry_run=True).matched == len(found)
     every = queue.dead.letters()
-    assert [each.seq for each in every if meant.where() is None or meant.where()(each)] == found
+    assert [
+        each.seq for each in every if meant.predicate() is None or meant.predicate()(each)
+    ] == found
 
 
 def test_dead_letters_are_meant_by_when_they_were_given_up():

@@ -14,7 +14,7 @@ def _seen(store) -> tuple[list[int], list[int], list[int], int, int]:
     numbers = topic.statistics()
     read = [record.seq for record in topic.read().records]
     live = topic.read_unlocked(0, 100, node=None, size_max=1 << 20)
-    picked = [record.seq for record in topic.pick(range(1, 10)).records]
+    picked = [record.seq for record in topic.get_many(range(1, 10)).records]
     return read, [each.seq for each in live.records], picked, numbers.count, numbers.earliest_seq
 
 

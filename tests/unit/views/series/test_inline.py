@@ -62,7 +62,7 @@ def walks_of(world: World, monkeypatch) -> list[int]:
     seqs: list[int] = []
     topic = host_of(world.store).topics[0]
     pick = topic.get_many
-    monkeypatch.setattr(topic, "pick", lambda wanted: seqs.extend(wanted) or pick(wanted))
+    monkeypatch.setattr(topic, "get_many", lambda wanted: seqs.extend(wanted) or pick(wanted))
     return seqs
 
 

@@ -89,7 +89,7 @@ def test_payloads_of_all_sources_come_in_one_walk_through_the_log(monkeypatch):
     walks = []
     topic = host_of(world.store).topics[0]
     pick = topic.get_many
-    monkeypatch.setattr(topic, "pick", lambda seqs: walks.append(list(seqs)) or pick(seqs))
+    monkeypatch.setattr(topic, "get_many", lambda seqs: walks.append(list(seqs)) or pick(seqs))
 
     gps.range_all()
 

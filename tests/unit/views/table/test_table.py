@@ -81,13 +81,13 @@ def test_no_row_is_seen_twice_between_its_file_and_the_end_of_its_memory(world, 
     table = table_of(world.store)
     fill(table, 1, 70)
     fold = host_of(world.store).fold
-    settle, seen = fold.drop_passive, []
+    drop, seen = fold.drop_passive, []
 
     def look_first(passive, left_out):
         seen.append(numbers(table))
-        settle(passive, left_out)
+        drop(passive, left_out)
 
-    monkeypatch.setattr(fold, "settle", look_first)
+    monkeypatch.setattr(fold, "drop_passive", look_first)
     table.flush()
 
     assert seen == [list(range(1, 71))] * 2
