@@ -28,7 +28,7 @@ check: $(INSTALLED) ## lint, format, types, import contracts
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-logo
 
-crash: $(INSTALLED) strace mkfs ## the long tests: kill loops, power cuts, fuzzing
+crash: $(INSTALLED) strace mkfs java ## the long tests: kill loops, power cuts, fuzzing
 	STRANDLINE_CRASH=long $(BIN)/python -m pytest -q -m "crash or slow" $(ARGS)
 	@$(BIN)/python -m pip install -qq --editable '.[fuzz]' || echo "atheris has no wheel for this Python"
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)

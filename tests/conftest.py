@@ -27,6 +27,10 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
+# Java machines of tests live for seconds: code is compiled quickly instead of well.
+for _variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_variable, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 if "STRANDLINE_MUTANT" in os.environ:
     plant(os.environ["STRANDLINE_MUTANT"])  # this run must fail: tests/mutants
 

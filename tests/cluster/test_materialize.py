@@ -76,6 +76,7 @@ def beside_an_owner(cluster: Cluster, path: str, gate: Path, kills: int) -> None
         assert alike(store.run("SHOW figures"), store.run(QUERY))
 
 
+@pytest.mark.slow
 def test_a_refresh_is_whole_or_not_there_though_a_worker_and_the_driver_die(
     cluster: Cluster, data_dir, gate
 ):

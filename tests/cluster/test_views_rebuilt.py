@@ -81,6 +81,7 @@ def test_a_rebuild_whose_driver_died_goes_on_where_it_was(cluster: Cluster, data
         assert opened.views.digest("kv", "kv") == expected
 
 
+@pytest.mark.slow
 def test_every_window_is_made_once_though_a_worker_and_the_driver_die(
     cluster: Cluster, data_dir, gate
 ):

@@ -53,7 +53,7 @@ class _Socket(LiveWebSocket, _Handed):
         _Handed.__init__(self)
         self.handler = self
 
-    def take(self, message: bytes) -> bool:
+    def handle(self, message: bytes) -> bool:
         if len(message) % 7 == 6:
             return False
         self.seen += _frame(Opcode.TEXT, bytes(message))

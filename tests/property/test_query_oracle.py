@@ -167,7 +167,7 @@ def _conditions(draw: st.DrawFn) -> tuple[dict[str, str], list[dict[str, Any]], 
     return fields, draw(rows_of(fields, [30])), asked
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(drawn=_conditions())
 def test_conditions(drawn):
     fields, stored, asked = drawn
@@ -177,19 +177,19 @@ def test_conditions(drawn):
         _check(case, {"a": stored}, arrow_tables)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(question=_questions(steps_max=0, rows=MANY))
 def test_questions_to_one_event(question):
     _check(*question, arrow_tables)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(question=_questions(steps_max=3, rows=[0, 5, 20]))
 def test_sequences(question):
     _check(*question, arrow_tables)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(question=_questions(steps_max=3, rows=[0, 5, 20]))
 def test_sequences_that_several_threads_match(question):
     with pytest.MonkeyPatch.context() as patch:
@@ -197,7 +197,7 @@ def test_sequences_that_several_threads_match(question):
         _check(*question, arrow_tables)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(question=_questions(steps_max=2, rows=MANY))
 def test_questions_whose_tables_do_not_fit_in_memory(question):
     _check(*question, arrow_tables, NO_MEMORY)
@@ -222,7 +222,7 @@ def _pages(draw: st.DrawFn) -> tuple[Case, Stored]:
 
 
 @pytest.mark.parametrize("turns", [1, 2])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(question=_pages())
 def test_first_rows_of_a_store_in_one_turn_and_in_two(turns, question):
     with pytest.MonkeyPatch.context() as patch:
@@ -231,14 +231,14 @@ def test_first_rows_of_a_store_in_one_turn_and_in_two(turns, question):
 
 
 @pytest.mark.parametrize("state", ["memory", "passive", "files", "merged", "mixed"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(question=_questions(steps_max=0, rows=MANY))
 def test_questions_to_one_event_of_a_store(state, question):
     _check(*question, in_store(state))
 
 
 @pytest.mark.parametrize("state", ["memory", "passive", "files", "merged", "mixed"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(question=_questions(steps_max=3, rows=FEW))
 def test_sequences_of_a_store(state, question):
     _check(*question, in_store(state))

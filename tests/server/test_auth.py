@@ -274,17 +274,17 @@ def test_a_user_does_what_was_granted_to_him_and_no_longer_when_it_is_revoked(au
 
     ada = auth.authenticate(basic("ada", "correct horse"), HERE)
     root = auth.authenticate(basic("root", "battery staple"), HERE)
-    before = [auth.may(ada, action, "pay") for action in ("read", "write", "delete")]
+    before = [auth.allows(ada, action, "pay") for action in ("read", "write", "delete")]
     users.grant("ada", ("WRITE",), ["pay"])
-    granted = [auth.may(ada, action, "pay") for action in ("read", "write", "consume")]
+    granted = [auth.allows(ada, action, "pay") for action in ("read", "write", "consume")]
     users.revoke("ada", (), ["pay"])
-    after = [auth.may(ada, action, "pay") for action in ("read", "write")]
+    after = [auth.allows(ada, action, "pay") for action in ("read", "write")]
     users.revoke_key("ada")
 
     assert before == [True, False, False]
     assert granted == [True, True, True]
     assert after == [False, False]
-    assert all(auth.may(root, action, "pay") for action in ACTIONS)
+    assert all(auth.allows(root, action, "pay") for action in ACTIONS)
     refused(lambda: auth.authenticate(basic("ada", "correct horse"), HERE), 401)
     refused(lambda: auth.authorise(ada, "read", "other"), 401)
     refused(lambda: auth.authenticate(None, HERE), 401)

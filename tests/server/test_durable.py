@@ -26,7 +26,7 @@ class Waiter:
         self.spoke = asyncio.Event()
         self._fails = fails
 
-    def settled(self, append: object, error: BaseException | None) -> None:
+    def on_durable(self, append: object, error: BaseException | None) -> None:
         assert append not in self.told
         self.told[append] = error
         if self._fails:

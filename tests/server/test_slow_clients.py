@@ -187,10 +187,10 @@ class _Connection:
     def overdue(self, now: float) -> bool:
         return False
 
-    def give_up(self) -> None:
+    def expire(self) -> None:
         """Never asked to."""
 
-    cut = give_up
+    abort = expire
 
 
 def _warm_up(server: Running) -> None:

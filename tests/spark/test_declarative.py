@@ -43,6 +43,7 @@ def test_the_files_of_the_example_load():
     assert sql.find(sqlglot.exp.Table).name == "items"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_example_reads_on_run_after_run(tmp_path: Path):
     try:

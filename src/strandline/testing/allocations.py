@@ -19,7 +19,7 @@ CODECS = (
     "strandline.log.segments.codec:encode_footer",
     "strandline.log.segments.codec:decode_footer",
     "strandline.log.segments.codec:block_checksum",
-    "strandline.log.segments.rows:Rows.draft",
+    "strandline.log.segments.rows:RecordRows.draft",
     "strandline.log.files.checkpoint_codec:encode",
     "strandline.log.files.checkpoint_codec:decode",
     "strandline.reservoir.data_files.page_compression:pack",

@@ -19,7 +19,7 @@ from tests.crash.real.tracer import count_calls, needs_strace, run_failing_at
 from tests.crash.real.workers import FAILED
 
 WORKERS = "tests.crash.real.workers"
-SAMPLES = 4
+SAMPLES = 2
 FAULTS = [
     ("fdatasync", "EIO"),
     ("fsync", "EIO"),

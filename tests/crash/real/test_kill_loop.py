@@ -23,7 +23,7 @@ from tests.campaigns import KILL_CYCLES
 from tests.crash.real.conftest import OracleProcess
 from tests.crash.real.nursery import Nursery
 
-CYCLES = 200
+CYCLES = 100
 CYCLES_PER_STORE = 20
 LIFE_S_MAX = 0.15
 WORKERS = "tests.crash.real.workers"
