@@ -40,6 +40,9 @@ ONE_PROCESS = frozenset({"cluster", "docs", "integration"})
 """Folders whose tests share a Spark session, a cluster or servers: each is run by one process."""
 SPARK_PROCESSES = 2
 """Processes that run the tests of ``spark``: each starts a Java process, which is slow at first."""
+WITH_PY4J = frozenset({"cluster", "docs", "integration", "spark"})
+PY4J_SOCKETS = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+"""py4j leaves its connections of ended threads to the garbage collector, in any later test."""
 SLOW_S = 60
 """Seconds of a run from which on its slowest groups are printed."""
 FIRST = ("cluster", "spark", "integration", "bench", "docs", "crash", "cli")
@@ -51,6 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _rank(_folder(item)))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
+        if _folder(item) in WITH_PY4J:
+            item.add_marker(pytest.mark.filterwarnings(PY4J_SOCKETS))
 
 
 def _folder(item: pytest.Item) -> str:
