@@ -120,7 +120,7 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     lake. More: faster reads of old records, more disk."""
 
     hot_bytes: int = 0
-    """The same limit in bytes of segments; 0 is no limit."""
+    """The same limit in bytes of segments; 0 means no limit."""
 
     copy_hot: bool = False
     """Copy segments into the lake as soon as they are sealed; those within the hot limits stay on
@@ -340,13 +340,13 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """When an append is acknowledged: see docs/guide/durability.md."""
 
     ttl_ms: int = 0
-    """Milliseconds; strictly older records expire. 0 is no limit."""
+    """Milliseconds; strictly older records expire. 0 means no limit."""
 
     cap_records: int = 0
-    """Maximum number of live records; 0 is no limit."""
+    """Maximum number of live records; 0 means no limit."""
 
     cap_bytes: int = 0
-    """Maximum live bytes (key, tag, node, meta and data); 0 is no limit."""
+    """Maximum live bytes (key, tag, node, meta and data); 0 means no limit."""
 
     discard: Discard = "old"
     """At a cap, remove the ``old`` records or reject the new append (``reject``)."""

@@ -40,7 +40,7 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     died wait longer. Shorter: the jobs of a slow worker are delivered to others, too."""
 
     deliveries_max: int = 5
-    """Number of deliveries after which a job becomes a dead letter; 0 is no limit."""
+    """Number of deliveries after which a job becomes a dead letter; 0 means no limit."""
 
     claim_jitter_ms: int = 0
     """Milliseconds that every claim waits, so that claims of the same time share the jobs evenly:
@@ -71,8 +71,8 @@ class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     arrival, in the unit of ``at``."""
 
     retention: int = 0
-    """Maximum age of records, in the unit of ``at``; 0 is no limit, or 60 days if ``retention_by``
-    is ``clock``."""
+    """Maximum age of records, in the unit of ``at``; 0 means no limit, or 60 days if
+    ``retention_by`` is ``clock``."""
 
     retention_by: Literal["newest", "clock"] = "newest"
     """Reference time of retention: the ``newest`` record of all sources, so that one record from
@@ -101,7 +101,7 @@ class SeriesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def effective_retention(self) -> int:
-        """The effective retention, in the unit of ``at``; 0 is no limit."""
+        """The effective retention, in the unit of ``at``; 0 means no limit."""
         if self.retention or self.retention_by == "newest":
             return self.retention
         return CLOCK_RETENTION_S * UNITS_PER_S[self.unit]
@@ -135,7 +135,7 @@ class TableConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     faster queries for most rows."""
 
     retention_ms: int = 0
-    """Milliseconds after which events are deleted; 0 is no limit."""
+    """Milliseconds after which events are deleted; 0 means no limit."""
 
     def __post_init__(self) -> None:
         if not 256 <= self.zone_rows <= 1_048_576:

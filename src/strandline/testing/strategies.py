@@ -54,7 +54,7 @@ def numbers() -> st.SearchStrategy[BatchNumber]:
 
 
 def limits() -> st.SearchStrategy[dict[str, object]]:
-    """Topic options that remove or reject records; 0 is no limit."""
+    """Topic options that remove or reject records; 0 means no limit."""
     return st.fixed_dictionaries(
         {},
         optional={

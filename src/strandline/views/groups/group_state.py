@@ -45,7 +45,7 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     records of a dead worker are delivered again soon, and a slow one loses its records."""
 
     deliveries_max: int = 5
-    """How many deliveries may fail before a record becomes a dead letter; 0 is no limit."""
+    """How many deliveries may fail before a record becomes a dead letter; 0 means no limit."""
 
     window: int = 10_000
     """Most records that are in flight or waiting at once, about 300 bytes each. Records that are
